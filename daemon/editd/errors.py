@@ -1,0 +1,165 @@
+"""Why an answer is no: the tree of errors, by who must act.
+
+    Refused                      the sender: nothing has changed, the hint says what to do next
+    ├── Stale                      read again, or ask for a merge
+    ├── Conflict                   somebody must decide between two texts
+    ├── NoMatch, Ambiguous,
+    │   CountMismatch              the search text does not name one place
+    ├── MalformedEdit              the edit itself cannot be read
+    ├── PathOutside, PathProtected,
+    │   FileMissing, FileExists,
+    │   NotAFile, NotText,
+    │   TooLarge, BaseRequired     the edit and the file do not fit
+    ├── PermissionDenied           the session's scope or the file system says no
+    ├── UnknownTransaction,
+    │   NothingToUndo              the history holds no such thing
+    ├── InvalidParams              an argument that makes no sense
+    └── IoError                    the operator: the disk said no; nothing was changed
+    Broken                       the operator: files or journal are in doubt, the engine takes no writes
+    HistoryDamaged               the operator: the history fails its own check
+
+Anything else that is raised is a fault of ours. The names on the wire are the `code` of each
+class; their numbers are the wire's (`wire.errors`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+
+class Refused(Exception):
+    """An answer of no: nothing has changed. `message` states the fact, `hint` the next step."""
+
+    code = "internal_error"
+
+    def __init__(self, message: str, *, hint: str = "", data: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.data: dict[str, Any] = data if data is not None else {}
+
+    def text(self) -> str:
+        """The message and the hint as one text of one or two sentences."""
+        return f"{self.message} {self.hint}".strip()
+
+
+class InvalidParams(Refused):
+    code = "invalid_params"
+
+
+class Stale(Refused):
+    """The file is not at the version that the edit was made for.
+
+    `data` holds path, base and current; the engine adds the diff since and who made it.
+    """
+
+    code = "stale"
+
+    def __init__(self, path: str, base: str | None, current: str | None) -> None:
+        was = "missing" if base is None else base[:12]
+        now = "missing" if current is None else current[:12]
+        super().__init__(
+            f"{path} was {was} when this edit was made and is {now} now.",
+            hint="Read the file again and make the edit for what it holds now, or ask for on_stale: merge.",
+            data={"path": path, "base": base, "current": current},
+        )
+
+
+class Conflict(Refused):
+    code = "conflict"
+
+
+class NoMatch(Refused):
+    code = "no_match"
+
+
+class Ambiguous(Refused):
+    code = "ambiguous"
+
+
+class CountMismatch(Refused):
+    code = "count_mismatch"
+
+
+class MalformedEdit(Refused):
+    code = "malformed_edit"
+
+
+class PathOutside(Refused):
+    code = "path_outside"
+
+
+class PathProtected(Refused):
+    code = "path_protected"
+
+
+class FileMissing(Refused):
+    code = "file_missing"
+
+
+class FileExists(Refused):
+    code = "file_exists"
+
+
+class NotAFile(Refused):
+    code = "not_a_file"
+
+
+class NotText(Refused):
+    code = "not_text"
+
+
+class TooLarge(Refused):
+    code = "too_large"
+
+
+class BaseRequired(Refused):
+    code = "base_required"
+
+
+class PermissionDenied(Refused):
+    code = "permission_denied"
+
+
+class UnknownTransaction(Refused):
+    code = "unknown_transaction"
+
+
+class NothingToUndo(Refused):
+    code = "nothing_to_undo"
+
+
+class IoError(Refused):
+    """The operating system said no. `data` holds the errno and its name; nothing was changed."""
+
+    code = "io_error"
+
+    def __init__(self, cause: OSError, what: str, *, hint: str = "") -> None:
+        number = cause.errno or 0
+        super().__init__(
+            f"{what}: {os.strerror(number) if number else cause}.",
+            hint=hint or _HINTS.get(number, "Nothing was changed."),
+            data={"errno": number, "errno_name": errno.errorcode.get(number, "")},
+        )
+
+
+_HINTS = {
+    errno.ENOSPC: "The disk is full; nothing was changed. Make room and send the edit again.",
+    errno.EDQUOT: "The disk quota is reached; nothing was changed. Make room and send the edit again.",
+    errno.EROFS: "The file system is read-only; nothing was changed.",
+    errno.EMFILE: "The daemon has no file descriptors left; nothing was changed. Try again.",
+}
+
+
+class Broken(Refused):
+    """Files or journal are in doubt after an I/O error: reads only, until a restart recovers."""
+
+    code = "io_error"
+
+
+class HistoryDamaged(Refused):
+    """The history fails its own check. `data` says what, and which file the daemon will not touch."""
+
+    code = "history_damaged"

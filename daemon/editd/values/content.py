@@ -1,0 +1,143 @@
+"""What a path holds: bytes with their version, and text that remembers how it was encoded."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import stat
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+from editd.errors import NotText
+
+Version = NewType("Version", str)
+"""Git's blob id of the bytes, 40 hex digits, so that `git hash-object FILE` gives the same."""
+
+GitMode = Literal[0o100644, 0o100755, 0o120000]
+FILE: GitMode = 0o100644
+EXECUTABLE: GitMode = 0o100755
+SYMLINK: GitMode = 0o120000
+
+LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
+
+
+def version_of(content: bytes) -> Version:
+    """Return the version of `content`: the SHA-1 of git's blob header and the bytes."""
+    return Version(hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What one path holds: a file's bytes or a symlink's target, and its permission bits.
+
+    `permissions` are the low twelve bits of st_mode, or None where nothing is known of them
+    (a new file takes what the umask gives). Two states are the same content when `version`
+    and `mode` agree; permissions beyond git's executable bit are kept, not compared.
+    """
+
+    content: bytes
+    mode: GitMode = FILE
+    permissions: int | None = field(default=None, compare=False)
+    version: Version = field(default=Version(""), compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.version:
+            object.__setattr__(self, "version", version_of(self.content))
+
+    @property
+    def is_symlink(self) -> bool:
+        return self.mode == SYMLINK
+
+    @property
+    def is_executable(self) -> bool:
+        return self.mode == EXECUTABLE
+
+    def with_content(self, content: bytes) -> FileState:
+        """The same file with other bytes."""
+        return FileState(content, self.mode, self.permissions)
+
+
+def mode_of(st_mode: int) -> GitMode:
+    """Git's mode for a regular file or symlink of `st_mode` (the owner's x bit decides, as in git)."""
+    if stat.S_ISLNK(st_mode):
+        return SYMLINK
+    return EXECUTABLE if st_mode & stat.S_IXUSR else FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Content that decodes, with its encoding, mark and line ends remembered.
+
+    `text` has the line ends as they are in the file and no byte-order mark; `encode` turns a text
+    back into bytes in the same encoding with the same mark, so `Text.decode(b).encode() == b`.
+    """
+
+    text: str
+    encoding: str  # "utf-8", "utf-16-le", "utf-16-be" or the configured fallback
+    bom: bytes
+
+    @classmethod
+    def decode(cls, content: bytes, *, path: str = "", fallback: str | None = None) -> Text:
+        """Decode by mark, else as UTF-8, else by `fallback`; NotText where none gives the bytes back."""
+        for bom, encoding in _MARKS:
+            if content.startswith(bom):
+                return cls._strictly(content, bom, encoding, path)
+        if b"\0" not in content:
+            try:
+                return cls(content.decode("utf-8"), "utf-8", b"")
+            except UnicodeDecodeError:
+                if fallback is not None:
+                    return cls._strictly(content, b"", fallback, path)
+        raise NotText(
+            f"{path or 'The file'} is not text in any known encoding.",
+            hint="Write it whole with `write`, or name its encoding in the configuration.",
+            data={"path": path},
+        )
+
+    @classmethod
+    def _strictly(cls, content: bytes, bom: bytes, encoding: str, path: str) -> Text:
+        try:
+            text = content[len(bom) :].decode(encoding)
+            if text.encode(encoding) == content[len(bom) :]:
+                return cls(text, encoding, bom)
+        except UnicodeError:
+            pass  # said by the refusal below
+        raise NotText(
+            f"{path or 'The file'} does not decode as {encoding}.",
+            hint="Write it whole with `write`.",
+            data={"path": path, "encoding": encoding},
+        )
+
+    def encode(self, text: str | None = None, *, path: str = "") -> bytes:
+        """The bytes of `text` (default: this one) in this encoding; NotText where it cannot hold it."""
+        whole = self.text if text is None else text
+        try:
+            return self.bom + whole.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise NotText(
+                f"{path or 'The file'} is {self.encoding}, which cannot hold {error.object[error.start]!r}.",
+                hint="Leave that character out, or write the file whole in another encoding.",
+                data={"path": path, "encoding": self.encoding},
+            ) from None
+
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+def line_end_of(text: str) -> LineEnd:
+    """Which line ends `text` has: one kind, `mixed`, or `none`."""
+    crlf = text.count("\r\n")
+    lf = text.count("\n") - crlf
+    cr = text.count("\r") - crlf
+    kinds: list[LineEnd] = [kind for kind, count in _named(lf, crlf, cr) if count]
+    if len(kinds) > 1:
+        return "mixed"
+    return kinds[0] if kinds else "none"
+
+
+def _named(lf: int, crlf: int, cr: int) -> tuple[tuple[LineEnd, int], ...]:
+    return (("lf", lf), ("crlf", crlf), ("cr", cr))

@@ -1,0 +1,120 @@
+"""A path inside the workspace, by its text alone.
+
+Names are bytes to the kernel and text to people: a `WorkspacePath` is text with the bytes that
+are not UTF-8 as surrogate escapes (PEP 383), so that it goes there and back without loss.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from editd.errors import InvalidParams, PathOutside, PathProtected
+
+NAME_BYTES_MAX = 255  # NAME_MAX of every Linux file system
+PATH_BYTES_MAX = 4095  # PATH_MAX less its NUL
+TEMPORARY_PREFIX = ".editd-"  # our own files beside their targets; skipped by scan, watcher and users
+
+# What HFS+ leaves out of a name before it compares it (git's utf8.c, next_hfs_char), so that
+# ".g\u200cit" is ".git" there. Refused everywhere, for a workspace may be copied.
+_HFS_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WorkspacePath:
+    """A relative path that stays inside the workspace, `/` between names, no `.` or `..`.
+
+    Only `parse` makes one from what a client says, so whoever holds one need not check it again.
+    Symbolic links are the workspace's business: it opens every folder on the way itself.
+    """
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> WorkspacePath:
+        """Return the path, or refuse it: InvalidParams, PathOutside or PathProtected."""
+        if not text or "\0" in text:
+            raise InvalidParams(
+                "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
+                hint="Give the path relative to the workspace's root.",
+            )
+        if text.startswith("/"):
+            raise PathOutside(
+                f"{_shown(text)} is absolute.",
+                hint="Give the path relative to the workspace's root.",
+                data={"path": text},
+            )
+        try:
+            length = len(os.fsencode(text))
+        except UnicodeEncodeError:
+            raise InvalidParams(
+                "A path holds a surrogate that stands for no byte.",
+                hint="Send names that are not UTF-8 as bytes.",
+            ) from None
+        for name in text.split("/"):
+            _check_name(name, text)
+        if length > PATH_BYTES_MAX:
+            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data={"path": text})
+        return cls(text)
+
+    @property
+    def raw(self) -> bytes:
+        """The path as the kernel takes it."""
+        return os.fsencode(self.text)
+
+    @property
+    def name(self) -> str:
+        return self.text.rpartition("/")[2]
+
+    @property
+    def folder(self) -> str:
+        """The folder's path, or "" for the root."""
+        return self.text.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def is_protected_name(name: str) -> bool:
+    """True for `.git` in any case and in any form that a file system takes for it.
+
+    The forms are those that git itself refuses (its path.c, `is_ntfs_dotgit` and `is_hfs_dotgit`):
+    trailing dots and spaces, an alternate stream, the 8.3 name, ignorable code points.
+    """
+    folded = _HFS_IGNORED.sub("", name).casefold()
+    stem = folded.split(":", 1)[0].rstrip(". ")
+    return stem in (".git", "git~1")
+
+
+def _check_name(name: str, text: str) -> None:
+    if name == "..":
+        raise PathOutside(
+            f"{_shown(text)} has a `..` in it.",
+            hint="Give the path relative to the workspace's root, without `..`.",
+            data={"path": text},
+        )
+    if name in ("", "."):
+        raise InvalidParams(
+            f"{_shown(text)} has an empty name or a `.` in it.",
+            hint="Write it in its plain form, such as `src/main.c`.",
+            data={"path": text},
+        )
+    if is_protected_name(name):
+        raise PathProtected(
+            f"{_shown(text)} lies in git's own folder.",
+            hint="editd never writes to `.git`; use git for that.",
+            data={"path": text},
+        )
+    if name.startswith(TEMPORARY_PREFIX):
+        raise PathProtected(
+            f"{_shown(text)} is a name that editd keeps for its own temporary files.",
+            hint=f"Choose a name that does not begin with `{TEMPORARY_PREFIX}`.",
+            data={"path": text},
+        )
+    if len(os.fsencode(name)) > NAME_BYTES_MAX:
+        raise InvalidParams(f"A name is at most {NAME_BYTES_MAX} bytes long.", data={"path": text})
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"

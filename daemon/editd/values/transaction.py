@@ -1,0 +1,69 @@
+"""A transaction: one changeset carried out, all of it or none, and then in the history for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+from editd.values.content import GitMode, Version
+from editd.values.path import WorkspacePath
+
+Seq = NewType("Seq", int)
+"""A transaction's number in its workspace: 1, 2, 3 …, without gaps. 0 is the baseline."""
+
+CommitId = NewType("CommitId", str)
+"""The git commit's id, 40 hex digits."""
+
+Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
+ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the history says a path holds: git's mode and the version, and the permission bits if known."""
+
+    mode: GitMode
+    version: Version
+    permissions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What a transaction did to one path, by name only: no content."""
+
+    path: WorkspacePath
+    before: Entry | None
+    after: Entry | None
+    source: WorkspacePath | None = None
+
+    @property
+    def kind(self) -> ChangeKind:
+        if self.source is not None:
+            return "renamed"
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "deleted"
+        return "mode" if self.before.version == self.after.version else "modified"
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """Who a transaction is by, and why."""
+
+    actor: str
+    session: str | None = None
+    message: str = ""
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    seq: Seq
+    id: CommitId
+    kind: Kind
+    authorship: Authorship
+    time_us: int  # microseconds since the epoch, UTC
+    touches: tuple[Touch, ...]
+    undoes: tuple[Seq, ...] = ()
+    undone_by: Seq | None = None

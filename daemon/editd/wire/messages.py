@@ -1,0 +1,433 @@
+"""The protocol's messages: one frozen type for each, exactly as docs/protocol.md says.
+
+A text is a `str` in which bytes that are not UTF-8 stand as surrogate escapes (PEP 383); the codec
+turns those into `bin` or `{"base64": …}` on the wire and back. Unknown keys are refused. What may
+be left out and what may be null are two things: `UNSET` is the first, `None` the second.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+PROTOCOL = 1
+
+OnStale = Literal["reject", "merge"]
+OnConflict = Literal["fail", "force"]
+Tx = int | str  # a seq, or a commit id or a unique prefix of one
+Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
+ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
+Mode = Literal["100644", "100755", "120000"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
+    """What every message is: immutable, by keyword, unknown keys refused."""
+
+
+# ── Edits ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Edit(Message, tag_field="op"):
+    """One edit of an `apply`; `op` names its kind."""
+
+
+class Write(Edit, tag="write"):
+    path: str
+    content: str
+    base: str | None | UnsetType = UNSET
+    mode: Literal["100644", "100755"] | UnsetType = UNSET
+    force: bool = False
+
+
+class Replace(Edit, tag="replace"):
+    path: str
+    old: str
+    new: str
+    count: int = 1
+    base: str | None | UnsetType = UNSET
+
+
+class Position(Message):
+    line: int
+    character: int
+
+
+class TextEdit(Message):
+    start: Position
+    end: Position
+    text: str
+
+
+class EditText(Edit, tag="text"):
+    path: str
+    base: str | None
+    edits: list[TextEdit]
+    position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16"
+
+
+class Patch(Edit, tag="patch"):
+    patch: str
+    fuzz: int = 0
+
+
+class Delete(Edit, tag="delete"):
+    path: str
+    base: str | None | UnsetType = UNSET
+
+
+class Move(Edit, tag="move"):
+    path: str
+    to: str
+    base: str | None | UnsetType = UNSET
+    overwrite: bool = False
+
+
+class Chmod(Edit, tag="chmod"):
+    path: str
+    executable: bool
+
+
+class Symlink(Edit, tag="symlink"):
+    path: str
+    target: str
+    base: str | None | UnsetType = UNSET
+
+
+AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
+
+
+# ── Requests: what a client may ask, by method ─────────────────────────────────────────────────
+
+
+class Params(Message):
+    """The parameters of one method."""
+
+    method: ClassVar[str]
+
+
+class Hello(Params):
+    method: ClassVar[str] = "hello"
+    client: Any = None  # a name, or a map with name and version; only logged
+    protocol: int = PROTOCOL
+    session: str | None = None
+    token: str | None = None
+    errors: Literal["map", "text"] = "map"
+
+
+class Status(Params):
+    method: ClassVar[str] = "status"
+
+
+class Check(Params):
+    method: ClassVar[str] = "check"
+
+
+class Shutdown(Params):
+    method: ClassVar[str] = "shutdown"
+
+
+class Read(Params):
+    method: ClassVar[str] = "read"
+    path: str
+    session: str | None = None
+    at: Tx | None = None
+    changeset: str | None = None
+
+
+class Stat(Params):
+    method: ClassVar[str] = "stat"
+    paths: list[str]
+
+
+class Settle(Params):
+    method: ClassVar[str] = "settle"
+    timeout: float | None = None
+
+
+class Apply(Params):
+    method: ClassVar[str] = "apply"
+    edits: list[AnyEdit]
+    session: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    on_stale: OnStale | None = None
+    dry_run: bool = False
+    return_content: bool = False
+    diff: bool = False
+
+
+class Begin(Params):
+    method: ClassVar[str] = "begin"
+    session: str | None = None
+    actor: str | None = None
+    message: str | None = None
+
+
+class Stage(Params):
+    method: ClassVar[str] = "stage"
+    changeset: str
+    edits: list[AnyEdit]
+
+
+class Commit(Params):
+    method: ClassVar[str] = "commit"
+    changeset: str
+    on_stale: OnStale | None = None
+    request_id: str | None = None
+
+
+class Abort(Params):
+    method: ClassVar[str] = "abort"
+    changeset: str
+
+
+class Undo(Params):
+    method: ClassVar[str] = "undo"
+    tx: Tx | None = None
+    last: int | None = None
+    session: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    dry_run: bool = False
+    on_conflict: OnConflict = "fail"
+
+
+class Redo(Params):
+    method: ClassVar[str] = "redo"
+    session: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    dry_run: bool = False
+    on_conflict: OnConflict = "fail"
+
+
+class Log(Params):
+    method: ClassVar[str] = "log"
+    limit: int = 50
+    before: int | None = None
+    after: int | None = None
+    path: str | None = None
+    session: str | None = None
+    actor: str | None = None
+    kind: Kind | None = None
+
+
+class Show(Params):
+    method: ClassVar[str] = "show"
+    tx: Tx
+    diff: bool = True
+
+
+class Diff(Params):
+    """Without `from`: what the workspace held at `to` against the files as they are now."""
+
+    method: ClassVar[str] = "diff"
+    from_: Tx | None = msgspec.field(default=None, name="from")
+    to: Tx | None = None
+    paths: list[str] | None = None
+    changeset: str | None = None
+
+
+REQUESTS: dict[str, type[Params]] = {
+    kind.method: kind
+    for kind in (
+        Hello, Status, Check, Shutdown, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
+        Undo, Redo, Log, Show, Diff,
+    )
+}  # fmt: skip
+
+
+# ── Results ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Empty(Message):
+    """`{}`"""
+
+
+class Server(Message):
+    name: str
+    version: str
+
+
+class Workspace(Message):
+    root: str
+    id: str
+
+
+class HelloResult(Message):
+    server: Server
+    protocol: int
+    workspace: Workspace
+    head: int
+    limits: dict[str, int]
+    dialects: list[str]
+    encodings: list[str]
+
+
+class StatusResult(Message):
+    root: str
+    head: int
+    uptime: float  # seconds
+    version: str
+    state: Literal["ready", "scanning", "broken"]
+    reason: str | None  # why it is broken
+    sessions: int
+    leases: int
+    proposals: int
+    watcher: dict[str, Any]
+    journal: dict[str, int]
+    history: dict[str, int]
+    clients: int
+    weaker: list[str]  # what this file system cannot give
+    uncovered: list[str]  # what the baseline left out, and why
+    pid: int
+    id: str
+
+
+class CheckResult(Message):
+    ok: bool
+    problems: list[str]
+
+
+class ReadResult(Message):
+    path: str
+    content: str
+    version: str
+    mode: Mode
+    kind: Literal["file", "symlink"]
+    encoding: str | None  # null where the content is not text
+    bom: bool
+    eol: Literal["lf", "crlf", "cr", "mixed", "none"]
+    size: int  # bytes
+
+
+class StatEntry(Message):
+    path: str
+    version: str | None
+    mode: Mode | None
+    size: int | None
+    kind: Literal["file", "symlink"] | None
+
+
+class StatResult(Message):
+    files: list[StatEntry]
+
+
+class SettleResult(Message):
+    head: int
+
+
+class Change(Message):
+    path: str
+    change: ChangeKind
+    base: str | None
+    version: str | None
+    from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
+    mode: Mode | None = None
+
+
+class Transaction(Message):
+    seq: int
+    id: str
+    kind: Kind
+    actor: str
+    session: str | None
+    message: str
+    time: str  # RFC 3339, UTC, microseconds
+    files: list[Change]
+    undoes: list[int]
+    undone_by: int | None
+    request_id: str | None
+
+
+class FileResult(Message):
+    path: str
+    version: str | None
+    base: str | None
+    change: ChangeKind | None  # null where the edit leaves the file as it is
+    from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
+    mode: Mode | None | UnsetType = UNSET
+    content: str | None | UnsetType = UNSET
+    diff: str | UnsetType = UNSET
+    replacements: int | UnsetType = UNSET
+    warnings: list[str] = []
+
+
+class ApplyResult(Message):
+    transaction: Transaction | None
+    files: list[FileResult]
+    warnings: list[str] = []
+    merged: list[str] = []
+
+
+class BeginResult(Message):
+    changeset: str
+
+
+class LogResult(Message):
+    transactions: list[Transaction]
+    more: bool
+
+
+class ShowResult(Message):
+    transaction: Transaction
+    diff: str | None
+
+
+class DiffResult(Message):
+    diff: str
+    files: list[Change]
+
+
+# ── Errors ─────────────────────────────────────────────────────────────────────────────────────
+
+ERROR_CODES: dict[str, int] = {
+    "parse_error": -32700,
+    "invalid_request": -32600,
+    "method_not_found": -32601,
+    "invalid_params": -32602,
+    "internal_error": -32603,
+    "stale": 1,
+    "conflict": 2,
+    "no_match": 3,
+    "ambiguous": 4,
+    "count_mismatch": 5,
+    "malformed_edit": 6,
+    "invalid_regex": 7,
+    "timeout": 8,
+    "path_outside": 9,
+    "path_protected": 10,
+    "path_ignored": 11,
+    "file_missing": 12,
+    "file_exists": 13,
+    "not_a_file": 14,
+    "not_text": 15,
+    "too_large": 16,
+    "base_required": 17,
+    "leased": 18,
+    "permission_denied": 19,
+    "unknown_transaction": 20,
+    "unknown_session": 21,
+    "unread": 22,
+    "rejected": 23,
+    "nothing_to_undo": 24,
+    "io_error": 25,
+    "shutting_down": 26,
+    "overloaded": 27,
+    "history_damaged": 28,
+    "no_change": 29,
+}
+
+
+class Error(Message):
+    """An answer of no. `message` says what happened and what to do about it."""
+
+    code: int
+    name: str
+    message: str
+    data: dict[str, Any] = {}

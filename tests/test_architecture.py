@@ -1,0 +1,87 @@
+"""The floors of the house: a module imports from the floors below it and from its own package."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent
+GROUND = {"errors", "system"}
+FLOORS: dict[str, set[str]] = {
+    # package: the packages of editd that it may import, beside its own
+    "errors": set(),
+    "system": set(),
+    "wire": set(),
+    "values": {"errors"},
+    "edits": {"values", "errors"},
+    "store": {"edits", "values"} | GROUND,
+    "workspace": {"edits", "values"} | GROUND,
+    "engine": {"store", "workspace", "edits", "values", "config"} | GROUND,
+    "config": {"values", "errors"},
+    "server": {"engine", "wire", "values", "config"} | GROUND,
+    "cli": {"server", "engine", "config", "values"} | GROUND,
+}
+CLIENT_MAY_IMPORT = {"wire"}
+ASYNC_LIVES_IN = {"server", "cli"}
+
+
+def modules(top: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for file in sorted(top.rglob("*.py")):
+        yield file, ast.parse(file.read_text(), str(file))
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Every module that is imported, in functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are written in full"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def package_of(name: str) -> str | None:
+    """The package of editd that a module belongs to; None for what is not editd's, "" for its top."""
+    parts = name.split(".")
+    if parts[0] != "editd":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in FLOORS else ""
+
+
+@pytest.mark.parametrize(
+    ("file", "tree"),
+    [pytest.param(f, t, id=str(f.relative_to(TOP))) for f, t in modules(TOP / "daemon")],
+)
+def test_a_daemon_module_imports_only_from_the_floors_below(file: Path, tree: ast.Module) -> None:
+    own = file.relative_to(TOP / "daemon/editd").parts[0].removesuffix(".py")
+    if own in ("__init__", "__main__"):
+        return
+    allowed = FLOORS[own] | {own, ""}
+    for name in imports(tree):
+        package = package_of(name)
+        assert package is None or package in allowed, f"{file} ({own}) imports {name}"
+        assert not name.startswith("editd_client"), f"{file} imports the client"
+        assert own in ASYNC_LIVES_IN or name.split(".")[0] != "asyncio", f"{file} imports asyncio"
+
+
+@pytest.mark.parametrize(
+    ("file", "tree"),
+    [pytest.param(f, t, id=str(f.relative_to(TOP))) for f, t in modules(TOP / "client")],
+)
+def test_the_client_imports_nothing_of_editd_but_the_wire(file: Path, tree: ast.Module) -> None:
+    for name in imports(tree):
+        package = package_of(name)
+        assert package is None or package in CLIENT_MAY_IMPORT | {""}, f"{file} imports {name}"
+        assert name.split(".")[0] != "pygit2", f"{file} imports pygit2"
+
+
+def test_the_top_level_holds_what_the_owner_fixed() -> None:
+    allowed = {
+        "pyproject.toml", "README.md", "daemon", "client", "tests", "systemd", "docs", "LICENSE", "CHANGELOG.md",
+    }  # fmt: skip
+    extra = {p.name for p in TOP.iterdir() if not p.name.startswith(".")} - allowed
+    assert not extra, f"not of the house: {sorted(extra)}"
