@@ -1,0 +1,43 @@
+"""One daemon for each workspace: an flock(2) on a file that is never unlinked.
+
+The kernel drops it when the last descriptor of the open file is closed, so it ends with the daemon
+however the daemon ends. The descriptor is not inherited by an exec'ed child; a forked one would
+keep it, which is why the daemon forks none (tried: a forked worker kept a dead daemon's flock).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class Flock:
+    """A file that this process alone has taken, until `release` or its end."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let the next one have it; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def take(path: str) -> Flock | None:
+    """Take the file at `path`, made 0600 where missing, or return None where another holds it.
+
+    Raises OSError where the file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return Flock(descriptor)

@@ -1,0 +1,36 @@
+"""Who is on the other end of a Unix socket, as the kernel tells it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+_UCRED = struct.Struct("iII")  # struct ucred of unix(7): pid, uid, gid
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process that connected. `pid` is for logs only: it may have ended, and been used again."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+class Socket(Protocol):
+    """What is asked of a socket here; asyncio's TransportSocket has it too."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
+
+
+def peer_of(connected: Socket) -> Peer:
+    """The peer of a connected Unix socket, by SO_PEERCRED; raises OSError where there is none."""
+    return Peer(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+
+
+def may_speak(peer: Peer) -> bool:
+    """True for the user that the daemon runs as, and for root."""
+    return peer.uid in (os.geteuid(), 0)
