@@ -1,0 +1,145 @@
+"""`editctl`: what a person or a script does with a workspace, one module a verb.
+
+Owns the list of verbs, the exit codes and the last word on every error. A verb's module is imported
+when it is used, so that `editctl --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from editd import __version__
+from editd_client.cli import output
+from editd_client.cli.invocation import Invocation
+from editd_client.errors import EditdError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+VERBS: Mapping[str, Mapping[str, str]] = {
+    # section of the help: verb (its module has the same name): what the help says of it
+    "Try it": {
+        "tour": "See what editd does, on a throw-away copy of this folder.",
+    },
+    "Edit": {
+        "apply": "Apply edits given as JSON, all of them or none.",
+        "replace": "Replace exact text in a file.",
+        "write": "Write a whole file.",
+        "patch": "Apply a patch, to any number of files.",
+        "rm": "Delete files.",
+        "mv": "Move or rename a file.",
+        "undo": "Take back a transaction, the newest or any other.",
+        "redo": "Take back an undo.",
+    },
+    "Look": {
+        "log": "List the transactions, newest first.",
+        "show": "Show a transaction and what it changed.",
+        "diff": "Show what changed between transactions, or since the newest.",
+        "read": "Print a file, as it is or as it was.",
+        "settle": "Take in what other programs have changed until now.",
+    },
+    "The daemon": {
+        "start": "Start the daemon, where none runs.",
+        "stop": "Stop the daemon, once what is under way is finished.",
+        "status": "Tell how the daemon and its workspace are.",
+        "socket": "Print the path of the daemon's socket.",
+        "check": "Prove that history, journal and files agree.",
+    },
+    "The shell": {
+        "completion": "Print the completion script for a shell.",
+    },
+}
+
+EPILOG = """\b
+Exit codes:
+  0    done
+  1    refused: nothing has changed, and standard error says why
+  2    the command line makes no sense
+  3    no daemon answers, or none can be started
+  4    `check` found problems
+  130  interrupted
+\b
+Environment:
+  EDITD_WORKSPACE   the workspace, where --workspace is not given
+  EDITD_SOCKET      the daemon's socket, in place of the usual one
+  EDITD_ACTOR       who the edits are by, in place of your login name
+  EDITD_PAGER       the pager for log, show and diff; else PAGER; else less
+  NO_COLOR          no colour
+"""
+
+
+class Verbs(click.Group):
+    """A group that imports a verb when it is called for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb for section in VERBS.values() for verb in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if not any(cmd_name in section for section in VERBS.values()):
+            return None
+        verb: click.Command = importlib.import_module(f"editd_client.cli.{cmd_name}").verb
+        return verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in VERBS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(section.items()), col_max=12)
+
+
+@click.group(
+    cls=Verbs,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "-C", "--workspace", metavar="DIR",
+    help="The workspace; else EDITD_WORKSPACE, else the git top level above this folder, else this folder.",
+)  # fmt: skip
+@click.version_option(__version__, prog_name="editctl")
+@click.pass_obj
+def editctl(invocation: Invocation, workspace: str | None) -> None:
+    """Edit a workspace through its daemon: atomic, durable, and each edit undoable alone.
+
+    The daemon is started when it is needed. Paths are relative to the current folder.
+    """
+    invocation.named = workspace
+
+
+def main() -> NoReturn:
+    """The command `editctl`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments say and return the exit code; every error has been told by then."""
+    invocation = Invocation()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")  # names that are not UTF-8 go out as they came
+    try:
+        code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except EditdError as error:
+        output.tell_refusal(error, as_json=invocation.json)
+        return REFUSED
+    except Unreachable as error:
+        output.tell_unreachable(error, as_json=invocation.json)
+        return UNREACHABLE
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python must not complain of it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    return code if isinstance(code, int) else DONE

@@ -1,0 +1,38 @@
+"""What all verbs that change something do: send it, then say what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd_client.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.wire.messages import AnyEdit, ApplyResult, OnStale
+    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.options import Authorship
+
+
+def apply_edits(
+    invocation: Invocation, edits: Sequence[AnyEdit], authorship: Authorship, on_stale: OnStale | None
+) -> None:
+    """Apply the edits as one transaction and report it; a refusal is raised as EditdError."""
+    with invocation.client() as client:
+        result = client.apply(
+            edits,
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            on_stale=on_stale,
+            dry_run=authorship.dry_run,
+            diff=authorship.dry_run,
+        )
+    report(invocation, result, dry_run=authorship.dry_run)
+
+
+def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> None:
+    """Print an applying method's result: as JSON, or the transaction and one line a file."""
+    if not invocation.say_json(result):
+        for line in output.applied(result, dry_run=dry_run):
+            output.say(line)

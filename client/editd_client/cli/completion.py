@@ -1,0 +1,26 @@
+"""`editctl completion`: the script that makes a shell complete `editctl`."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def verb(context: click.Context, shell: str) -> None:
+    """Print the completion script for a shell.
+
+    \b
+    Examples:
+      editctl completion bash > ~/.local/share/bash-completion/completions/editctl
+      editctl completion zsh > "${fpath[1]}/_editctl"
+      editctl completion fish > ~/.config/fish/completions/editctl.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows every shell that SHELLS names"
+    click.echo(kind(context.find_root().command, {}, "editctl", "_EDITCTL_COMPLETE").source())

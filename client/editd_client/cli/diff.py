@@ -1,0 +1,53 @@
+"""`editctl diff`: what changed between two transactions, or since one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json, transaction_named
+
+if TYPE_CHECKING:
+    from editd.wire.messages import Tx
+    from editd_client.cli.invocation import Invocation
+
+TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"
+RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)?")
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[TX | A..B] [PATH]...")
+@as_json
+@click.pass_obj
+def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
+    """Show what changed, as a patch.
+
+    A..B: between two transactions. A.. : from A to the newest. TX alone: from TX to the files as
+    they are now. Nothing: what other programs have changed since the newest transaction. Off a
+    terminal it is a patch that `editctl patch` and `git apply` take. Write ./12 for a file that has
+    a transaction's name.
+
+    \b
+    Examples:
+      editctl diff
+      editctl diff 12
+      editctl diff 12..15 src/
+      editctl diff 12.. > since.patch
+    """
+    before, after, paths = _parse(words)
+    with invocation.client() as client:
+        result = client.diff(before, after, paths=[invocation.path(path) for path in paths] or None)
+    if not invocation.say_json(result):
+        output.page(output.diff_lines(result.diff))
+
+
+def _parse(words: tuple[str, ...]) -> tuple[Tx | None, Tx | None, tuple[str, ...]]:
+    """The transactions from and to which, None where none is named, and the paths."""
+    named = RANGE.fullmatch(words[0]) if words else None
+    if named is None:
+        return None, None, words
+    before, after = named["before"], named["after"]
+    return transaction_named(before), None if after is None else transaction_named(after), words[1:]

@@ -1,0 +1,93 @@
+"""One run of `editctl`: which workspace it is about, where its paths lie, and how it answers.
+
+Every verb gets it as its first argument. Nothing is looked for before a verb asks for it, so that
+help and completion need no workspace.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.errors import refusal
+from editd_client.locate import Workspace, find_workspace
+
+if TYPE_CHECKING:
+    from editd.wire.messages import Message
+    from editd_client.client import Client
+
+
+class Invocation:
+    """What the command line says for every verb, and what follows from it."""
+
+    def __init__(self) -> None:
+        self.named: str | None = None
+        self.json = False
+
+    @functools.cached_property
+    def workspace(self) -> Workspace:
+        """The workspace; a person who has named none and is in no repository is told which it is."""
+        workspace = find_workspace(self.named)
+        if workspace.found == "here":
+            hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
+            click.echo(f"hint: {hint}", err=True)
+        return workspace
+
+    def client(self, *, start: bool = True) -> Client:
+        """A client of the workspace's daemon, which is started where `start` is true and none answers."""
+        from editd_client.client import Client
+        from editd_client.connect import connect_or_start
+
+        if not start:
+            return Client(self.workspace.socket_path)
+        return Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+
+    def absolute(self, given: str) -> str:
+        """The absolute path of what the command line names, relative to the current folder.
+
+        Where the current folder is not in the workspace, it is relative to the workspace's root.
+        """
+        root = self.workspace.root
+        here = os.getcwd()
+        return os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
+
+    def path(self, given: str) -> str:
+        """The path of `absolute` as the daemon takes it: relative to the root.
+
+        Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere and for the root.
+        """
+        root = self.workspace.root
+        absolute = self.absolute(given)
+        if not _is_in(absolute, root):
+            # The same place by another name: a link above the workspace. Its last name is kept, for
+            # that may be a link in the workspace.
+            absolute = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+        if absolute == root:
+            raise refusal("not_a_file", f"{given} is the workspace itself.", data={"path": given})
+        if not _is_in(absolute, root):
+            raise refusal(
+                "path_outside",
+                f"{given} is not in the workspace {root}.",
+                hint="--workspace names another workspace.",
+                data={"path": given},
+            )
+        return os.path.relpath(absolute, root)
+
+    def say_json(self, message: Message) -> bool:
+        """Print the protocol's result where `--json` asks for it, and return whether it did."""
+        if self.json:
+            click.echo(output.json_text(message))
+        return self.json
+
+    def _say_starting(self) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"editctl: starting the daemon of {self.workspace.root} …", err=True)
+
+
+def _is_in(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + "/")

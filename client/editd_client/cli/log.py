@@ -1,0 +1,85 @@
+"""`editctl log`: the transactions, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import Kind, LogResult
+    from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
+
+KINDS = ["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
+
+
+@click.command()
+@click.argument("path", required=False)
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, help="So many at most. Default: 50.")
+@click.option("--oneline", is_flag=True, help="One line a transaction.")
+@click.option("-p", "--patch", is_flag=True, help="With what each one changed.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind; `outside`: not made through editd.")
+@click.option("--actor", metavar="NAME", help="Only those by this actor.")
+@click.option("--session", metavar="NAME", help="Only those of this session.")
+@click.option("--before", type=int, metavar="SEQ", help="Only those before this one.")
+@click.option("--after", type=int, metavar="SEQ", help="Only those after this one.")
+@as_json
+@click.pass_obj
+def verb(
+    invocation: Invocation,
+    *,
+    path: str | None,
+    limit: int,
+    oneline: bool,
+    patch: bool,
+    kind: Kind | None,
+    actor: str | None,
+    session: str | None,
+    before: int | None,
+    after: int | None,
+) -> None:
+    """List the transactions, newest first; with PATH, those that changed it.
+
+    What other programs changed is in the list once the daemon has noticed it: `editctl settle` sees
+    to that.
+
+    \b
+    Examples:
+      editctl log --oneline -n 10
+      editctl log -p src/app.py
+      editctl log --kind outside --after 40
+      editctl log --json | jq -r '.transactions[].message'
+    """
+    with invocation.client() as client:
+        result = client.log(
+            limit=limit,
+            before=before,
+            after=after,
+            path=None if path is None else invocation.path(path),
+            session=session,
+            actor=actor,
+            kind=kind,
+        )
+        if not invocation.say_json(result):
+            output.page(_lines(client, result, oneline=oneline, patch=patch))
+
+
+def _lines(client: Client, result: LogResult, *, oneline: bool, patch: bool) -> Iterator[str]:
+    for number, transaction in enumerate(result.transactions):
+        if oneline:
+            yield output.one_line(transaction)
+        else:
+            yield from ([""] if number else [])
+            yield from output.paragraph(transaction)
+        if patch:
+            yield from ([] if oneline else [""])
+            yield from output.diff_lines(client.show(transaction.seq).diff or "")
+    if result.more:
+        oldest = result.transactions[-1].seq
+        yield click.style(f"… more: --before {oldest}, or a larger --limit", dim=True)

@@ -1,0 +1,54 @@
+"""`editctl mv`: a file, moved or renamed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli.applying import apply_edits
+from editd_client.cli.options import Authorship, authored, based, merging
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+    from editd.wire.messages import OnStale
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--overwrite", is_flag=True, help="Replace TO where it exists; the history keeps it.")
+@based
+@merging
+@authored
+@click.pass_obj
+def verb(
+    invocation: Invocation,
+    *,
+    source: str,
+    target: str,
+    overwrite: bool,
+    base: str | UnsetType | None,
+    authorship: Authorship,
+    on_stale: OnStale | None,
+) -> None:
+    """Move or rename a file.
+
+    Where TO is a folder, the file goes into it under its own name. Folders on the way are made.
+
+    \b
+    Examples:
+      editctl mv draft.md docs/guide.md
+      editctl mv util.py src/ -m "Into the package"
+    """
+    from editd.wire.messages import Move
+
+    moved = invocation.path(source)
+    to = target
+    if target.endswith("/") or os.path.isdir(invocation.absolute(target)):
+        to = os.path.join(target, os.path.basename(moved))
+    edit = Move(path=moved, to=invocation.path(to), base=base, overwrite=overwrite)
+    apply_edits(invocation, [edit], authorship, on_stale)

@@ -1,0 +1,233 @@
+"""How `editctl` answers: text for people, one JSON document for programs.
+
+Colour and a pager on a terminal only. What comes from files and other people (paths, messages) is
+stripped of control characters before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
+    from editd_client.errors import EditdError, Unreachable
+
+LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
+COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
+DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
+ID_DIGITS = 7  # as git shortens an id
+
+
+def say(text: str) -> None:
+    """Print a text and a newline, in colour on a terminal."""
+    click.echo(text, color=is_coloured(sys.stdout))
+
+
+def page(lines: Iterable[str]) -> None:
+    """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else `less -FRX`."""
+    command = os.environ.get("EDITD_PAGER") or os.environ.get("PAGER") or "less -FRX"
+    if not sys.stdout.isatty() or command == "cat":
+        for line in lines:
+            say(line)
+        return
+    import subprocess
+
+    colour = is_coloured(sys.stdout)
+    try:
+        pager = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE)
+    except OSError:  # no such pager: the terminal itself is better than nothing
+        for line in lines:
+            say(line)
+        return
+    assert pager.stdin is not None
+    try:
+        with pager.stdin as pipe:
+            for line in lines:
+                shown = line if colour else click.unstyle(line)
+                pipe.write(shown.encode("utf-8", "surrogateescape") + b"\n")
+    except BrokenPipeError:
+        pass  # The reader has seen enough.
+    pager.wait()
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether colour belongs on `stream`: a terminal that knows it, and a user who has not said no."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def plain(text: str, *, but: str = "") -> str:
+    """The text on one line: control characters, all `but` those, are shown as `\\x1b` and the like."""
+    return CONTROL.sub(lambda found: found[0] if found[0] in but else f"\\x{ord(found[0]):02x}", text)
+
+
+# ── Transactions ──────────────────────────────────────────────────────────────────────────────
+
+
+def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
+    """What an applying verb reports: the transaction, then one line a file."""
+    if dry_run:
+        yield click.style("dry run: nothing was changed", bold=True)
+    elif result.transaction is None:
+        yield "nothing to change"
+    else:
+        yield f"[{_name(result.transaction)}] {_first_line(result.transaction.message)}".rstrip()
+    yield from file_lines(result.files)
+    for path in result.merged:
+        yield f"merged with what was there: {plain(path)}"
+    for warning in [*result.warnings, *(warning for file in result.files for warning in file.warnings)]:
+        yield click.style(f"warning: {plain(warning)}", fg="magenta")
+    if dry_run:
+        for file in result.files:
+            yield from diff_lines(file.diff if isinstance(file.diff, str) else "")
+
+
+def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
+    """One line a file, as git has it: ` M path`. A rename is one line."""
+    sources = {file.from_ for file in files}
+    for file in files:
+        if file.change is None or (file.change == "deleted" and file.path in sources):
+            continue
+        letter = LETTERS[file.change]
+        path = plain(file.path)
+        if isinstance(file.from_, str):
+            path = f"{plain(file.from_)} -> {path}"
+        if file.change == "mode":
+            path += " (executable)" if file.mode == "100755" else " (not executable)"
+        yield f" {click.style(letter, fg=COLOURS[letter])} {path}"
+
+
+def one_line(transaction: Transaction) -> str:
+    """A transaction as a line of `log --oneline`."""
+    message = _first_line(transaction.message)
+    return f"{_name(transaction)} {_about(transaction)} {message}".rstrip()
+
+
+def paragraph(transaction: Transaction) -> Iterator[str]:
+    """A transaction as `log` shows it: who, when, why, and which files."""
+    from datetime import datetime
+
+    yield click.style(f"transaction {transaction.seq}", fg="yellow") + f" {transaction.id}"
+    when = datetime.fromisoformat(transaction.time).astimezone()
+    yield f"{_about(transaction)}, {when:%a %Y-%m-%d %H:%M:%S %z}"
+    if transaction.message:
+        yield ""
+        yield from (f"    {plain(line)}" for line in transaction.message.splitlines())
+    yield ""
+    yield from file_lines(transaction.files)
+
+
+def diff_lines(diff: str) -> Iterator[str]:
+    """A diff's lines with their colours; off a terminal they are the diff's own, byte for byte."""
+    in_header = False
+    for line in diff.removesuffix("\n").split("\n") if diff else ():
+        in_header = line.startswith("diff ") or (in_header and not line.startswith("@@"))
+        colour = None if in_header else DIFF_COLOURS.get(line[:1])
+        shown = plain(line, but="\t") if sys.stdout.isatty() else line
+        yield click.style(shown, fg=colour, bold=in_header) if in_header or colour else shown
+
+
+def _name(transaction: Transaction) -> str:
+    return click.style(f"{transaction.seq} {transaction.id[:ID_DIGITS]}", fg="yellow")
+
+
+def _about(transaction: Transaction) -> str:
+    """The kind and the actor, with what it undoes and what undid it."""
+    about = f"{transaction.kind} by {plain(transaction.actor)}"
+    if transaction.session:
+        about += f" in {plain(transaction.session)}"
+    if transaction.undoes:
+        about += f", of {', '.join(map(str, transaction.undoes))}"
+    if transaction.undone_by is not None:
+        about += f", undone by {transaction.undone_by}"
+    return click.style(about, fg="cyan")
+
+
+def _first_line(message: str) -> str:
+    return plain(message.partition("\n")[0])
+
+
+# ── Errors ────────────────────────────────────────────────────────────────────────────────────
+
+
+def tell_refusal(error: EditdError, *, as_json: bool) -> None:
+    """Say why not and what to do next: on standard error, or as a JSON document."""
+    if as_json:
+        _say_json_error(error.code, error.name, error.message, error.data)
+        return
+    message = error.message.removesuffix(error.hint).rstrip()
+    _complain(click.style("editctl: ", fg="red", bold=True) + plain(message, but="\n\t"))
+    if error.hint:
+        _complain(click.style("hint: ", fg="yellow") + plain(error.hint, but="\n\t"))
+    for line in _particulars(error):
+        _complain(line)
+
+
+def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
+    """Say that there is no daemon, in the same two forms."""
+    if as_json:
+        _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
+        return
+    _complain(click.style("editctl: ", fg="red", bold=True) + plain(error.message))
+    if error.hint:
+        _complain(click.style("hint: ", fg="yellow") + plain(error.hint))
+
+
+def _particulars(error: EditdError) -> Iterator[str]:
+    """What a refusal's data has to say to a person."""
+    data = error.data
+    if error.name == "stale":
+        yield from _changes_since(data)
+    if error.name == "conflict":
+        for file in data.get("files", ()):
+            blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
+            yield f"  {plain(str(file.get('path')))}" + (f": in the way: {blocking}" if blocking else "")
+        for seq in sorted({seq for file in data.get("files", ()) for seq in file.get("blocking", ())}):
+            yield f"  see what it changed: editctl show {seq}"
+    nearest = data.get("nearest")
+    if isinstance(nearest, dict):
+        yield f"nearest passage, line {nearest.get('start_line')}:"
+        yield from ("  " + plain(line, but="\t") for line in str(nearest.get("text", "")).splitlines())
+
+
+def _changes_since(data: dict[str, Any]) -> Iterator[str]:
+    """The diff since the base of a stale edit, and the transactions that made it."""
+    import msgspec
+
+    from editd.wire.messages import Transaction
+
+    for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
+        yield f"changed by {one_line(transaction)}"
+    yield from diff_lines(data.get("diff") or "")
+
+
+def _complain(line: str) -> None:
+    click.echo(line, err=True, color=is_coloured(sys.stderr))
+
+
+# ── JSON ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def json_text(result: Message | dict[str, Any]) -> str:
+    """The result as one JSON document: indented on a terminal, else on one line.
+
+    Text with bytes that are not UTF-8 is `{"base64": …}`, as in the protocol.
+    """
+    import msgspec
+
+    from editd.wire.codec import encode_json
+
+    document = encode_json(result)
+    return (msgspec.json.format(document) if sys.stdout.isatty() else document).decode()
+
+
+def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
+    click.echo(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))

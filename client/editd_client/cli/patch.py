@@ -1,0 +1,40 @@
+"""`editctl patch`: changes as a unified diff."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from editd_client.cli.applying import apply_edits
+from editd_client.cli.options import Authorship, authored, merging
+
+if TYPE_CHECKING:
+    from editd.wire.messages import OnStale
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--fuzz", type=click.IntRange(min=0), default=0, help="Lines of context that may differ.")
+@merging
+@authored
+@click.pass_obj
+def verb(
+    invocation: Invocation, file: IO[bytes], fuzz: int, authorship: Authorship, on_stale: OnStale | None
+) -> None:
+    """Apply a patch, to any number of files: all of it, or nothing.
+
+    FILE (or standard input) is a unified diff or what `git diff` prints. Its paths are relative to
+    the workspace's root.
+
+    \b
+    Examples:
+      editctl patch fix.diff -m "The fix from the mailing list"
+      git diff HEAD~1 | editctl patch --dry-run
+      editctl diff 12..15 | editctl -C ../other patch --fuzz 1
+    """
+    from editd.wire.messages import Patch
+
+    edit = Patch(patch=file.read().decode("utf-8", "surrogateescape"), fuzz=fuzz)
+    apply_edits(invocation, [edit], authorship, on_stale)

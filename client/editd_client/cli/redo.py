@@ -1,0 +1,39 @@
+"""`editctl redo`: an undo, taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli.applying import report
+from editd_client.cli.options import Authorship, authored, forcing
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@forcing
+@authored
+@click.pass_obj
+def verb(invocation: Invocation, force: bool, authorship: Authorship) -> None:
+    """Take back the newest undo that is not redone.
+
+    Once for each undo, as in an editor. Like an undo it keeps what others changed since, and is a
+    transaction of its own.
+
+    \b
+    Examples:
+      editctl redo
+      editctl redo --dry-run
+    """
+    with invocation.client() as client:
+        result = client.redo(
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+            on_conflict="force" if force else "fail",
+        )
+    report(invocation, result, dry_run=authorship.dry_run)

@@ -1,0 +1,48 @@
+"""`editctl rm`: files, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli.applying import apply_edits
+from editd_client.cli.options import Authorship, authored, based, merging
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+    from editd.wire.messages import OnStale
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@based
+@merging
+@authored
+@click.pass_obj
+def verb(
+    invocation: Invocation,
+    *,
+    paths: tuple[str, ...],
+    base: str | UnsetType | None,
+    authorship: Authorship,
+    on_stale: OnStale | None,
+) -> None:
+    """Delete files, all of them or none.
+
+    A symbolic link is deleted itself, not what it leads to. What is deleted stays in the history:
+    `editctl undo` brings it back.
+
+    \b
+    Examples:
+      editctl rm old.py
+      editctl rm src/a.py src/b.py -m "Both moved to the library"
+    """
+    from editd.wire.messages import Delete
+
+    if len(paths) > 1 and isinstance(base, str | None):
+        raise click.UsageError("--base is for one path.")
+    edits = [Delete(path=invocation.path(path), base=base) for path in paths]
+    apply_edits(invocation, edits, authorship, on_stale)

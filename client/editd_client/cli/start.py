@@ -1,0 +1,33 @@
+"""`editctl start`: the daemon, where none runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@as_json
+@click.pass_obj
+def verb(invocation: Invocation) -> None:
+    """Start the daemon, where none runs.
+
+    Every other verb that needs one starts it too; so this is for a script that wants to be sure, or
+    to have the wait behind it.
+
+    \b
+    Examples:
+      editctl start
+      editctl -C ~/src/project start
+    """
+    with invocation.client() as client:
+        status = client.status()
+    if not invocation.say_json(status):
+        output.say(f"editd {status.version} (pid {status.pid}) has {output.plain(status.root)}")

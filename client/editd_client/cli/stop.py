@@ -1,0 +1,47 @@
+"""`editctl stop`: the daemon, once what is under way is finished."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import Unreachable
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+STOP_SECONDS_MAX = 60.0  # what is under way may be a large transaction on a slow disk
+
+
+@click.command()
+@as_json
+@click.pass_obj
+def verb(invocation: Invocation) -> None:
+    """Stop the daemon, once what is under way is finished.
+
+    Returns when it is gone. Nothing is lost: the next `editctl` that needs a daemon starts one. Where
+    none runs, the exit code is 3.
+
+    \b
+    Examples:
+      editctl stop
+      editctl stop || true     # in a script: gone, whether or not it ran
+    """
+    with invocation.client(start=False) as client:
+        pid = client.status().pid
+        descriptor = os.pidfd_open(pid)  # before the shutdown, so that the pid is still this daemon's
+        try:
+            client.shutdown()
+            if not select.select([descriptor], [], [], STOP_SECONDS_MAX)[0]:
+                raise Unreachable(f"The daemon (pid {pid}) has not ended in {STOP_SECONDS_MAX:.0f} s.")
+        finally:
+            os.close(descriptor)
+    if invocation.json:
+        click.echo(output.json_text({}))
+    else:
+        output.say(f"editd (pid {pid}) has ended")

@@ -1,0 +1,260 @@
+"""A client of one daemon: a method for each of the protocol's, with its names and typed results.
+
+Synchronous, one request at a time, over one connection. A request is sent once: whether to ask
+again is the caller's decision, and safe with a `request_id`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import msgspec
+
+from editd.wire import messages
+from editd.wire.connection import ClientConnection, Failure, Reply
+from editd_client.connect import connect, connect_or_start
+from editd_client.errors import EditdError, Unreachable
+from editd_client.locate import find_workspace
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+SILENCE_SECONDS_MAX = 120.0  # far beyond any answer that does not wait for something on purpose
+RECEIVE_BYTES = 1 << 18
+
+Result = TypeVar("Result", bound=messages.Message)
+
+
+class Client:
+    """A connection to a daemon: by the path of its socket, or one that is connected already.
+
+    Each method raises EditdError for a refusal, and Unreachable where the daemon goes away or is
+    silent for too long: the client is closed then, and what was asked may or may not have been done.
+    """
+
+    def __init__(self, at: str | socket.socket) -> None:
+        stream = connect(at) if isinstance(at, str) else at
+        if stream is None:
+            raise Unreachable(f"No daemon answers at {at}.", hint="Start one with `editctl start`.")
+        self._stream = stream
+        self._wire = ClientConnection()
+
+    @classmethod
+    def connect(
+        cls, workspace: str | None = None, start: bool = True, on_wait: Callable[[], None] | None = None
+    ) -> Self:
+        """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
+
+        Raises EditdError for a folder that editd will not own, Unreachable where no daemon answers;
+        `on_wait` is called where the start takes over a second.
+        """
+        place = find_workspace(workspace)
+        return cls(connect_or_start(place, on_wait=on_wait)[0] if start else place.socket_path)
+
+    def close(self) -> None:
+        """End the connection; closing twice is no error."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ── Connection ────────────────────────────────────────────────────────────────────────────
+
+    def hello(
+        self, client: str = "editd_client", session: str | None = None, token: str | None = None
+    ) -> messages.HelloResult:
+        return self._ask(messages.Hello(client=client, session=session, token=token), messages.HelloResult)
+
+    def status(self) -> messages.StatusResult:
+        return self._ask(messages.Status(), messages.StatusResult)
+
+    def check(self) -> messages.CheckResult:
+        """Waits for as long as the check takes."""
+        return self._ask(messages.Check(), messages.CheckResult, silence=None)
+
+    def shutdown(self) -> None:
+        """Returns when the daemon has said yes, then waits for it to close the connection."""
+        self._ask(messages.Shutdown(), messages.Empty)
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    def read(
+        self,
+        path: str,
+        *,
+        at: messages.Tx | None = None,
+        changeset: str | None = None,
+        session: str | None = None,
+    ) -> messages.ReadResult:
+        asked = messages.Read(path=path, at=at, changeset=changeset, session=session)
+        return self._ask(asked, messages.ReadResult)
+
+    def stat(self, paths: Sequence[str]) -> messages.StatResult:
+        return self._ask(messages.Stat(paths=list(paths)), messages.StatResult)
+
+    def settle(self, timeout: float | None = None) -> messages.SettleResult:
+        """`timeout` in seconds is the daemon's; None waits for as long as it takes."""
+        silence = None if timeout is None else timeout + SILENCE_SECONDS_MAX
+        return self._ask(messages.Settle(timeout=timeout), messages.SettleResult, silence=silence)
+
+    # ── Applying ──────────────────────────────────────────────────────────────────────────────
+
+    def apply(
+        self,
+        edits: Sequence[messages.AnyEdit],
+        *,
+        session: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        request_id: str | None = None,
+        on_stale: messages.OnStale | None = None,
+        dry_run: bool = False,
+        return_content: bool = False,
+        diff: bool = False,
+    ) -> messages.ApplyResult:
+        asked = messages.Apply(
+            edits=list(edits),
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            on_stale=on_stale,
+            dry_run=dry_run,
+            return_content=return_content,
+            diff=diff,
+        )
+        return self._ask(asked, messages.ApplyResult)
+
+    def begin(
+        self, *, session: str | None = None, actor: str | None = None, message: str | None = None
+    ) -> messages.BeginResult:
+        return self._ask(messages.Begin(session=session, actor=actor, message=message), messages.BeginResult)
+
+    def stage(self, changeset: str, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
+        return self._ask(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
+
+    def commit(
+        self, changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
+    ) -> messages.ApplyResult:
+        asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
+        return self._ask(asked, messages.ApplyResult)
+
+    def abort(self, changeset: str) -> None:
+        self._ask(messages.Abort(changeset=changeset), messages.Empty)
+
+    # ── Undo ──────────────────────────────────────────────────────────────────────────────────
+
+    def undo(
+        self,
+        tx: messages.Tx | None = None,
+        *,
+        last: int | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        on_conflict: messages.OnConflict = "fail",
+    ) -> messages.ApplyResult:
+        asked = messages.Undo(
+            tx=tx,
+            last=last,
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+        )
+        return self._ask(asked, messages.ApplyResult)
+
+    def redo(
+        self,
+        *,
+        session: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        on_conflict: messages.OnConflict = "fail",
+    ) -> messages.ApplyResult:
+        asked = messages.Redo(
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+        )
+        return self._ask(asked, messages.ApplyResult)
+
+    # ── History ───────────────────────────────────────────────────────────────────────────────
+
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+        path: str | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        kind: messages.Kind | None = None,
+    ) -> messages.LogResult:
+        """Newest first, `limit` at most; `more` says whether that left some out."""
+        asked = messages.Log(
+            limit=limit, before=before, after=after, path=path, session=session, actor=actor, kind=kind
+        )
+        return self._ask(asked, messages.LogResult)
+
+    def show(self, tx: messages.Tx, *, diff: bool = True) -> messages.ShowResult:
+        return self._ask(messages.Show(tx=tx, diff=diff), messages.ShowResult)
+
+    def diff(
+        self,
+        from_: messages.Tx | None = None,
+        to: messages.Tx | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        changeset: str | None = None,
+    ) -> messages.DiffResult:
+        asked = messages.Diff(
+            from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
+        )
+        return self._ask(asked, messages.DiffResult)
+
+    # ── What they are made of ─────────────────────────────────────────────────────────────────
+
+    def _ask(
+        self, params: messages.Params, result: type[Result], *, silence: float | None = SILENCE_SECONDS_MAX
+    ) -> Result:
+        ident, request = self._wire.request(params.method, params)
+        try:
+            self._stream.settimeout(silence)
+            self._stream.sendall(request)
+            while True:
+                for answer in self._wire.receive(self._receive()):
+                    if isinstance(answer, Reply) and answer.id == ident:
+                        return msgspec.convert(answer.result, result)
+                    if isinstance(answer, Failure) and answer.id in (ident, None):
+                        error = answer.error
+                        raise EditdError(error.code, error.name, error.message, error.data)
+        except TimeoutError:
+            self.close()
+            raise Unreachable(f"The daemon has not answered `{params.method}` for {silence:.0f} s.") from None
+        except OSError as error:
+            self.close()
+            raise Unreachable(f"The daemon went away during `{params.method}`: {error.strerror}.") from error
+
+    def _receive(self) -> bytes:
+        received = self._stream.recv(RECEIVE_BYTES)
+        if not received:
+            raise ConnectionResetError(0, "it closed the connection")
+        return received

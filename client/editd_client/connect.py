@@ -1,0 +1,168 @@
+"""The way to a daemon: connecting to its socket, and starting one where none answers.
+
+The daemon's own hold on its state folder decides who is the daemon: any number of clients may
+start one at once, and all but the first of those daemons say `busy` and end.
+
+Never removes a socket, and speaks only to a daemon of this user or of root: the folder of the
+sockets may lie in a temporary folder that others can write to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from editd_client.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd_client.locate import Workspace
+
+START_SECONDS_MAX = 10.0  # a daemon is ready in some 0.2 s, and recovers a long journal in 2 s
+SAY_SECONDS = 1.0  # a wait that somebody wonders about
+RETRY_SECONDS = 0.01
+OTHER_SECONDS = 1.0  # after `busy`, give the other daemon so long before starting one again
+SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
+FIRST_LINE_MAX = 4096  # bytes of what a starting daemon says on its pipe
+
+ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # no socket, or one that a dead daemon left behind
+
+
+def connect(path: str) -> socket.socket | None:
+    """Return a socket connected to the daemon at `path`, or None where no daemon listens.
+
+    Raises Unreachable for any other reason, among them a backlog that stays full for ten seconds,
+    and a listener that is neither this user's nor root's.
+    """
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        # Without blocking, a full backlog is EAGAIN; with it, connect would wait for ever.
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            with _address(path) as address:
+                stream.connect(address)
+        except OSError as error:
+            stream.close()
+            if error.errno in ABSENT:
+                return None
+            if error.errno != errno.EAGAIN or time.monotonic() > deadline:
+                raise Unreachable(f"{path} takes no connection: {error.strerror}.") from error
+            time.sleep(RETRY_SECONDS)
+        else:
+            _check_peer(stream, path)
+            stream.setblocking(True)
+            return stream
+
+
+def connect_or_start(
+    workspace: Workspace, *, on_wait: Callable[[], None] | None = None
+) -> tuple[socket.socket, bool]:
+    """Return a socket connected to the workspace's daemon, and whether that had to be started for it.
+
+    `on_wait` is called once the start has taken a second, so that a person can be told. Raises
+    Unreachable where no daemon answers within ten seconds, with what the daemon said if it refused.
+    """
+    path = workspace.socket_path
+    stream = connect(path)
+    if stream is not None:
+        return stream, False
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        started = _start(workspace, deadline, on_wait)
+        until = min(deadline, time.monotonic() + OTHER_SECONDS)
+        while time.monotonic() < until:
+            stream = connect(path)
+            if stream is not None:
+                return stream, started
+            time.sleep(RETRY_SECONDS)
+    raise Unreachable(
+        f"A daemon has {workspace.root}, but none answers at {path}.",
+        hint="It may have been started with another XDG_RUNTIME_DIR or EDITD_SOCKET than this shell's.",
+    )
+
+
+def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | None) -> bool:
+    """Start a daemon and wait until it serves (True) or says that another one does (False)."""
+    import subprocess  # late: 10 ms, and needed once a day
+
+    said, to_say = os.pipe()
+    try:
+        # -P: without it Python would import from the current folder, which is somebody's workspace.
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "editd", "--workspace", workspace.root, "--ready-fd", str(to_say)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, pass_fds=[to_say],
+        )  # fmt: skip
+    except OSError as error:
+        os.close(said)
+        raise Unreachable(f"The daemon could not be started: {error.strerror}.") from error
+    finally:
+        os.close(to_say)
+    with open(said, "rb", buffering=0) as pipe:
+        line = _first_line(pipe.fileno(), deadline, on_wait)
+    word, _, text = line.partition(" ")
+    if word == "ready":
+        # It is to outlive us, but where we outlive it, somebody must take note of its end.
+        threading.Thread(target=child.wait, daemon=True).start()
+        return True
+    if word == "busy":
+        child.wait()
+        return False
+    raise Unreachable(
+        text or "The daemon ended, or said nothing for ten seconds, before it was ready.",
+        hint=f"Its log is {workspace.state_folder}/log; `editd --foreground` shows more.",
+    )
+
+
+def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) -> str:
+    """What comes from the pipe up to the first line's end, or up to its closing or the deadline."""
+    line = b""
+    say_at = time.monotonic() + SAY_SECONDS
+    while not line.endswith(b"\n") and len(line) < FIRST_LINE_MAX:
+        now = time.monotonic()
+        if now >= deadline:
+            break
+        if on_wait is not None and now >= say_at:
+            on_wait()
+            on_wait = None
+        until = deadline if on_wait is None else min(deadline, say_at)
+        if select.select([pipe], [], [], until - now)[0]:
+            some = os.read(pipe, FIRST_LINE_MAX)
+            if not some:
+                break
+            line += some
+    return os.fsdecode(line).strip()
+
+
+@contextlib.contextmanager
+def _address(path: str) -> Iterator[str]:
+    """The path, or where that is too long for a socket's address, one through its folder's descriptor."""
+    if len(os.fsencode(path)) <= SUN_PATH_MAX:
+        yield path
+        return
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def _check_peer(stream: socket.socket, path: str) -> None:
+    credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
+    if uid not in (0, os.geteuid()):
+        stream.close()
+        raise Unreachable(
+            f"The listener at {path} belongs to user {uid}, so nothing is sent to it.",
+            hint="Set XDG_RUNTIME_DIR to a folder of your own.",
+        )
