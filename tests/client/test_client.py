@@ -1,0 +1,98 @@
+"""The client against the wire's other half on a real socket."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.wire import messages
+from editd_client.client import Client
+from editd_client.errors import EditdError, Unreachable
+from scripted_daemon import scripted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_there_is_a_method_for_each_of_the_protocol_with_its_parameters() -> None:
+    for name, params in messages.REQUESTS.items():
+        offered = set(inspect.signature(getattr(Client, name)).parameters) - {"self"}
+        asked = set(params.__struct_fields__)
+        if name == "hello":
+            asked -= {"protocol", "errors"}  # what this client speaks is not its user's choice
+        assert offered == asked, name
+
+
+def test_a_result_comes_as_the_type_that_the_protocol_names(tmp_path: Path) -> None:
+    with (
+        scripted(tmp_path / "s", lambda _: messages.LogResult(transactions=[], more=True)) as asked,
+        Client(str(tmp_path / "s")) as client,
+    ):
+        assert client.log(limit=3, path="a") == messages.LogResult(transactions=[], more=True)
+    assert asked == [messages.Log(limit=3, path="a")]
+
+
+def test_text_that_is_not_utf8_goes_there_and_back(tmp_path: Path) -> None:
+    odd = b"caf\xe9".decode("utf-8", "surrogateescape")
+
+    def echo(params: Any) -> messages.ReadResult:
+        return messages.ReadResult(
+            path=params.path, content=odd, version="0" * 40, mode="100644", kind="file",
+            encoding=None, bom=False, eol="none", size=4,
+        )  # fmt: skip
+
+    with scripted(tmp_path / "s", echo) as asked, Client(str(tmp_path / "s")) as client:
+        result = client.read(odd)
+    assert (result.path, result.content) == (odd, odd)
+    assert asked == [messages.Read(path=odd)]
+
+
+def test_a_refusal_is_raised_with_all_that_it_says(tmp_path: Path) -> None:
+    refusal = messages.Error(code=1, name="stale", message="It changed.", data={"path": "a"})
+    with (
+        scripted(tmp_path / "s", lambda _: refusal),
+        Client(str(tmp_path / "s")) as client,
+        pytest.raises(EditdError, match="It changed") as raised,
+    ):
+        client.apply([messages.Delete(path="a")])
+    assert (raised.value.code, raised.value.name, raised.value.data) == (1, "stale", {"path": "a"})
+
+
+def test_after_a_refusal_the_client_goes_on(tmp_path: Path) -> None:
+    answers: list[Any] = [messages.Error(code=12, name="file_missing", message="No."), messages.Empty()]
+    with scripted(tmp_path / "s", lambda _: answers.pop(0)), Client(str(tmp_path / "s")) as client:
+        with pytest.raises(EditdError):
+            client.read("a")
+        client.abort("c1")
+
+
+def test_a_daemon_that_hangs_up_is_unreachable(tmp_path: Path) -> None:
+    with (
+        scripted(tmp_path / "s", lambda _: None),
+        Client(str(tmp_path / "s")) as client,
+        pytest.raises(Unreachable, match="went away during `status`"),
+    ):
+        client.status()
+
+
+def test_a_daemon_that_is_silent_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editd_client.client.SILENCE_SECONDS_MAX", 0.05)
+    over = threading.Event()
+
+    def never(_: messages.Params) -> None:
+        over.wait(5)
+
+    with scripted(tmp_path / "s", never), Client(str(tmp_path / "s")) as client:
+        with pytest.raises(Unreachable, match="has not answered `settle`"):
+            client.settle(timeout=0.0)
+        with pytest.raises(Unreachable):  # the answer may still come, and would be taken for another's
+            client.status()
+        over.set()
+
+
+def test_where_no_daemon_listens_none_is_started_by_a_path(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="No daemon answers"):
+        Client(str(tmp_path / "s"))

@@ -1,0 +1,136 @@
+"""Connecting, and what starting a daemon may come to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client import connect as connecting
+from editd_client.connect import connect, connect_or_start
+from editd_client.errors import Unreachable
+from editd_client.locate import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def fake_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Workspace]:
+    """A workspace whose `python -m editd` runs the given lines, with `said` the pipe to the client."""
+    package, runtime, root = (tmp_path / name for name in ("path/editd", "run", "root"))
+    for folder in (package, runtime / "editd", root):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.delenv("EDITD_SOCKET", raising=False)
+    prologue = "import os, sys\nsaid = open(int(sys.argv[-1]), 'w')\n"
+
+    def made(lines: str) -> Workspace:
+        (package / "__main__.py").write_text(prologue + lines)
+        return Workspace(str(root), "named")
+
+    return made
+
+
+def test_where_nobody_listens_there_is_no_connection(tmp_path: Path) -> None:
+    assert connect(str(tmp_path / "none")) is None
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead"))
+    assert connect(str(tmp_path / "dead")) is None
+
+
+def test_a_socket_whose_path_is_too_long_for_an_address_is_reached(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"/proc/self/fd/{descriptor}/s")
+        listener.listen()
+        stream = connect(str(folder / "s"))
+        assert stream is not None
+        stream.close()
+    os.close(descriptor)
+    assert connect(str(tmp_path / ("gone" * 30) / "s")) is None
+
+
+def test_a_full_backlog_is_waited_out_then_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "START_SECONDS_MAX", 0.1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen(0)
+        waiting = []
+        with pytest.raises(Unreachable, match="takes no connection"):
+            while True:
+                waiting.append(connect(str(tmp_path / "s")))
+        assert waiting
+        for stream in waiting:
+            assert stream is not None
+            stream.close()
+
+
+def test_a_listener_of_another_user_is_not_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        uid = os.geteuid()
+        if uid == 0:
+            os.seteuid(65534)  # what it listens with is told at connect, as it was at listen
+        try:
+            if uid == 0:
+                listener.listen()
+        finally:
+            if uid == 0:
+                os.seteuid(0)
+        if uid != 0:
+            monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+        with pytest.raises(Unreachable, match="belongs to user"):
+            connect(str(tmp_path / "s"))
+
+
+def test_a_daemon_that_ends_before_it_is_ready_is_told_with_its_log(
+    fake_daemon: Callable[[str], Workspace],
+) -> None:
+    workspace = fake_daemon("sys.exit(1)\n")
+    with pytest.raises(Unreachable, match="before it was ready") as raised:
+        connect_or_start(workspace)
+    assert workspace.state_folder in raised.value.hint
+
+
+def test_what_a_daemon_says_as_it_refuses_is_passed_on(fake_daemon: Callable[[str], Workspace]) -> None:
+    with pytest.raises(Unreachable, match="^The history is damaged.$"):
+        connect_or_start(fake_daemon("print('error The history is damaged.', file=said, flush=True)\n"))
+
+
+def test_a_daemon_that_is_busy_but_never_answers_is_given_up(
+    fake_daemon: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "START_SECONDS_MAX", 0.3)
+    with pytest.raises(Unreachable, match="none answers at") as raised:
+        connect_or_start(fake_daemon("print('busy', file=said, flush=True)\n"))
+    assert "XDG_RUNTIME_DIR" in raised.value.hint
+
+
+def test_a_slow_start_is_told_once(
+    fake_daemon: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "SAY_SECONDS", 0.0)
+    told: list[str] = []
+    with pytest.raises(Unreachable):
+        connect_or_start(fake_daemon("sys.exit(1)\n"), on_wait=lambda: told.append("starting"))
+    assert told == ["starting"]
+
+
+def test_the_daemon_imports_nothing_from_the_current_folder(
+    fake_daemon: Callable[[str], Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = fake_daemon("import queue\nprint('error', queue.__file__, file=said, flush=True)\n")
+    (tmp_path / "root" / "queue.py").write_text("")
+    monkeypatch.chdir(tmp_path / "root")
+    with pytest.raises(Unreachable) as raised:
+        connect_or_start(workspace)
+    assert str(tmp_path) not in raised.value.message

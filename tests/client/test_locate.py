@@ -1,0 +1,113 @@
+"""Which folder is the workspace, and where its socket lies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client.errors import EditdError
+from editd_client.locate import find_workspace, socket_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("EDITD_WORKSPACE", "EDITD_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def test_the_workspace_is_the_git_top_level_above(tmp_path: Path) -> None:
+    inner = tmp_path / "project" / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "project" / ".git").mkdir()
+    found = find_workspace(start=str(inner))
+    assert (found.root, found.found) == (os.path.realpath(tmp_path / "project"), "git")
+
+
+def test_a_git_file_marks_a_linked_worktree_as_well(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "a").mkdir(parents=True)
+    (tmp_path / "tree" / ".git").write_text("gitdir: /elsewhere\n")
+    assert find_workspace(start=str(tmp_path / "tree" / "a")).root == os.path.realpath(tmp_path / "tree")
+
+
+def test_without_git_it_is_the_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    found = find_workspace(start=str(tmp_path / "plain"))
+    assert (found.root, found.found) == (os.path.realpath(tmp_path / "plain"), "here")
+
+
+def test_what_is_named_comes_first_then_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("named", "told", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("EDITD_WORKSPACE", str(tmp_path / "told"))
+    start = str(tmp_path / "here")
+    assert find_workspace(start=start).root == os.path.realpath(tmp_path / "told")
+    assert find_workspace(str(tmp_path / "named"), start).root == os.path.realpath(tmp_path / "named")
+
+
+def test_one_folder_by_two_names_is_one_workspace(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    real, link = find_workspace(str(tmp_path / "real")), find_workspace(str(tmp_path / "link"))
+    assert real.id == link.id
+    assert real.id == hashlib.sha256(os.fsencode(real.root)).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", ["/", "HOME", "pwd"])
+def test_the_root_and_home_folders_are_refused(name: str) -> None:
+    import pwd
+
+    folder = {"HOME": os.environ["HOME"], "pwd": pwd.getpwuid(os.getuid()).pw_dir}.get(name, name)
+    if not os.path.isdir(folder):
+        pytest.skip(f"{folder} does not exist here")
+    with pytest.raises(EditdError, match="will not own it") as raised:
+        find_workspace(folder)
+    assert raised.value.name == "permission_denied"
+    assert "--workspace" in raised.value.hint
+
+
+def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, code in (("file", "not_a_file"), ("nothing", "file_missing")):
+        with pytest.raises(EditdError) as raised:
+            find_workspace(str(tmp_path / name))
+        assert raised.value.name == code
+
+
+def test_the_socket_is_looked_for_in_the_protocols_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = find_workspace(str(tmp_path))
+    usual = f"/run/user/{os.geteuid()}"
+    if os.path.isdir(usual):
+        assert workspace.socket_path == f"{usual}/editd/{workspace.id}.sock"
+    else:
+        folder = os.path.join(tempfile.gettempdir(), f"editd-{os.geteuid()}")
+        assert workspace.socket_path == f"{folder}/{workspace.id}.sock"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/a")
+    assert workspace.socket_path == f"/a/editd/{workspace.id}.sock"
+    monkeypatch.setenv("EDITD_SOCKET", "/b.sock")
+    assert workspace.socket_path == "/b.sock"
+
+
+def test_an_empty_runtime_folder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = socket_folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    assert socket_folder() == without
+
+
+def test_the_state_lies_where_the_user_keeps_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = find_workspace(str(tmp_path))
+    assert workspace.state_folder == f"{os.environ['HOME']}/.local/state/editd/{workspace.id}"
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert workspace.state_folder == f"/state/editd/{workspace.id}"
