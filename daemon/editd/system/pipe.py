@@ -42,7 +42,7 @@ def write_frame(stream: IO[bytes], frame: Frame) -> None:
 
 def pack(frame: Frame) -> bytes:
     """The bytes of `frame`, its length in front."""
-    body: bytes = msgpack.packb(frame, unicode_errors="surrogateescape")
+    body = cast("bytes", msgpack.packb(frame, unicode_errors="surrogateescape"))
     if len(body) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(body)} bytes is over the limit of {FRAME_BYTES_MAX}")
     return len(body).to_bytes(HEADER_BYTES, "big") + body

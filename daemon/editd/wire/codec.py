@@ -1,0 +1,154 @@
+"""Values to and from the three encodings, and from values to typed messages.
+
+A text with bytes that are not UTF-8 is a `str` with surrogate escapes here, `bin` in MessagePack
+and `{"base64": "…"}` in JSON. A MessagePack `str` that is not UTF-8, which is what Neovim sends for
+such a text, is taken too. Every text that comes in can go out as bytes again.
+
+Never lets an unchecked type through: what `params_of` returns is one of `messages.REQUESTS`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from editd.wire.errors import Malformed, shown
+from editd.wire.limits import LIMITS
+from editd.wire.messages import REQUESTS, Params
+
+# ── In ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def params_of(method: str, params: dict[str, Any]) -> Params:
+    """Return the typed parameters of `method`; Malformed: method_not_found or invalid_params."""
+    kind = REQUESTS.get(method)
+    if kind is None:
+        raise Malformed(
+            "method_not_found",
+            f"There is no method {shown(method)!r}. This version has {', '.join(REQUESTS)}.",
+        )
+    try:
+        return msgspec.convert(params, kind)
+    except msgspec.ValidationError as error:
+        raise Malformed("invalid_params", f"{method}: {shown(str(error))}.") from None
+    except UnicodeEncodeError:
+        # msgspec asks for UTF-8 where it compares a key or a choice.
+        raise Malformed(
+            "invalid_params", f"{method}: a key or a choice in its parameters is not UTF-8."
+        ) from None
+
+
+def decode_json(body: bytes) -> Any:
+    """The value that `body` holds; Malformed (parse_error) where it is no JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        reason = 'it is not UTF-8. Send other bytes as {"base64": "…"}'
+    except RecursionError:
+        reason = "it is nested too deep"
+    except msgspec.DecodeError as error:
+        reason = shown(str(error))
+    raise Malformed("parse_error", f"The message cannot be read as JSON: {reason}.")
+
+
+def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
+    """`value` with every text a `str`; Malformed (invalid_request) for what the protocol knows not."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or kind is float or value is None:
+        return value
+    if kind is bytes:
+        return text_of(value)
+    if depth == LIMITS.nesting_max:
+        raise Malformed("invalid_request", f"The message is nested more than {LIMITS.nesting_max} deep.")
+    if kind is list:
+        return [plain(item, from_json=from_json, depth=depth + 1) for item in value]
+    if kind is dict:
+        if from_json and len(value) == 1 and (raw := _from_base64(value.get("base64"))) is not None:
+            return text_of(raw)
+        return {_key(key): plain(item, from_json=from_json, depth=depth + 1) for key, item in value.items()}
+    raise Malformed("invalid_request", "MessagePack's extension types are not part of this protocol.")
+
+
+def text_of(raw: bytes) -> str:
+    """The bytes as text, those that are not UTF-8 as surrogate escapes (PEP 383)."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bytes):
+        return text_of(key)
+    raise Malformed("invalid_request", "The keys of a map are strings.")
+
+
+def _from_base64(value: Any) -> bytes | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# ── Out ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_msgpack(value: Any) -> bytes:
+    """The MessagePack of `value`: plain values and messages, in any nesting."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return msgspec.msgpack.encode(_sendable(value, to_json=False))
+
+
+def encode_json(value: Any) -> bytes:
+    """The JSON of `value`, on one line; a float that is no number becomes null."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_sendable(value, to_json=True))
+
+
+def _sendable(value: Any, *, to_json: bool) -> Any:
+    """`value` with bytes for the texts that are not UTF-8, and digits for integers beyond 64 bits."""
+    return _replaced(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True), to_json)
+
+
+def _replaced(value: Any, to_json: bool) -> Any:
+    match value:
+        case dict():
+            return {_sendable_key(key): _replaced(item, to_json) for key, item in value.items()}
+        case list() | tuple():
+            return [_replaced(item, to_json) for item in value]
+        case str() if not _is_utf8(value):
+            raw = value.encode("utf-8", "surrogateescape" if _is_escaped(value) else "surrogatepass")
+            return {"base64": base64.b64encode(raw).decode("ascii")} if to_json else raw
+        case int() if not to_json and not -(2**63) <= value < 2**64:
+            return str(value)
+        case _:
+            return value
+
+
+def _sendable_key(key: str) -> str:
+    """A key is for programs to find: JSON has no bytes there, so an escape stands for them."""
+    return key if _is_utf8(key) else key.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or _encodes(text, "strict")
+
+
+def _is_escaped(text: str) -> bool:
+    return _encodes(text, "surrogateescape")
+
+
+def _encodes(text: str, errors: str) -> bool:
+    try:
+        text.encode("utf-8", errors)
+    except UnicodeEncodeError:
+        return False
+    return True

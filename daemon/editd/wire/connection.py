@@ -1,0 +1,263 @@
+"""One client's stream, without its socket: bytes in, typed requests out, and answers as bytes.
+
+The first byte that a client sends decides the encoding, and is answered in kind:
+
+    0x94 0x93 0xdc   MessagePack-RPC
+    C                JSON-RPC 2.0 after `Content-Length` headers
+    {                JSON-RPC 2.0, one message a line
+
+A request is typed and checked before it leaves here. Nothing that a client sends raises: what is no
+request comes out as Bad, with the answer to it, and a stream that cannot go on is `closed`. Limits
+are `wire.limits`; how fast requests are taken out is the owner's choice (`feed`, then `take`).
+
+Never touches a socket; knows no method's meaning.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from editd.wire.codec import params_of, plain
+from editd.wire.envelope import BadCall, Call, Envelope, Id, JsonRpc, MessagePackRpc, Response
+from editd.wire.errors import Malformed
+from editd.wire.framing import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.limits import ANSWER_BYTES_MAX
+from editd.wire.messages import Error, Params
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# ── The daemon's half ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A method's typed parameters. `id` is None for a notification: nobody waits for its answer."""
+
+    id: Id | None
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """What was no request. Send `answer`, as it is; after a `fatal` one the stream is closed."""
+
+    error: Error
+    answer: bytes
+    fatal: bool
+
+
+Incoming = Request | Bad
+
+
+class Connection:
+    """The daemon's end. `waiting` is how many requests were taken and not answered yet."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.closed = False
+        self._ids: set[Id] = set()
+        self._frames: Frames | None = None
+        self._envelope: Envelope = JsonRpc("line")  # who speaks no encoding is told so in this one
+
+    @property
+    def errors_as_text(self) -> bool:
+        """Whether errors go out as `[0, text]`; `hello` asks for it, and JSON has no such form."""
+        return isinstance(self._envelope, MessagePackRpc) and self._envelope.errors_as_text
+
+    @errors_as_text.setter
+    def errors_as_text(self, wanted: bool) -> None:
+        if isinstance(self._envelope, MessagePackRpc):
+            self._envelope.errors_as_text = wanted
+
+    def receive(self, data: bytes) -> list[Incoming]:
+        """All that is whole now that `data` has come: `feed`, then `take` until there is no more."""
+        self.feed(data)
+        return list(iter(self.take, None))
+
+    def feed(self, data: bytes) -> None:
+        """Keep what has come in, until it is taken."""
+        if self._frames is None:
+            data = data.lstrip(b" \t\r\n")
+            if not data or self.closed:
+                return
+            frames, self._envelope = _FIRST_BYTES.get(data[0], _unknown)()
+            self._frames = frames
+        self._frames.feed(data)
+
+    def feed_end(self) -> None:
+        """The client has said all: a last line needs no line end."""
+        if isinstance(self._frames, LineFrames):
+            self._frames.feed(b"\n")
+
+    def take(self) -> Incoming | None:
+        """The next whole message, or None where there is none yet, or no more."""
+        while not self.closed and self._frames is not None:
+            try:
+                value = next(self._frames)
+            except StopIteration:
+                return None
+            except Malformed as malformed:
+                return self._bad(None, malformed)
+            if (incoming := self._opened(value)) is not None:
+                return incoming
+        return None
+
+    def reply(self, to: Id | None, result: Any) -> bytes:
+        """The bytes that answer a request with its result; none for a notification."""
+        self._leave(to)
+        return b"" if to is None else self._envelope.result(to, result)
+
+    def refuse(self, to: Id | None, error: Error) -> bytes:
+        """The bytes that answer a request with an error; none for a notification."""
+        self._leave(to)
+        return b"" if to is None else self._envelope.error(to, error)
+
+    def notify(self, method: str, params: Any) -> bytes:
+        """The bytes of a notification to the client."""
+        return self._envelope.call(None, method, params)
+
+    def _opened(self, value: Any) -> Incoming | None:
+        """What `value` asks for; None for what needs neither a deed nor an answer."""
+        try:
+            call = self._envelope.open(value)
+        except BadCall as bad:
+            return self._bad(bad.to, bad.malformed)
+        if isinstance(call, Response):
+            return None  # The daemon asks its clients nothing.
+        try:
+            params = params_of(call.method, plain(call.params, from_json=self._envelope.from_json))
+        except Malformed as malformed:
+            return None if call.id is None else self._bad(call.id, malformed)
+        return self._entered(call, params)
+
+    def _entered(self, call: Call, params: Params) -> Incoming:
+        if call.id in self._ids:
+            repeated = "A request with this id is still waiting for its answer. Use each id once."
+            return self._bad(call.id, Malformed("invalid_request", repeated))
+        if call.id is not None:
+            self._ids.add(call.id)
+        self.waiting += 1
+        return Request(call.id, params)
+
+    def _leave(self, to: Id | None) -> None:
+        assert to is None or to in self._ids, "an answer to nothing that was asked"
+        if to is not None:
+            self._ids.remove(to)
+        self.waiting -= 1
+
+    def _bad(self, to: Id | None, malformed: Malformed) -> Bad:
+        if malformed.fatal:
+            self.closed = True
+            self._frames = None  # with all that it has kept
+        return Bad(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
+
+
+def _msgpack() -> tuple[Frames, Envelope]:
+    return MessagePackFrames(), MessagePackRpc()
+
+
+def _headers() -> tuple[Frames, Envelope]:
+    return HeaderFrames(), JsonRpc("header")
+
+
+def _lines() -> tuple[Frames, Envelope]:
+    return LineFrames(), JsonRpc("line")
+
+
+def _unknown() -> tuple[Frames, Envelope]:
+    return UnknownFrames(), JsonRpc("line")
+
+
+_FIRST_BYTES: dict[int, Callable[[], tuple[Frames, Envelope]]] = {
+    0x94: _msgpack,
+    0x93: _msgpack,
+    0xDC: _msgpack,
+    ord("C"): _headers,
+    ord("{"): _lines,
+}
+
+
+class UnknownFrames(Frames):
+    """The stream of a client that speaks none of the encodings."""
+
+    def feed(self, data: bytes) -> None:
+        """Nothing of it can be read."""
+
+    def __next__(self) -> Any:
+        raise Malformed(
+            "parse_error",
+            "The first byte is of no encoding that is spoken here. Send MessagePack-RPC, or JSON-RPC one"
+            " object a line, or JSON-RPC with Content-Length headers.",
+            fatal=True,
+        )
+
+
+# ── The client's half ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The result of request `id`, as plain values: `msgspec.convert` makes it a message."""
+
+    id: Id | None
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The daemon's no to request `id`; None where it could not tell which."""
+
+    id: Id | None
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the daemon says unasked."""
+
+    method: str
+    params: Any
+
+
+class ClientConnection:
+    """A client's end, in MessagePack-RPC."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._frames = MessagePackFrames(ANSWER_BYTES_MAX, length_max=ANSWER_BYTES_MAX)
+        self._envelope = MessagePackRpc()
+
+    def request(self, method: str, params: Params) -> tuple[int, bytes]:
+        """Return a new id, and the bytes that ask for `method` under it."""
+        number = next(self._numbers)
+        return number, self._envelope.call(number, method, params)
+
+    def receive(self, data: bytes) -> list[Reply | Failure | Event]:
+        """All that is whole now that `data` has come; Malformed where it is not of this protocol."""
+        self._frames.feed(data)
+        return [self._answer(value) for value in self._frames]
+
+    def _answer(self, value: Any) -> Reply | Failure | Event:
+        try:
+            said = self._envelope.open(value)
+        except BadCall as bad:
+            raise bad.malformed from None
+        match said:
+            case Call():
+                return Event(said.method, plain(said.params, from_json=False))
+            case Response(error=None):
+                return Reply(said.id, plain(said.result, from_json=False))
+            case Response():
+                return Failure(said.id, _error(said.error))
+
+
+def _error(value: Any) -> Error:
+    try:
+        return msgspec.convert(plain(value, from_json=False), Error)
+    except msgspec.ValidationError as error:
+        raise Malformed("parse_error", f"The daemon sent an error in no known form: {error}.") from None

@@ -1,0 +1,167 @@
+"""Where one message ends and the next begins, in each of the three encodings.
+
+Frames are fed bytes as they come, in any pieces, and are iterators over the values of the messages
+that are whole. They can be fed and iterated again after they have run dry. What is not whole is
+kept, up to the limits; what is over them, or cannot be read, raises Malformed, and where that is
+fatal there is no next message.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgpack
+
+from editd.wire.codec import decode_json
+from editd.wire.errors import Malformed
+from editd.wire.limits import KIB, LIMITS, MIB
+
+
+class Frames(Iterator[Any], Protocol):
+    """The whole messages of one stream, as plain values with `bytes` in them."""
+
+    @abstractmethod
+    def feed(self, data: bytes) -> None:
+        """Take what has come in."""
+
+
+class MessagePackFrames(Frames):
+    """MessagePack values one after the other, with nothing in between."""
+
+    def __init__(
+        self, message_bytes_max: int = LIMITS.message_bytes_max, length_max: int | None = None
+    ) -> None:
+        self._message_bytes_max = message_bytes_max
+        self._fed = 0
+        self._begun = 0  # where in all that was fed the message begins that is not whole yet
+        self._overfull = False
+        # The buffer holds what is not taken yet of the last feed, beside a message of full length.
+        self._unpacker = msgpack.Unpacker(
+            raw=False,
+            unicode_errors="surrogateescape",
+            strict_map_key=False,
+            max_buffer_size=message_bytes_max + MIB,
+            max_str_len=message_bytes_max,
+            max_bin_len=message_bytes_max,
+            max_ext_len=KIB,  # the protocol has no extension types: enough to read one and say so
+            max_array_len=LIMITS.array_length_max if length_max is None else length_max,
+            max_map_len=LIMITS.map_length_max if length_max is None else length_max,
+        )
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._unpacker.feed(data)
+        except msgpack.BufferFull:
+            self._overfull = True
+        self._fed += len(data)
+
+    def __next__(self) -> Any:
+        try:
+            value = self._unpacker.unpack()
+        except msgpack.OutOfData:
+            if self._overfull or self._fed - self._begun > self._message_bytes_max:
+                raise _too_large(self._message_bytes_max) from None
+            raise StopIteration from None
+        except (msgpack.FormatError, TypeError):  # TypeError: a map's key is a map or an array
+            raise _unreadable("The bytes are no MessagePack.") from None
+        except msgpack.StackError:
+            raise _unreadable("The message is nested too deep.") from None
+        except ValueError as error:  # an announced length over its limit
+            raise Malformed("too_large", f"The message is over a limit: {error}.", fatal=True) from None
+        self._begun = self._unpacker.tell()
+        return value
+
+
+class LineFrames(Frames):
+    """JSON, one message a line; empty lines are nothing."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def __next__(self) -> Any:
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            if end > LIMITS.message_bytes_max:
+                raise _too_large(LIMITS.message_bytes_max)
+            line = bytes(self._buffer[:end]).strip()
+            del self._buffer[: end + 1]
+            self._searched = 0
+            if line:
+                return decode_json(line)
+        self._searched = len(self._buffer)
+        if self._searched > LIMITS.message_bytes_max:
+            raise _too_large(LIMITS.message_bytes_max)
+        raise StopIteration
+
+
+class HeaderFrames(Frames):
+    """JSON after a header that tells its length, as in LSP: `Content-Length: 52`, an empty line."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._body_bytes: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def __next__(self) -> Any:
+        if self._body_bytes is None:
+            self._body_bytes = self._take_header()
+        length = self._body_bytes
+        if length is None or len(self._buffer) < length:
+            raise StopIteration
+        body = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        self._body_bytes = None
+        return decode_json(body)
+
+    def _take_header(self) -> int | None:
+        """The length that the header tells, once it is whole."""
+        if self._buffer[:1].isspace():  # a line end after a body sent by hand
+            self._buffer = self._buffer.lstrip()
+        end = _HEADER_END.search(self._buffer, 0, LIMITS.header_bytes_max)
+        if end is None:
+            if len(self._buffer) >= LIMITS.header_bytes_max:
+                raise _unreadable(f"A header is at most {LIMITS.header_bytes_max} bytes long.")
+            return None
+        header = bytes(self._buffer[: end.start()])
+        del self._buffer[: end.end()]
+        return _content_length(header)
+
+
+# LSP ends lines with CRLF; who writes LF by hand is understood, rather than left to wait for ever.
+_HEADER_END = re.compile(rb"\r?\n\r?\n")
+
+
+def _content_length(header: bytes) -> int:
+    lengths = set()
+    for line in header.splitlines():
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise _unreadable("A header line has no colon. Write `Content-Length: N`, then an empty line.")
+        if name.strip().lower() == b"content-length":
+            lengths.add(value.strip())
+    if len(lengths) != 1 or not (digits := lengths.pop()).isdigit():
+        raise _unreadable("The header must tell one Content-Length, in digits.")
+    length = int(digits)
+    if length > LIMITS.message_bytes_max:
+        raise _too_large(LIMITS.message_bytes_max)
+    return length
+
+
+def _too_large(limit: int) -> Malformed:
+    return Malformed(
+        "too_large",
+        f"A message is at most {limit} bytes long. Send the edits in several requests.",
+        fatal=True,
+    )
+
+
+def _unreadable(reason: str) -> Malformed:
+    return Malformed("parse_error", reason, fatal=True)

@@ -1,0 +1,54 @@
+"""Every limit of the wire, each with its reason. `hello` tells them to clients.
+
+Lengths are checked before anything is made for them, so that five bytes that announce four
+thousand million elements cost five bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask of the daemon's memory and time."""
+
+    message_bytes_max: int = 64 * MIB
+    """A file of 16 MiB, the largest that a scan takes in, is 22 MiB as base64: two fit, and a half."""
+
+    header_bytes_max: int = 4 * KIB
+    """The header of a JSON message is one line of some 25 bytes; LSP knows only one other."""
+
+    nesting_max: int = 32
+    """The deepest message is 8 deep (a position in a text edit in an apply); the rest is for `client`."""
+
+    array_length_max: int = 131_072
+    """Paths of one `stat`, edits of one `apply`: a workspace of 100,000 files in one request."""
+
+    map_length_max: int = 1_024
+    """No message has more than 20 keys; `client` in hello may be any map."""
+
+    connections_max: int = 256
+    """Tens of agents and editors, and a shell loop run wild, on a quarter of 1,024 descriptors."""
+
+    requests_waiting_max: int = 128
+    """Of one connection, unanswered; its reading then pauses. Enough to fill every group commit
+    (64 records a sync already cost a hundredth of a safe save each, measured)."""
+
+    outgoing_bytes_pause: int = MIB
+    """Unread answers past this pause the reading of more requests, until the client has read."""
+
+    outgoing_bytes_max: int = 64 * MIB
+    """A client that leaves more than this unread when there is more to say is closed."""
+
+    text_length_max: int = 500
+    """How much of a client's own words an error repeats, in characters."""
+
+
+LIMITS = Limits()
+
+ANSWER_BYTES_MAX = 1024 * MIB
+"""What a client takes as one answer: a diff or a log may be larger than any request."""

@@ -1,0 +1,201 @@
+"""wire.codec: values to and from the three encodings."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgpack
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from editd.wire import messages
+from editd.wire.codec import decode_json, encode_json, encode_msgpack, params_of, plain
+from editd.wire.errors import Malformed
+from editd.wire.limits import LIMITS
+
+BYTES = st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+TEXTS = st.one_of(st.text(), BYTES)
+PLAIN = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def unpacked(raw: bytes) -> Any:
+    return plain(msgpack.unpackb(raw, unicode_errors="surrogateescape"), from_json=False)
+
+
+def read(raw: bytes) -> Any:
+    return plain(decode_json(raw), from_json=True)
+
+
+@given(PLAIN)
+def test_a_value_comes_back_from_messagepack_as_it_went(value: Any) -> None:
+    assert unpacked(encode_msgpack(value)) == value
+
+
+@given(st.one_of(TEXTS, st.lists(TEXTS), st.dictionaries(st.text(), TEXTS, min_size=2)))
+def test_a_text_comes_back_from_json_as_it_went(value: Any) -> None:
+    assert read(encode_json(value)) == value
+
+
+def test_a_text_that_is_not_utf8_is_bin_in_messagepack_and_base64_in_json() -> None:
+    assert msgpack.unpackb(encode_msgpack("caf\udce9")) == b"caf\xe9"
+    assert json.loads(encode_json("caf\udce9")) == {"base64": "Y2Fm6Q=="}
+
+
+def test_a_messagepack_string_that_is_not_utf8_is_taken_as_neovim_sends_it() -> None:
+    assert unpacked(b"\xa4caf\xe9") == "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"base64": "Y2Fm6Q"},
+        {"base64": "Y2Fm6Q==", "path": "a"},
+        {"base64": 7},
+        {"base64": "é"},
+        {"Base64": "Y2Fm6Q=="},
+    ],
+)
+def test_an_object_is_bytes_only_if_it_is_exactly_valid_base64(value: Any) -> None:
+    assert read(json.dumps(value).encode()) == value
+
+
+def test_base64_is_a_json_form_only() -> None:
+    assert plain({"base64": "Y2Fm6Q=="}, from_json=False) == {"base64": "Y2Fm6Q=="}
+
+
+@pytest.mark.parametrize(
+    "value", [2**70, -(2**70), math.nan, math.inf, "\ud800", {"a\udcff": 1}, b"\xff", {1: 2}]
+)
+def test_a_value_that_an_encoding_does_not_have_is_sent_in_some_form(value: Any) -> None:
+    error = messages.Error(code=1, name="stale", message="", data={"value": value, "path": "\udcff"})
+    assert unpacked(encode_msgpack(error))["data"]["path"] == "\udcff"
+    assert read(encode_json(error))["data"]["path"] == "\udcff"
+
+
+def test_nesting_ends_at_its_limit() -> None:
+    value: Any = 0
+    for _ in range(LIMITS.nesting_max):
+        value = [value]
+    assert plain(value, from_json=False) == value
+    with pytest.raises(Malformed, match="nested"):
+        plain([value], from_json=False)
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {None: 2}, msgpack.ExtType(5, b""), msgpack.Timestamp(0)])
+def test_what_the_protocol_knows_not_is_refused(value: Any) -> None:
+    with pytest.raises(Malformed) as refusal:
+        plain([value], from_json=False)
+    assert refusal.value.error.name == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b'"\xff"', b"[" * 100_000, b"NaN", b'"\\ud800"', b"{} {}", b"1e999", b"nul"]
+)
+def test_what_is_no_json_is_a_parse_error(body: bytes) -> None:
+    with pytest.raises(Malformed) as refusal:
+        decode_json(body)
+    assert refusal.value.error.name == "parse_error"
+    assert not refusal.value.fatal
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "named"),
+    [
+        ("apply", {"edits": [], "bas": 1}, "`bas`"),
+        ("apply", {"edits": [{"op": "write", "path": "a", "content": "", "fource": True}]}, "`fource`"),
+        ("apply", {"edits": [{"op": "wrote"}]}, "'wrote'"),
+        ("apply", {"edits": [{"path": "a"}]}, "`op`"),
+        ("apply", {}, "`edits`"),
+        ("apply", {"edits": {}}, "`$.edits`"),
+        ("read", {"path": 7}, "`$.path`"),
+        ("undo", {"on_conflict": "perhaps"}, "'perhaps'"),
+        ("undo", {"dry_run": 1}, "`$.dry_run`"),
+        ("undo", {"on_conflict": "\udcff"}, "not UTF-8"),
+        ("undo", {"\udcff": 1}, "not UTF-8"),
+    ],
+)
+def test_params_that_do_not_fit_are_refused_and_the_refusal_names_what(
+    method: str, params: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(Malformed, match=r"^" + method) as refusal:
+        params_of(method, params)
+    assert refusal.value.error.name == "invalid_params"
+    assert named in refusal.value.error.message
+
+
+def test_a_method_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(Malformed, match=r"'lease\.acquire'.* hello, status,") as refusal:
+        params_of("lease.acquire", {})
+    assert refusal.value.error.name == "method_not_found"
+
+
+def test_a_refusal_says_back_only_so_much() -> None:
+    for method, params in (("x" * 10_000, {}), ("read", {"x" * 10_000: 1})):
+        with pytest.raises(Malformed) as refusal:
+            params_of(method, params)
+        assert len(refusal.value.error.message) < 2 * LIMITS.text_length_max
+
+
+def kinds(top: type[messages.Message]) -> list[type[messages.Message]]:
+    return [kind for sub in top.__subclasses__() for kind in (sub, *kinds(sub)) if kind.__struct_fields__]
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a wire type, by what msgspec says of it."""
+    return _values(msgspec.inspect.type_info(kind))
+
+
+def _values(info: Any) -> st.SearchStrategy[Any]:
+    match info:
+        case msgspec.inspect.StrType():
+            return TEXTS
+        case msgspec.inspect.IntType():
+            return st.integers(-(2**63), 2**63 - 1)
+        case msgspec.inspect.FloatType():
+            return st.floats(allow_nan=False, allow_infinity=False)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.AnyType():
+            return st.one_of(st.none(), st.integers(0, 9), st.text())
+        case msgspec.inspect.LiteralType():
+            return st.sampled_from(info.values)
+        case msgspec.inspect.ListType():
+            return st.lists(_values(info.item_type), max_size=2)
+        case msgspec.inspect.DictType():
+            return st.dictionaries(st.text(max_size=3), _values(info.value_type), max_size=2)
+        case msgspec.inspect.UnionType():
+            return st.one_of([_values(item) for item in info.types])
+        case msgspec.inspect.StructType():
+            fields = {field.name: _field(field) for field in info.fields}
+            return st.fixed_dictionaries(fields).map(lambda made: info.cls(**made))
+        case _:
+            raise AssertionError(info)
+
+
+def _field(field: msgspec.inspect.Field) -> st.SearchStrategy[Any]:
+    return (
+        _values(field.type) | st.just(msgspec.UNSET)
+        if field.default is msgspec.UNSET
+        else _values(field.type)
+    )
+
+
+@pytest.mark.parametrize("kind", kinds(messages.Message), ids=lambda kind: kind.__name__)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_every_message_comes_back_from_every_encoding_as_it_went(
+    kind: type[messages.Message], data: st.DataObject
+) -> None:
+    message = data.draw(values_of(kind))
+    assert msgspec.convert(unpacked(encode_msgpack(message)), kind) == message
+    assert msgspec.convert(read(encode_json(message)), kind) == message

@@ -1,0 +1,17 @@
+"""wire.limits: every limit of the wire in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from editd.wire.limits import LIMITS
+from editd.wire.messages import HelloResult
+
+
+def test_the_limits_can_be_told_in_hello() -> None:
+    told = dataclasses.asdict(LIMITS)
+    limits = next(field for field in msgspec.structs.fields(HelloResult) if field.name == "limits")
+    assert msgspec.convert(told, limits.type) == told
+    assert all(value > 0 for value in told.values())
