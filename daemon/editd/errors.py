@@ -10,10 +10,13 @@
     │   FileMissing, FileExists,
     │   NotAFile, NotText,
     │   TooLarge, BaseRequired     the edit and the file do not fit
+    ├── Timeout                    a wait ran past its limit
+    ├── ShuttingDown, Overloaded   ask again later
     ├── PermissionDenied           the session's scope or the file system says no
     ├── UnknownTransaction,
     │   NothingToUndo              the history holds no such thing
     ├── InvalidParams              an argument that makes no sense
+    ├── InUse                      wait until the other program has finished writing
     └── IoError                    the operator: the disk said no; nothing was changed
     Broken                       the operator: files or journal are in doubt, the engine takes no writes
     HistoryDamaged               the operator: the history fails its own check
@@ -123,6 +126,18 @@ class PermissionDenied(Refused):
     code = "permission_denied"
 
 
+class Timeout(Refused):
+    code = "timeout"
+
+
+class ShuttingDown(Refused):
+    code = "shutting_down"
+
+
+class Overloaded(Refused):
+    code = "overloaded"
+
+
 class UnknownTransaction(Refused):
     code = "unknown_transaction"
 
@@ -151,6 +166,19 @@ _HINTS = {
     errno.EROFS: "The file system is read-only; nothing was changed.",
     errno.EMFILE: "The daemon has no file descriptors left; nothing was changed. Try again.",
 }
+
+
+class InUse(Refused):
+    """Another program has the file open for writing, so what it holds is not yet settled."""
+
+    code = "io_error"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is open for writing in another program.",
+            hint="Try again once that program has closed it.",
+            data={"path": path, "errno": errno.EBUSY, "errno_name": "EBUSY"},
+        )
 
 
 class Broken(Refused):

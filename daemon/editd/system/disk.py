@@ -1,0 +1,421 @@
+"""The disk: all that editd asks of a file system to be safe on it.
+
+Owns the descriptor of the workspace's root, and knows nothing of what files are for. A path is bytes
+relative to the root, `/` between names; b"" is the root. Each verb works on a name in an open folder,
+and a folder is opened in one step from the root.
+
+No folder is ever reached through a symbolic link, and no verb follows one at the end: not even if it
+is put there during the call. openat2(2) promises that where it may be called (systemd's
+RestrictSUIDSGID and old container profiles forbid it); else every name is opened from the folder
+before it, which is as safe and a few microseconds a name slower.
+
+What the kernel refuses is raised as the OSError that it gives: ENOENT and ENOTDIR where there is no
+such folder, ELOOP where a symbolic link stands in the way, EXDEV for a path that would leave the root.
+A root that was removed answers ENOENT to everything.
+
+Before the first read lease is taken, `ignore_lease_signal` must have been called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import secrets
+import signal
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+PROBE_PREFIX = b".editd-probe-"  # within the names that editd keeps for its temporaries
+
+_SYS_OPENAT2 = 437  # on every architecture but alpha, whose ENOSYS leads to the walk
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_HOW = struct.pack(  # struct open_how: flags, mode, resolve
+    "=QQQ", _FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+)
+NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What a file system says that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+_syncfs = _libc.syncfs
+_syncfs.argtypes = [ctypes.c_int]
+_renameat2 = getattr(_libc, "renameat2", None)  # glibc has it since 2.28; a libc without it cannot exchange
+if _renameat2 is not None:
+    _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+
+
+class Folder(Protocol):
+    """An open folder of the workspace. A name is one name in it, never a path; closed by `with`."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def stat(self, name: bytes) -> os.stat_result | None:
+        """What lstat says of `name`; None if it is not there."""
+        ...
+
+    def names(self) -> list[bytes]:
+        """Every name in the folder, in no order."""
+        ...
+
+    def open(self, name: bytes) -> int:
+        """A descriptor to read `name`; ELOOP for a symlink. Never waits: EAGAIN, or a fifo's empty end."""
+        ...
+
+    def create(self, name: bytes, permissions: int) -> int:
+        """A descriptor to write the new file `name`; EEXIST if it is there. The umask applies."""
+        ...
+
+    def link_target(self, name: bytes) -> bytes:
+        """What the symlink `name` holds."""
+        ...
+
+    def make_link(self, name: bytes, target: bytes) -> None:
+        """Make the symlink `name`."""
+        ...
+
+    def make_folder(self, name: bytes) -> None:
+        """Make the folder `name`, as the umask allows."""
+        ...
+
+    def exchange(self, name: bytes, into: Folder, other: bytes) -> None:
+        """Let two names change places in one step; ENOENT if one is missing. One of NO_SUCH_VERB: cannot."""
+        ...
+
+    def move(self, name: bytes, into: Folder, other: bytes) -> None:
+        """Rename to a name that is free; EEXIST if it is not."""
+        ...
+
+    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+        """Rename over whatever has the other name."""
+        ...
+
+    def remove(self, name: bytes) -> None:
+        """Unlink a file or symlink."""
+        ...
+
+    def remove_folder(self, name: bytes) -> None:
+        """Remove an empty folder; ENOTEMPTY if it is not."""
+        ...
+
+    def set_permissions(self, permissions: int) -> None:
+        """Give the folder itself these permission bits."""
+        ...
+
+    def is_writable(self, name: bytes = b".") -> bool:
+        """Whether the daemon may write to `name`, or make and remove names in the folder itself."""
+        ...
+
+
+class Disk(Protocol):
+    """The file system under one root."""
+
+    root: bytes
+    """The absolute path by which the root was opened, all symlinks resolved."""
+    weaker: list[str]
+    """What this file system cannot give, a sentence each."""
+
+    def folder(self, path: bytes) -> Folder:
+        """Open a folder. The caller closes it."""
+        ...
+
+    def sync(self, path: bytes = b"") -> None:
+        """Make the whole file system under the folder durable (syncfs)."""
+        ...
+
+    def is_root_in_place(self) -> bool:
+        """Whether the root's path still names the folder that was opened."""
+        ...
+
+
+class RealFolder:
+    """A folder by its descriptor."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self.descriptor)
+
+    def stat(self, name: bytes) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> list[bytes]:
+        descriptor = self.open_itself()
+        try:
+            return [os.fsencode(name) for name in os.listdir(descriptor)]
+        finally:
+            os.close(descriptor)
+
+    def open(self, name: bytes) -> int:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
+
+    def create(self, name: bytes, permissions: int) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, permissions, dir_fd=self.descriptor)
+
+    def link_target(self, name: bytes) -> bytes:
+        return os.readlink(name, dir_fd=self.descriptor)
+
+    def make_link(self, name: bytes, target: bytes) -> None:
+        os.symlink(target, name, dir_fd=self.descriptor)
+
+    def make_folder(self, name: bytes) -> None:
+        os.mkdir(name, dir_fd=self.descriptor)
+
+    def exchange(self, name: bytes, into: Folder, other: bytes) -> None:
+        self._rename(name, into, other, _RENAME_EXCHANGE)
+
+    def move(self, name: bytes, into: Folder, other: bytes) -> None:
+        try:
+            self._rename(name, into, other, _RENAME_NOREPLACE)
+        except OSError as error:
+            if error.errno not in NO_SUCH_VERB:
+                raise
+            # NFS and old FUSE: a look before the rename is all there is, and `weaker` says so.
+            if into.stat(other) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
+            self.replace(name, into, other)
+
+    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+        assert isinstance(into, RealFolder)
+        os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor)
+
+    def remove(self, name: bytes) -> None:
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def remove_folder(self, name: bytes) -> None:
+        os.rmdir(name, dir_fd=self.descriptor)
+
+    def set_permissions(self, permissions: int) -> None:
+        descriptor = self.open_itself()
+        try:
+            os.fchmod(descriptor, permissions)
+        finally:
+            os.close(descriptor)
+
+    def is_writable(self, name: bytes = b".") -> bool:
+        return os.access(name, os.W_OK, dir_fd=self.descriptor, effective_ids=True, follow_symlinks=False)
+
+    def open_itself(self) -> int:
+        """A descriptor for what an O_PATH one refuses: to list, to change the mode, to sync."""
+        return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+
+    def _rename(self, name: bytes, into: Folder, other: bytes, flags: int) -> None:
+        assert isinstance(into, RealFolder)
+        if _renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
+        if _renameat2(self.descriptor, name, into.descriptor, other, flags):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), name, None, other)
+
+
+class RealDisk:
+    """The disk as Linux gives it."""
+
+    def __init__(self, root: str | bytes, *, walk: bool = False) -> None:
+        """Open `root` and try out what its file system can do; OSError where it is no folder.
+
+        `walk` forbids openat2, as a sandbox may.
+        """
+        self.root = os.path.realpath(os.fsencode(root))
+        self._descriptor = os.open(self.root, _FOLDER_FLAGS)
+        self._identity = _identity(os.fstat(self._descriptor))
+        self.is_walking = walk or not _may_openat2(self._descriptor)
+        """Whether folders are reached name by name for want of openat2: equally safe."""
+        self.weaker = self._probe()
+
+    def close(self) -> None:
+        """Let go of the root."""
+        os.close(self._descriptor)
+
+    def folder(self, path: bytes) -> RealFolder:
+        if not path:
+            return RealFolder(os.dup(self._descriptor))
+        opened = _walk(self._descriptor, path) if self.is_walking else _openat2(self._descriptor, path)
+        return RealFolder(opened)
+
+    def sync(self, path: bytes = b"") -> None:
+        with self.folder(path) as folder:
+            descriptor = folder.open_itself()
+        try:
+            if _syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), self.root)
+        finally:
+            os.close(descriptor)
+
+    def is_root_in_place(self) -> bool:
+        try:
+            return _identity(os.lstat(self.root)) == self._identity
+        except OSError:
+            return False
+
+    def _probe(self) -> list[str]:
+        stem = PROBE_PREFIX + secrets.token_hex(8).encode()
+        first, second = stem + b"-0", stem + b"-1"
+        weaker: list[str] = []
+        with self.folder(b"") as folder:
+            try:
+                for name in (first, second):
+                    os.close(folder.create(name, 0o600))
+                if not _can_exchange(folder, first, second):
+                    weaker.append(_NO_EXCHANGE)
+                if not _can_lease(folder, first):
+                    weaker.append(_NO_LEASE)
+            except OSError as error:
+                weaker.append(f"What the file system can do was not tried: {os.strerror(error.errno or 0)}.")
+            finally:
+                for name in (first, second):
+                    if folder.stat(name) is not None:
+                        folder.remove(name)
+        return weaker
+
+
+def take_lease(descriptor: int) -> bool:
+    """Take a read lease on an open file, until it is closed: while it is held nobody can begin to write.
+
+    True: nobody has the file open for writing or mapped writable. False: there is no lease to be had
+    (another user's file, FUSE, NFS). BlockingIOError: somebody has it open for writing. Whoever
+    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def ignore_lease_signal() -> None:
+    """Let SIGIO pass: the kernel sends it when someone waits for a lease of ours, and it would end us.
+
+    To be called once at the start of the daemon, in its main thread.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+
+
+def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> bytes:
+    """Read to the end, however many reads it takes. `size` is a hint only.
+
+    With `bytes_max`, stop at the first byte beyond: what comes back is then longer than that.
+    """
+    parts: list[bytes] = []
+    length = 0
+    while part := os.read(descriptor, max(size + 1 - length, 4096)):
+        parts.append(part)
+        length += len(part)
+        if bytes_max is not None and length > bytes_max:
+            break
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def write_whole(descriptor: int, content: bytes) -> None:
+    """Write all of `content`, however many writes it takes."""
+    written = os.write(descriptor, content) if content else 0
+    rest = memoryview(content)[written:]
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+_NO_EXCHANGE = (
+    "This file system cannot exchange two files: publishing is by a check and a rename, "
+    "and what another program saves just between the two is lost."
+)
+_NO_LEASE = (
+    "This file system gives no leases: whether another program is writing a file is judged by its times, "
+    "and a write that is under way may be missed."
+)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _may_openat2(root: int) -> bool:
+    try:
+        os.close(_openat2(root, b"."))
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        return False
+    return True
+
+
+def _openat2(root: int, path: bytes) -> int:
+    while True:
+        descriptor: int = _syscall(_SYS_OPENAT2, root, path, _HOW, len(_HOW))
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; try again
+            raise OSError(number, os.strerror(number), path)
+
+
+def _walk(root: int, path: bytes) -> int:
+    """What `_openat2` does, one name at a time."""
+    if path.startswith(b"/") or b".." in path.split(b"/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    folder = os.dup(root)
+    for name in path.split(b"/"):
+        try:
+            # O_NOFOLLOW with O_DIRECTORY: a symlink is "not a directory", whatever it points to.
+            below = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        except NotADirectoryError:
+            if _is_link(folder, name):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
+            raise
+        finally:
+            os.close(folder)
+        folder = below
+    return folder
+
+
+def _is_link(folder: int, name: bytes) -> bool:
+    try:
+        os.readlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _can_exchange(folder: RealFolder, first: bytes, second: bytes) -> bool:
+    try:
+        folder.exchange(first, folder, second)
+    except OSError as error:
+        if error.errno not in NO_SUCH_VERB:
+            raise
+        return False
+    return True
+
+
+def _can_lease(folder: RealFolder, name: bytes) -> bool:
+    descriptor = folder.open(name)
+    try:
+        return take_lease(descriptor)
+    finally:
+        os.close(descriptor)

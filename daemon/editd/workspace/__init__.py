@@ -1,0 +1,1 @@
+"""The workspace's files: read, watched over, and published; nothing here knows the history."""

@@ -1,0 +1,352 @@
+"""The files: publishing the changes of one transaction so that nothing anyone wrote is lost.
+
+A staging is one transaction's changes on their way into the files:
+
+    STAGED ──publish──▶ PUBLISHED ──finish──▶ FINISHED
+      │  ╲──publish──▶ HALF     what was put in place could not all be taken back: the engine is broken
+      └──discard──▶ DISCARDED
+
+New contents are written beside their targets first (`temporaries`). Publishing then lets each change
+places with what it replaces (RENAME_EXCHANGE), and looks at what came out, under a read lease: only then
+can nobody still be writing it (C4). If it is not `before`, all that was done is taken back
+(`publishing`), and `Overtaken` says so.
+
+Promises: no content but `before` and `after` of a change is ever removed without being handed out, on a
+file system that can exchange and lease; elsewhere `Disk.weaker` says what is missing. Never follows a
+symlink, never syncs but in `sync`, and knows nothing of the journal, which makes it durable.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from editd.errors import Refused
+from editd.values.changeset import Change
+from editd.values.path import WorkspacePath
+from editd.workspace import obstacles
+from editd.workspace.folders import NO_WAY, prune, remove_folder, stat_of
+from editd.workspace.item import (
+    Item,
+    folder_that_stays,
+    is_temporary,
+    item_of,
+    split,
+    temporary_name,
+    token_of,
+)
+from editd.workspace.publishing import Differs, Publishing
+from editd.workspace.site import holds
+from editd.workspace.temporaries import open_aside, remove_temporary, write_temporary
+from editd.workspace.tree import read_name, refusal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Literal
+
+    from editd.system.disk import Disk
+    from editd.values.content import FileState
+
+
+class State(Enum):
+    """Where a staging is."""
+
+    STAGED = "staged"
+    PUBLISHED = "published"
+    FINISHED = "finished"
+    DISCARDED = "discarded"
+    HALF = "half"
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.STAGED: frozenset({State.PUBLISHED, State.DISCARDED, State.HALF}),
+    State.PUBLISHED: frozenset({State.FINISHED}),
+    State.FINISHED: frozenset({State.FINISHED}),
+    State.DISCARDED: frozenset({State.DISCARDED}),
+    State.HALF: frozenset(),
+}
+
+
+class Overtaken(Exception):  # noqa: N818 - it says what is the case, like all of the house's
+    """Somebody wrote before we did. All is as they left it; the staging is STAGED and is to be discarded.
+
+    `paths` are where it was found out. `orphans` are what somebody wrote at a path at which something
+    newer stands now: put them into the history first, then discard.
+    """
+
+    def __init__(
+        self, paths: Sequence[WorkspacePath], orphans: Sequence[tuple[WorkspacePath, FileState]]
+    ) -> None:
+        super().__init__(", ".join(path.text for path in paths))
+        self.paths = list(paths)
+        self.orphans = list(orphans)
+
+
+class HalfPublished(Exception):  # noqa: N818
+    """What was put in place could not be taken back: files are in doubt, the temporaries are left.
+
+    `path` is where; `orphans` as in `Overtaken`. The cause is the error that stood in the way.
+    """
+
+    def __init__(self, path: WorkspacePath, orphans: Sequence[tuple[WorkspacePath, FileState]]) -> None:
+        super().__init__(path.text)
+        self.path = path
+        self.orphans = list(orphans)
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """One transaction's changes on their way into the files."""
+
+    token: str
+    items: list[Item] = field(default_factory=list)
+    folders_made: list[bytes] = field(default_factory=list)
+    state: State = State.STAGED
+
+    def become(self, state: State) -> None:
+        """Take the next state; a fault of ours if the table does not have it."""
+        assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
+        self.state = state
+
+
+class Files:
+    """The workspace's files, written one transaction at a time."""
+
+    def __init__(self, disk: Disk, *, publish: Literal["exchange", "rename"] = "exchange") -> None:
+        """`publish="rename"` checks, then renames over: other programs' watchers see one change, and what
+        is saved from outside between the check and the rename is lost.
+        """
+        self._disk = disk
+        self._is_exchanging = publish == "exchange"
+        self._unfinished: list[Staging] = []
+        self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
+        with disk.folder(b"") as root:
+            self._device = stat_of(root, b".").st_dev
+        self._mounts: dict[int, bytes] = {}  # other file systems that we have written to, by device
+
+    def check(self, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
+        """Refuse what cannot be published, before anything is done.
+
+        `pending` are the changes of transactions that will be published before these. Raises
+        PermissionDenied for a file that is hard-linked (unless it is deleted) or read-only, NotAFile
+        where a folder is in the way, or a file where a folder is needed, and as the file system says.
+        """
+        obstacles.check(self._disk, changes, pending)
+
+    def stage(self, changes: Sequence[Change], token: str) -> Staging:
+        """Make folders, and write what is new into temporaries beside their targets. Nothing is synced.
+
+        `token` names the transaction in the temporaries' names and has not been used before; the
+        temporary of `changes[i]` is `.editd-{token}-{i}`. On an error all is removed again:
+        PermissionDenied where the owner cannot be kept or the file system does not allow it, IoError
+        else, a full disk for one.
+        """
+        staging = Staging(token)
+        self._live.add(token)
+        created = {change.path.text for change in changes if change.after is not None}
+        for index, change in enumerate(changes):
+            item = item_of(change, temporary_name(token, index))
+            staging.items.append(item)
+            try:
+                if change.after is None:
+                    item.aside = folder_that_stays(item.folder, created)
+                elif not item.is_mode_only:
+                    with open_aside(self._disk, item, staging.folders_made.append) as aside:
+                        device = write_temporary(self._disk, aside, item, change.after)
+                    self._note_device(device, item.aside)
+            except OSError as error:
+                self.discard(staging)
+                raise refusal_of(error, change.path, "could not be written") from error
+            except Refused:
+                self.discard(staging)
+                raise
+        return staging
+
+    def publish(self, staging: Staging) -> None:
+        """Put everything in place, deletions first; or raise, with everything as it was found.
+
+        Raises Overtaken where a path does not hold `before`, IoError or PermissionDenied where the disk
+        says no; the staging is then still STAGED. Raises HalfPublished where putting back failed too.
+        """
+        assert State.PUBLISHED in TRANSITIONS[staging.state], staging.state
+        publishing = Publishing(self._disk, is_exchanging=self._is_exchanging, clear=self._finish_all)
+        for item in sorted(staging.items, key=lambda item: item.change.after is not None):
+            try:
+                publishing.put(item)
+            except Differs:
+                raise Overtaken([item.change.path], self._put_back(staging, publishing)) from None
+            except (OSError, Refused) as error:
+                orphans = self._put_back(staging, publishing)
+                if orphans:
+                    raise Overtaken([path for path, _ in orphans], orphans) from error
+                if isinstance(error, Refused):
+                    raise
+                raise refusal_of(error, item.change.path, "could not be put in place") from error
+        staging.become(State.PUBLISHED)
+        self._unfinished.append(staging)
+
+    def finish(self, staging: Staging) -> None:
+        """Remove what was replaced, which was looked at when it was, and folders that deletions emptied.
+
+        To be called once the reply is sent; again is no harm.
+        """
+        staging.become(State.FINISHED)
+        if staging not in self._unfinished:
+            return  # A later one of its batch needed a folder that this one had emptied.
+        self._unfinished.remove(staging)
+        emptied: set[bytes] = set()
+        for item in staging.items:
+            if item.change.before is None or item.is_mode_only:
+                continue
+            remove_temporary(self._disk, item)
+            if item.change.after is None:
+                emptied.add(item.folder)
+        prune(self._disk, emptied)
+        self._live.discard(staging.token)
+
+    def discard(self, staging: Staging) -> None:
+        """Remove the temporaries and the folders that were made for them. May be called twice.
+
+        Of several stagings of one batch, the newest is discarded first: it may use an older one's folders.
+        """
+        staging.become(State.DISCARDED)
+        for item in staging.items:
+            remove_temporary(self._disk, item)
+        for path in reversed(staging.folders_made):
+            with suppress(OSError):  # Somebody has put something into it, or removed it.
+                remove_folder(self._disk, path)
+        self._live.discard(staging.token)
+
+    def sync(self) -> None:
+        """Make all that was published durable, on every file system that has some of it. Raises OSError."""
+        self._disk.sync()
+        for path in self._mounts.values():
+            self._disk.sync(path)
+
+    # For recovery: to look at what a crash has left, and to make a path hold what it should.
+
+    def leftover(self, change: Change, token: str, index: int) -> FileState | None:
+        """Return what lies under the temporary name of `changes[index]`, wherever staging may have put it.
+
+        It may be what was staged (`after`), what was replaced (`before`), either of them torn by a
+        power cut, or what somebody wrote: then it belongs into the history. Raises InUse, and OSError.
+        """
+        path = self._find_leftover(change, token, index)
+        return None if path is None else self.stray(path)
+
+    def remove_leftover(self, change: Change, token: str, index: int) -> None:
+        """Remove it. The caller has looked at it, and keeps what is not known otherwise."""
+        path = self._find_leftover(change, token, index)
+        if path is not None:
+            self.sweep(path)
+
+    def put(
+        self, path: WorkspacePath, after: FileState | None, expected: Sequence[FileState | None], token: str
+    ) -> bool:
+        """Make `path` hold `after` where it holds one of `expected`, by the same exchange and look.
+
+        True: it does now, or did already. False: it holds something else, and nothing is changed.
+        Deletions are to be put first, as in `publish`. Raises Overtaken only with orphans, which the caller
+        puts into the history; IoError, PermissionDenied and HalfPublished as `stage` and `publish`.
+        """
+        if self._holds(path, after):
+            if after is None:
+                prune(self._disk, [split(path.raw)[0]])  # Finishing would have done it.
+            return True
+        for before in expected:
+            if self._holds(path, before):
+                return self._put([Change(path, before, after)], token)
+        return False
+
+    def stray(self, path: bytes) -> FileState | None:
+        """Return what a temporary of a dead daemon holds; None if it is gone. Raises InUse, and OSError."""
+        above, name = split(path)
+        with self._disk.folder(above) as folder:
+            found = read_name(folder, name, WorkspacePath(os.fsdecode(path)), quiet=True)
+        return None if found is None else found.state()
+
+    def sweep(self, path: bytes) -> bool:
+        """Remove a temporary that no staging of ours has, given by its path; True if it is gone.
+
+        The caller has looked at it with `stray`: after a crash it may be all that is left of what
+        somebody wrote.
+        """
+        above, name = split(path)
+        assert is_temporary(name), path
+        if token_of(name) in self._live:
+            return False
+        try:
+            with self._disk.folder(above) as folder:
+                folder.remove(name)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def _put(self, changes: Sequence[Change], token: str) -> bool:
+        staging = self.stage(changes, token)
+        try:
+            self.publish(staging)
+        except Overtaken as overtaken:
+            if overtaken.orphans:
+                self._live.discard(token)  # The temporary stays, for `sweep`, until the orphan is kept.
+                raise
+            self.discard(staging)
+            return False
+        except Refused:
+            self.discard(staging)
+            raise
+        self.finish(staging)
+        return True
+
+    def _put_back(self, staging: Staging, publishing: Publishing) -> list[tuple[WorkspacePath, FileState]]:
+        orphans: list[tuple[WorkspacePath, FileState]] = []
+        for step in reversed(publishing.done):
+            try:
+                orphan = step.undo()
+            except (OSError, Refused) as error:
+                staging.become(State.HALF)
+                raise HalfPublished(step.path, orphans) from error
+            if orphan is not None:
+                orphans.append((step.path, orphan))
+        return orphans
+
+    def _finish_all(self) -> None:
+        for staging in tuple(self._unfinished):
+            self.finish(staging)
+
+    def _holds(self, path: WorkspacePath, state: FileState | None) -> bool:
+        above, name = split(path.raw)
+        try:
+            with self._disk.folder(above) as folder:
+                return holds(folder, name, path, state)
+        except OSError as error:
+            if error.errno not in NO_WAY:
+                raise refusal_of(error, path, "could not be looked at") from error
+            return state is None
+
+    def _find_leftover(self, change: Change, token: str, index: int) -> bytes | None:
+        temporary = temporary_name(token, index)
+        path = change.path.raw
+        while path:
+            path, _ = split(path)
+            with suppress(OSError), self._disk.folder(path) as folder:
+                if folder.stat(temporary) is not None:
+                    return path + b"/" + temporary if path else temporary
+        return None
+
+    def _note_device(self, device: int | None, path: bytes) -> None:
+        """Remember the top of another file system that is mounted in the workspace, for `sync`."""
+        if device in (None, self._device) or device in self._mounts:
+            return
+        while path:
+            above, _ = split(path)
+            with self._disk.folder(above) as folder:
+                if stat_of(folder, b".").st_dev != device:
+                    break
+            path = above
+        self._mounts[device] = path

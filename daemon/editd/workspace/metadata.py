@@ -1,0 +1,78 @@
+"""What a file has beside its bytes, given on to the file that takes its place.
+
+Owns owner, permission bits, ACLs and extended attributes. Works on open descriptors only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from editd.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from editd.values.path import WorkspacePath
+
+_MUST_BE_KEPT = ("user.", "system.posix_acl_access")
+_NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
+
+
+def clone_metadata(source: int, target: int, path: WorkspacePath, *, executable: bool) -> None:
+    """Give the file open as `target` all that the one open as `source` has, but its content and times.
+
+    The x bits are set or cleared as `executable` says. Raises PermissionDenied where the owner cannot
+    be kept, and OSError. `path` is what to call the file.
+    """
+    there, here = os.fstat(source), os.fstat(target)
+    if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
+        _keep_owner(target, there, path)
+    # After the owner, for chown(2) takes setuid bits and capabilities away; before the permissions, since an
+    # ACL sets them too.
+    _clone_attributes(source, target)
+    os.fchmod(target, permissions_for(there.st_mode, executable=executable))
+
+
+def permissions_for(mode: int, *, executable: bool) -> int:
+    """The permission bits of `mode`, with x set where r is, or cleared, as git does on checkout."""
+    permissions = stat.S_IMODE(mode)
+    if bool(permissions & stat.S_IXUSR) == executable:
+        return permissions
+    if not executable:
+        return permissions & ~0o111
+    return permissions | (permissions & 0o444) >> 2 | stat.S_IXUSR
+
+
+def _keep_owner(target: int, there: os.stat_result, path: WorkspacePath) -> None:
+    try:
+        os.fchown(target, there.st_uid, there.st_gid)
+    except PermissionError as error:
+        raise PermissionDenied(
+            f"{path} belongs to user {there.st_uid}, group {there.st_gid}, and could not be kept so.",
+            hint="Edit it as its owner, or change its owner to the user who runs editd.",
+            data={"path": path.text, "errno": error.errno, "errno_name": "EPERM"},
+        ) from None
+
+
+def _clone_attributes(source: int, target: int) -> None:
+    there, here = _attributes(source), _attributes(target)
+    for name in here:
+        if name not in there and name.startswith(_MUST_BE_KEPT):  # such as the ACL of the folder's default
+            os.removexattr(target, name)
+    for name in there:
+        try:
+            os.setxattr(target, name, os.getxattr(source, name))
+        except OSError as error:
+            # What the system keeps for itself (security., trusted., a network's ACLs) may not be ours to set.
+            if name.startswith(_MUST_BE_KEPT) or error.errno not in _NOT_TO_BE_HAD:
+                raise
+
+
+def _attributes(descriptor: int) -> list[str]:
+    try:
+        return os.listxattr(descriptor)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return []

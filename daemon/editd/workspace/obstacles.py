@@ -1,0 +1,120 @@
+"""Obstacles: why changes cannot be published, found before anything is done.
+
+Policy about what is on the disk: a hard link is not to be parted, a read-only file is not to be written
+although a rename could, and nothing but a file or a symlink is ever replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.errors import NotAFile, PermissionDenied
+from editd.workspace.folders import NO_WAY, folders_below, stat_of
+from editd.workspace.item import Item, is_temporary, item_of
+from editd.workspace.tree import refusal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from editd.system.disk import Disk, Folder
+    from editd.values.changeset import Change
+    from editd.values.path import WorkspacePath
+
+
+def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
+    """Refuse what cannot be published; `pending` is what will be published before. As `Files.check`."""
+    gone: set[bytes] = set()
+    for change in (*pending, *changes):
+        (gone.add if change.after is None else gone.discard)(change.path.raw)
+    look = _Look(disk, gone)
+    for change in changes:
+        try:
+            look.check(item_of(change))
+        except OSError as error:
+            raise refusal_of(error, change.path, "could not be looked at") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    disk: Disk
+    gone: AbstractSet[bytes]  # paths that will not be there by then
+
+    def check(self, item: Item) -> None:
+        try:
+            with self.disk.folder(item.folder) as folder:
+                found = folder.stat(item.name)
+                if found is not None:
+                    self._check_target(item, found, folder)
+        except OSError as error:
+            if error.errno not in NO_WAY:
+                raise
+            if item.change.after is not None:
+                self._check_way(item.change.path)
+
+    def _check_target(self, item: Item, found: os.stat_result, folder: Folder) -> None:
+        path, is_deleted = item.change.path, item.change.after is None
+        if stat.S_ISDIR(found.st_mode):
+            if is_deleted or not self._is_emptied(path.raw):
+                raise _not_a_file(path, "is a folder that is not empty")
+            return
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            raise _not_a_file(path, "is a fifo, a socket or a device")
+        if is_deleted and not folder.is_writable():
+            raise _denied(path, "is in a folder that editd may not write to", "Make the folder writable.")
+        if stat.S_ISREG(found.st_mode):
+            _check_file(item, found, folder)
+
+    def _check_way(self, path: WorkspacePath) -> None:
+        """Refuse where a name above `path` is not a folder and is not deleted either."""
+        names = path.raw.split(b"/")[:-1]
+        for depth, name in enumerate(names):
+            here = b"/".join(names[: depth + 1])
+            with self.disk.folder(b"/".join(names[:depth])) as folder:
+                found = folder.stat(name)
+            if found is None or here in self.gone:
+                return
+            if not stat.S_ISDIR(found.st_mode):
+                raise _not_a_file(path, f"cannot be in {os.fsdecode(here)}, which is not a folder")
+
+    def _is_emptied(self, top: bytes) -> bool:
+        """Whether nothing but empty folders will be left in the folder `top`."""
+        for path in folders_below(self.disk, top):
+            with self.disk.folder(path) as folder:
+                for name in folder.names():
+                    is_folder = stat.S_ISDIR(stat_of(folder, name).st_mode)
+                    if not (is_folder or path + b"/" + name in self.gone or is_temporary(name)):
+                        return False
+        return True
+
+
+def _check_file(item: Item, found: os.stat_result, folder: Folder) -> None:
+    path, is_deleted = item.change.path, item.change.after is None
+    if found.st_nlink > 1 and not is_deleted:
+        raise _denied(
+            path,
+            f"is hard-linked: {found.st_nlink} names share it, and replacing one would part them",
+            "Break the link first (copy the file, and move the copy over it), or edit it outside.",
+        )
+    if item.is_mode_only:
+        if os.geteuid() not in (0, found.st_uid):
+            raise _denied(path, "belongs to another user", "Only its owner can change its mode.")
+    elif not found.st_mode & stat.S_IWUSR or not folder.is_writable(item.name):
+        raise _denied(
+            path, "is read-only", "Make it writable first (chmod u+w), if it is meant to be changed."
+        )
+
+
+def _denied(path: WorkspacePath, what: str, hint: str) -> PermissionDenied:
+    return PermissionDenied(f"{path} {what}.", hint=hint, data={"path": path.text})
+
+
+def _not_a_file(path: WorkspacePath, what: str) -> NotAFile:
+    return NotAFile(
+        f"{path} {what}.",
+        hint="Choose another path, or move what is in the way in the same changeset.",
+        data={"path": path.text},
+    )

@@ -1,0 +1,247 @@
+"""Publishing: each change put in place by one step that can be taken back, and the taking back.
+
+A step is noted with what takes it back as soon as it has happened, before what came out is looked at (C4).
+Taking back is done by the same means with a look of its own: what somebody wrote onto our version
+meanwhile is newer than all, and stays. What then has no place is an orphan, and is returned.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from editd.system.disk import NO_SUCH_VERB
+from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
+from editd.workspace.item import split
+from editd.workspace.metadata import permissions_for
+from editd.workspace.site import Site, open_regular
+from editd.workspace.temporaries import clone_again, write_temporary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.system.disk import Disk
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.workspace.item import Item
+
+_CHANGED_PLACES = NO_WAY | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENXIO}
+"""What the disk says where somebody has put something else, or taken it away, since the plan was made."""
+
+
+class Differs(Exception):  # noqa: N818 - it says what is the case, like all of the house's
+    """A path does not hold what the plan says that it held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that was done for a path, and what takes it back and returns an orphan, if it leaves one."""
+
+    path: WorkspacePath
+    undo: Callable[[], FileState | None]
+
+
+class Publishing:
+    """One transaction's steps, in the order in which they were done."""
+
+    def __init__(self, disk: Disk, *, is_exchanging: bool, clear: Callable[[], None]) -> None:
+        """`clear` removes the temporaries of earlier transactions, some perhaps in a folder that is to go."""
+        self._disk = disk
+        self._is_exchanging = is_exchanging
+        self._clear = clear
+        self.done: list[Step] = []
+
+    def put(self, item: Item) -> None:
+        """Put one change in place. Raises Differs where the path does not hold `before`; OSError, Refused.
+
+        In each case `done` has what is to be taken back, this item's steps among it.
+        """
+        change = item.change
+        try:
+            if change.after is not None and item.aside != item.folder:
+                make_folders(self._disk, item.folder, partial(self._note_folder, item))
+            with self._site(item) as site:
+                if change.after is None:
+                    self._delete(site)
+                elif change.before is None:
+                    self._create(site)
+                elif item.is_mode_only:
+                    self._change_mode(site)
+                elif self._is_exchanging:
+                    self._exchange(site)
+                else:
+                    self._rename(site)
+        except OSError as error:
+            if error.errno in _CHANGED_PLACES:
+                raise Differs from error
+            raise
+
+    def _exchange(self, site: Site) -> None:
+        before = site.item.change.before
+        if not site.target_holds(before):  # Seen now, it need not be taken back; readers see no flicker.
+            raise Differs
+        clone_again(site)
+        try:
+            site.exchange()
+        except OSError as error:
+            if error.errno not in NO_SUCH_VERB:
+                raise
+            self._rename(site)
+            return
+        self._note(site.item, self._take_back)
+        if not site.temporary_holds(before):  # C4: the look at what came out.
+            raise Differs
+
+    def _rename(self, site: Site) -> None:
+        if not site.target_holds(site.item.change.before):
+            raise Differs
+        clone_again(site)
+        site.replace()
+        self._note(site.item, self._write_back)
+
+    def _delete(self, site: Site) -> None:
+        before = site.item.change.before
+        if not site.target_holds(before):
+            raise Differs
+        site.extract()
+        self._note(site.item, self._put_in_again)
+        if not site.temporary_holds(before):  # C4
+            raise Differs
+
+    def _create(self, site: Site) -> None:
+        try:
+            site.insert()
+        except FileExistsError:
+            found = site.folder.stat(site.item.name)
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise
+            self._remove_emptied(site.item)
+            site.insert()
+        self._note(site.item, self._take_out_again)
+
+    def _change_mode(self, site: Site) -> None:
+        item, after = site.item, site.item.change.after
+        assert after is not None
+        descriptor = open_regular(site.folder, item.name)
+        if descriptor is None:
+            raise Differs
+        try:
+            there = os.fstat(descriptor)
+            if not site.target_holds(item.change.before):
+                raise Differs
+            os.fchmod(descriptor, permissions_for(there.st_mode, executable=after.is_executable))
+            self.done.append(Step(item.change.path, partial(self._change_mode_back, item, there)))
+            if not _is_same_file(site.folder.stat(item.name), there):
+                raise Differs
+        finally:
+            os.close(descriptor)
+
+    def _remove_emptied(self, item: Item) -> None:
+        """Remove the folder in whose place a file comes, with the empty ones in it, or raise ENOTEMPTY."""
+        self._clear()
+        top = item.change.path.raw
+        if not is_folder(self._disk, top):
+            return  # Clearing has removed it.
+        for path in reversed(folders_below(self._disk, top)):
+            there = remove_folder(self._disk, path)
+            self.done.append(Step(item.change.path, partial(self._make_folder_again, path, there)))
+
+    def _note(self, item: Item, undo: Callable[[Item], FileState | None]) -> None:
+        self.done.append(Step(item.change.path, partial(undo, item)))
+
+    def _note_folder(self, item: Item, path: bytes) -> None:
+        self.done.append(Step(item.change.path, partial(self._remove_folder_again, path)))
+
+    # Taking back
+
+    def _take_back(self, item: Item) -> FileState | None:
+        """Undo an exchange. If what comes out is not ours, it is newer than what went in: it goes back."""
+        with self._site(item) as site:
+            try:
+                site.exchange()
+                if site.temporary_holds(item.change.after):
+                    return None
+                site.exchange()
+            except FileNotFoundError:
+                pass  # Somebody has deleted it meanwhile, and so it stays.
+            return site.keep_aside()
+
+    def _write_back(self, item: Item) -> None:
+        """Undo a rename over: `before` is written anew, unless somebody has written something newer."""
+        before = item.change.before
+        assert before is not None
+        with self._site(item) as site:
+            if site.target_holds(item.change.after):
+                write_temporary(self._disk, site.aside, item, before)
+                site.replace()
+
+    def _put_in_again(self, item: Item) -> FileState | None:
+        """Undo a deletion."""
+        with self._site(item) as site:
+            try:
+                site.insert()
+            except FileNotFoundError:
+                return None  # Somebody has removed the temporary.
+            except FileExistsError:
+                return site.keep_aside()
+        return None
+
+    def _take_out_again(self, item: Item) -> FileState | None:
+        """Undo a creation."""
+        with self._site(item) as site:
+            try:
+                site.extract()
+            except FileNotFoundError:
+                return None  # Somebody has deleted it.
+            if site.temporary_holds(item.change.after):
+                return None
+            try:
+                site.insert()
+            except FileExistsError:
+                return site.keep_aside()
+        return None
+
+    def _change_mode_back(self, item: Item, there: os.stat_result) -> None:
+        with self._disk.folder(item.folder) as folder:
+            descriptor = open_regular(folder, item.name)
+            if descriptor is None:
+                return
+            try:
+                if _is_same_file(os.fstat(descriptor), there):
+                    os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+            finally:
+                os.close(descriptor)
+
+    def _make_folder_again(self, path: bytes, there: os.stat_result) -> None:
+        above, name = split(path)
+        with suppress(FileExistsError):  # Somebody has made it again.
+            with self._disk.folder(above) as folder:
+                folder.make_folder(name)
+            with self._disk.folder(path) as made:
+                made.set_permissions(stat.S_IMODE(there.st_mode))
+
+    def _remove_folder_again(self, path: bytes) -> None:
+        try:
+            remove_folder(self._disk, path)
+        except OSError as error:
+            # Somebody has put something into it, or removed it.
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.ENOTDIR):
+                raise
+
+    @contextmanager
+    def _site(self, item: Item) -> Iterator[Site]:
+        with self._disk.folder(item.folder) as folder:
+            if item.aside == item.folder:
+                yield Site(item, folder, folder)
+            else:
+                with self._disk.folder(item.aside) as aside:
+                    yield Site(item, folder, aside)
+
+
+def _is_same_file(found: os.stat_result | None, other: os.stat_result) -> bool:
+    return found is not None and (found.st_dev, found.st_ino) == (other.st_dev, other.st_ino)

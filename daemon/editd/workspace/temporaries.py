@@ -1,0 +1,123 @@
+"""Temporaries: new contents beside their targets, with the metadata of what they will replace.
+
+What is written here has no name that anyone else looks at. Nothing is synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from editd.system.disk import write_whole
+from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
+from editd.workspace.item import split
+from editd.workspace.metadata import clone_metadata, permissions_for
+from editd.workspace.site import identity_of, open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.system.disk import Disk, Folder
+    from editd.values.changeset import Change
+    from editd.values.content import FileState
+    from editd.workspace.item import Item
+    from editd.workspace.site import Site
+
+
+def open_aside(disk: Disk, item: Item, made: Callable[[bytes], None]) -> Folder:
+    """Open the folder that the item's temporary goes to, and note it in the item.
+
+    It is the target's own, so that default ACLs and setgid bits apply; what is missing is made, and
+    told to `made`. Where something stands in its place, which this transaction or one before it will
+    delete, it is the nearest folder above. Raises OSError.
+    """
+    try:
+        return disk.folder(item.folder)
+    except OSError as error:
+        if error.errno not in NO_WAY:
+            raise
+    try:
+        make_folders(disk, item.folder, made)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        item.aside = nearest_folder(disk, item.folder)
+    return disk.folder(item.aside)
+
+
+def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> int | None:
+    """Write `state` into the item's temporary; return the device that it is on, None for a symlink.
+
+    A file has the metadata of the one that it stands for (for a move, of the one that is moved), noted
+    in `item.cloned`. A new one has the permissions of its state, else what the umask and the folder
+    give. A symlink has nothing worth keeping. Raises PermissionDenied, and OSError.
+    """
+    if state.is_symlink:
+        aside.make_link(item.temporary, state.content)
+        return None
+    model = _open_model(disk, item.change)
+    try:
+        # Until it has its owner and permissions, nobody else may read it.
+        fresh = 0o777 if state.is_executable else 0o666
+        descriptor = aside.create(item.temporary, fresh if model is None else 0o600)
+        try:
+            write_whole(descriptor, state.content)
+            if model is not None:
+                clone_metadata(model, descriptor, item.change.path, executable=state.is_executable)
+                item.cloned = identity_of(os.fstat(model))
+            elif (known := _known_permissions(item.change, state)) is not None:
+                os.fchmod(descriptor, permissions_for(known, executable=state.is_executable))
+            return os.fstat(descriptor).st_dev
+        finally:
+            os.close(descriptor)
+    finally:
+        if model is not None:
+            os.close(model)
+
+
+def clone_again(site: Site) -> None:
+    """Clone the metadata once more if the file to be replaced is not the one, or not as, it was then."""
+    change, item = site.item.change, site.item
+    found = site.folder.stat(item.name)
+    if found is None or not stat.S_ISREG(found.st_mode) or identity_of(found) == item.cloned:
+        return
+    if change.after is None or change.after.is_symlink or change.source is not None:
+        return
+    model = site.folder.open(item.name)
+    try:
+        ours = site.aside.open(item.temporary)
+        try:
+            clone_metadata(model, ours, change.path, executable=change.after.is_executable)
+        finally:
+            os.close(ours)
+    finally:
+        os.close(model)
+
+
+def remove_temporary(disk: Disk, item: Item) -> None:
+    """Remove the item's temporary. What cannot be removed stays as a stray, to be swept."""
+    with suppress(OSError), disk.folder(item.aside) as aside:
+        aside.remove(item.temporary)
+
+
+def _open_model(disk: Disk, change: Change) -> int | None:
+    """Open the regular file whose metadata are to be kept; None where there is none (yet)."""
+    if change.source is None and change.before is None:
+        return None
+    above, name = split((change.source or change.path).raw)
+    try:
+        with disk.folder(above) as folder:
+            return open_regular(folder, name)
+    except OSError as error:
+        if error.errno not in NO_WAY:
+            raise
+        return None
+
+
+def _known_permissions(change: Change, state: FileState) -> int | None:
+    if state.permissions is not None or change.before is None:
+        return state.permissions
+    return change.before.permissions
