@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from editd.values.content import FileState, GitMode, Version
-from editd.values.path import WorkspacePath
+if TYPE_CHECKING:
+    from editd.values.content import FileState, GitMode, Version
+    from editd.values.path import WorkspacePath
 
 
 @dataclass(frozen=True, slots=True)

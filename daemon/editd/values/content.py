@@ -31,14 +31,14 @@ class FileState:
     """What one path holds: a file's bytes or a symlink's target, and its permission bits.
 
     `permissions` are the low twelve bits of st_mode, or None where nothing is known of them
-    (a new file takes what the umask gives). Two states are the same content when `version`
-    and `mode` agree; permissions beyond git's executable bit are kept, not compared.
+    (a new file takes what the umask gives). Two states are equal when `version` and `mode` are;
+    permissions beyond git's executable bit are kept, not compared.
     """
 
-    content: bytes
+    content: bytes = field(compare=False)
     mode: GitMode = FILE
     permissions: int | None = field(default=None, compare=False)
-    version: Version = field(default=Version(""), compare=False)
+    version: Version = Version("")
 
     def __post_init__(self) -> None:
         if not self.version:

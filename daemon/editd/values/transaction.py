@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NewType
+from typing import TYPE_CHECKING, Literal, NewType
 
-from editd.values.content import GitMode, Version
-from editd.values.path import WorkspacePath
+if TYPE_CHECKING:
+    from editd.values.content import GitMode, Version
+    from editd.values.path import WorkspacePath
 
 Seq = NewType("Seq", int)
 """A transaction's number in its workspace: 1, 2, 3 …, without gaps. 0 is the baseline."""

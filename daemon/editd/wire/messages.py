@@ -224,7 +224,7 @@ class Show(Params):
 
 
 class Diff(Params):
-    """Without `from`: what the workspace held at `to` against the files as they are now."""
+    """Without `from`: since the baseline. Without `to`: to the files as they are now."""
 
     method: ClassVar[str] = "diff"
     from_: Tx | None = msgspec.field(default=None, name="from")

@@ -1,0 +1,5 @@
+"""`python -m editd`: the daemon."""
+
+from editd.cli import main
+
+main()

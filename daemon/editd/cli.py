@@ -1,0 +1,93 @@
+"""`editd`: the daemon's own command. `editctl` starts it when it is needed; people rarely do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import click
+
+import editd
+from editd.config import read_config
+from editd.errors import Refused
+from editd.server.lifetime import AlreadyRunning, Daemon, Places, set_up_log
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-C", "--workspace", default=".", metavar="DIR", help="The folder to own. Default: this one.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground and log to stderr.")
+@click.option(
+    "--idle", type=float, metavar="SECONDS", help="End after so long without a client. Default: never."
+)
+@click.option("--ready-fd", type=int, hidden=True, help="Say `ready`, `busy` or `error …` here.")
+@click.version_option(editd.__version__, prog_name="editd")
+def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | None) -> None:
+    """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
+
+    Without --foreground the daemon goes to the background and the socket's path is printed.
+    Exit status: 0 ended as told, 1 refused, 3 another daemon has the workspace.
+
+    \b
+    Examples:
+      editd --foreground -C ~/src/project
+      editctl start                        # what most people want
+    """
+    if not foreground and ready_fd is None:
+        sys.exit(_in_background(workspace, idle))
+    say = _Teller(ready_fd)
+    try:
+        places = Places.of(workspace)
+        os.makedirs(places.state, 0o700, exist_ok=True)
+        set_up_log(None if foreground else os.path.join(places.state, "log"))
+        config = read_config()
+        asyncio.run(Daemon(places, config, idle_seconds=idle).run(lambda: say.say("ready")))
+    except AlreadyRunning as running:
+        say.say("busy")
+        click.echo(f"editd: another daemon has {running}.", err=True)
+        sys.exit(3)
+    except Refused as refusal:
+        say.say(f"error {refusal.text()}")
+        click.echo(f"editd: {refusal.message}\nhint: {refusal.hint}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        say.say(f"error {error}")
+        click.echo(f"editd: {error}", err=True)
+        sys.exit(1)
+
+
+class _Teller:
+    """Tells who started the daemon, once, how that went."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def say(self, what: str) -> None:
+        if self._descriptor is not None:
+            os.write(self._descriptor, what.replace("\n", " ").encode() + b"\n")
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _in_background(workspace: str, idle: float | None) -> int:
+    """Start the daemon in a session of its own, and wait until it answers."""
+    reading, writing = os.pipe()
+    argv = [sys.executable, "-m", "editd", "-C", workspace, "--ready-fd", str(writing)]
+    if idle is not None:
+        argv += ["--idle", str(idle)]
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(
+        argv, start_new_session=True, pass_fds=[writing], stdin=nothing, stdout=nothing, stderr=nothing
+    )
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        said = pipe.readline().strip()
+    if said == "ready":
+        click.echo(Places.of(workspace).socket)
+        return 0
+    if said == "busy":
+        click.echo(f"editd: another daemon has {workspace}.", err=True)
+        return 3
+    click.echo(f"editd: {said.removeprefix('error ') or 'the daemon did not start; see its log.'}", err=True)
+    return 1

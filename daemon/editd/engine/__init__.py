@@ -1,0 +1,1 @@
+"""The engine: the one writer. Synchronous, entered from one thread, and the only mutable root."""

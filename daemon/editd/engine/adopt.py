@@ -1,0 +1,60 @@
+"""Adopting: what somebody else wrote becomes a transaction of its own, before anything is done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.values.changeset import Change
+from editd.values.content import FileState
+from editd.values.transaction import Authorship, Entry, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from editd.store.history import History
+    from editd.values.path import WorkspacePath
+
+OUTSIDE = Authorship(actor="outside")
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """Changes found on disk, by the kind of transaction that records them."""
+
+    kind: Kind
+    changes: tuple[Change, ...]
+
+
+def adoptions(
+    strangers: Mapping[WorkspacePath, FileState | None],
+    history: History,
+    is_ours: Callable[[WorkspacePath], bool],
+) -> list[Adoption]:
+    """Sort what was found: first what is only now seen for the first time, then what has changed.
+
+    A path that the history does not know and that was not looked after until now (`is_ours` says no:
+    git ignores it, or the baseline's budget ended before it) was there before us: that is the baseline's
+    kind, and undoing never deletes it.
+    """
+    first_seen: list[Change] = []
+    changed: list[Change] = []
+    for path, state in sorted(strangers.items()):
+        known = history.entry(path)
+        change = Change(path, state_of(known, history), state)
+        new_to_us = known is None and not is_ours(path)
+        (first_seen if new_to_us else changed).append(change)
+    found = (Adoption("baseline", tuple(first_seen)), Adoption("outside", tuple(changed)))
+    return [adoption for adoption in found if adoption.changes]
+
+
+def state_of(entry: Entry | None, history: History) -> FileState | None:
+    """What the history says a path held, with its bytes.
+
+    Where the bytes are gone (they were only borrowed from the user's own repository, and that was
+    pruned), the state still has its version; the bytes are empty.
+    """
+    if entry is None:
+        return None
+    content = history.content(entry.version)
+    return FileState(content if content is not None else b"", entry.mode, entry.permissions, entry.version)

@@ -1,0 +1,233 @@
+"""The commit protocol: a batch of transactions, planned in turn, made durable by one sync, published.
+
+    state      entered when                              what holds            a crash here
+    PLANNED    `plan` returned                           nothing is written    nothing to do
+    STAGED     new contents lie beside their targets     targets are `before`  temporaries are removed
+    COMMITTED  the record is in the journal and synced   the record is enough  redo
+    PUBLISHED  each target is its new content, and what  files are `after`,    redo where a file is
+               was replaced was `before`; reply goes out unsynced              not `after`
+    PACKED     the packing process has moved head        the history is in git the record is skipped
+    CLOSED     the workspace's file system is synced     the segment is free   –
+    BROKEN     an I/O error leaves files or journal in   reads only            recovery at the next start
+               doubt
+
+C1  No target is touched before its transaction's record is durable.
+C2  No reply goes out before its record is durable and its files are published.
+C4  What publishing replaces is looked at after it has been replaced. If it is not `before`, somebody
+    wrote in between: theirs is put back, this transaction and those behind it are aborted, what they
+    wrote is adopted, and all of them are planned again.
+C6  Aborted numbers are not seen by anyone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from editd.engine.requests import Outcome
+from editd.errors import Broken, IoError, Refused
+from editd.store.journal import JournalFailed
+from editd.workspace.files import Files, HalfPublished, Overtaken, Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.engine.view import View
+    from editd.store.history import Draft, History
+    from editd.values.changeset import Change
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Authorship, Kind, Seq
+
+BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
+
+
+class State(Enum):
+    STAGED = auto()
+    COMMITTED = auto()
+    PUBLISHED = auto()
+    ABORTED = auto()
+
+
+# What may follow what; anything else is a fault of ours.
+TRANSITIONS = {
+    State.STAGED: {State.COMMITTED, State.ABORTED},
+    State.COMMITTED: {State.PUBLISHED, State.ABORTED},
+    State.PUBLISHED: set[State](),
+    State.ABORTED: set[State](),
+}
+
+
+@dataclass
+class Step:
+    """One transaction of a batch; `request` is its place in the turn, None for what is adopted."""
+
+    draft: Draft
+    changes: tuple[Change, ...]
+    staging: Staging | None
+    request: int | None
+    outcome: Outcome
+    state: State = State.STAGED
+
+    def enter(self, state: State) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
+        self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Publishing stopped at a step: all steps from it on are aborted and can be planned again."""
+
+    steps: Sequence[Step]
+    refused: int = (
+        0  # so many of them, from the first, are answered with `refusal`; the rest are planned again
+    )
+    refusal: Refused | None = None
+    orphans: Sequence[tuple[WorkspacePath, FileState]] = ()  # what could not be put back into its place
+
+
+@dataclass
+class Batch:
+    """The transactions of one turn, and the view that each is planned on."""
+
+    history: History
+    files: Files
+    view: View
+    boot: bytes
+    published_through: int
+    steps: list[Step] = field(default_factory=list)
+    bytes: int = 0
+    is_closed: bool = False  # the next request is planned on the files themselves
+
+    def stage(
+        self,
+        kind: Kind,
+        authorship: Authorship,
+        time_us: int,
+        changes: Sequence[Change],
+        *,
+        request: int,
+        outcome: Outcome,
+        undoes: Sequence[Seq] = (),
+        notes: bytes = b"",
+    ) -> Step:
+        """Put the new contents beside their targets, and draft the transaction. Raises Refused."""
+        self.files.check(changes, [change for step in self.steps for change in step.changes])
+        token = secrets.token_hex(8)
+        staging = self.files.stage(changes, token)
+        try:
+            step = self._add(
+                kind, authorship, time_us, changes, staging, request, outcome, undoes, notes, token
+            )
+        except BaseException:
+            self.files.discard(staging)
+            raise
+        for change in changes:
+            self.view.drafted[change.path] = change.after
+            if (
+                change.after is None
+                or change.after.is_symlink
+                or (change.before and change.before.is_symlink)
+            ):
+                self.is_closed = True  # what lies beyond links and in folders is only seen when it is done
+        return step
+
+    def adopt(self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]) -> Step:
+        """Draft a transaction of what is in the files already."""
+        return self._add(kind, authorship, time_us, changes, None, None, Outcome(None, tuple(changes)))
+
+    def _add(
+        self,
+        kind: Kind,
+        authorship: Authorship,
+        time_us: int,
+        changes: Sequence[Change],
+        staging: Staging | None,
+        request: int | None,
+        outcome: Outcome,
+        undoes: Sequence[Seq] = (),
+        notes: bytes = b"",
+        token: str = "",
+    ) -> Step:
+        draft = self.history.draft(
+            kind, authorship, time_us, changes, undoes=undoes, notes=notes, token=token, boot=self.boot,
+            published_through=self.published_through,
+        )  # fmt: skip
+        step = Step(draft, tuple(changes), staging, request, outcome)
+        self.steps.append(step)
+        self.bytes += sum(len(change.after.content) for change in changes if change.after is not None)
+        self.is_closed = self.is_closed or self.bytes > BATCH_BYTES_MAX
+        return step
+
+    def commit(self) -> Stopped | None:
+        """Make all steps durable, then publish them in turn. Raises Broken where files are in doubt.
+
+        An I/O error before the commit point refuses them all, with nothing changed.
+        """
+        if not self.steps:
+            return None
+        try:
+            self.history.commit([step.draft for step in self.steps])  # the commit point (C1)
+        except JournalFailed as error:
+            raise Broken(
+                f"The journal failed, and whether the last edits stand is in doubt: {error}.",
+                hint="Restart the daemon: it recovers from what the disk holds.",
+            ) from error
+        except OSError as error:
+            self._drop(self.steps)
+            refusal = IoError(error, "The journal cannot be written")
+            return Stopped(tuple(self.steps), len(self.steps), refusal)
+        for step in self.steps:
+            step.enter(State.COMMITTED)
+        for place, step in enumerate(self.steps):
+            if step.staging is not None:
+                try:
+                    self.files.publish(step.staging)
+                except Overtaken as overtaken:
+                    return self._abort(self.steps[place:], orphans=overtaken.orphans)
+                except HalfPublished as error:
+                    raise Broken(
+                        f"Files could neither be published nor put back: {error}.",
+                        hint="Restart the daemon: it recovers from its journal.",
+                    ) from error
+                except Refused as refusal:
+                    return self._abort(self.steps[place:], refusal)
+            step.enter(State.PUBLISHED)
+            self.history.conclude(step.draft)
+        return None
+
+    def roll_back(self, steps: int) -> None:
+        """Forget all but the first `steps` steps, which nobody has been told of."""
+        self._drop(self.steps[steps:])
+        del self.steps[steps:]
+
+    def _abort(
+        self,
+        steps: Sequence[Step],
+        refusal: Refused | None = None,
+        orphans: Sequence[tuple[WorkspacePath, FileState]] = (),
+    ) -> Stopped:
+        try:
+            self.history.abort([step.draft for step in steps])
+        except OSError as error:
+            raise Broken(
+                f"The journal failed while transactions were taken back: {error}.",
+                hint="Restart the daemon: it recovers from what the disk holds.",
+            ) from error
+        for step in steps:
+            step.enter(State.ABORTED)
+        return Stopped(tuple(steps), 0 if refusal is None else 1, refusal, orphans)
+
+    def _drop(self, steps: Sequence[Step]) -> None:
+        self.history.take_back([step.draft for step in steps])
+        for step in steps:
+            step.enter(State.ABORTED)
+        self.discard(steps)
+
+    def discard(self, steps: Sequence[Step]) -> None:
+        """Remove the temporaries of aborted steps, the newest first. Orphans are in the history by then."""
+        for step in reversed(steps):
+            if step.staging is not None:
+                self.files.discard(step.staging)

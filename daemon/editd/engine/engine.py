@@ -1,0 +1,632 @@
+"""The engine: one method for each verb, the only mutable root, entered from one thread.
+
+`turn` takes all that has come in, plans each request on the result of the one before, makes them durable
+with one sync and publishes them. What does not change anything is answered at once by the other methods.
+Nothing here is async, and nothing on this path grows with the size of the workspace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.edits.diff import unified
+from editd.edits.plan import plan
+from editd.engine import notes
+from editd.engine.adopt import OUTSIDE, adoptions, state_of
+from editd.engine.commit import Batch, Step
+from editd.engine.recover import recover
+from editd.engine.requests import Apply, Outcome, Postponed, Reader, Result, Undo, Write
+from editd.engine.sessions import Seen
+from editd.engine.undo import UndoConflict, invert
+from editd.engine.view import View
+from editd.errors import (
+    Broken,
+    FileMissing,
+    InUse,
+    InvalidParams,
+    NotAFile,
+    NothingToUndo,
+    Refused,
+    Stale,
+)
+from editd.system.clock import Clock, boot_id
+from editd.values.changeset import Base, Change, Edit, FileReport, Plan
+from editd.values.content import FileState, GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, Entry, Seq, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from editd.store.history import History
+    from editd.store.index import Wanted
+    from editd.store.journal import Position
+    from editd.workspace.files import Files
+    from editd.workspace.tree import Tree
+
+log = logging.getLogger(__name__)
+
+ROUNDS_MAX = 50  # of planning again because somebody wrote in between; then the edit is refused
+WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is looked at again
+PACKING_WAIT_SECONDS = 0.05  # until packing has caught up a little
+DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer; libgit2 takes some 100 ms for that
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    path: WorkspacePath
+    state: FileState
+
+
+class Inspection:
+    """Files looked at one after another, while the engine goes on, and recorded together at the end.
+
+    A notice or a scan only says where to look; what is read here, and the hash, decides.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._found: dict[WorkspacePath, tuple[Entry | None, FileState | None]] = {}
+        self.failed: list[str] = []  # paths that could not be read, and why
+
+    def look(self, path: WorkspacePath) -> None:
+        """Compare the file with the history, and keep what is different until `record`."""
+        view = View(self._engine.tree, self._engine.history, patient=False)
+        try:
+            view.at(path)
+        except NotAFile:
+            pass  # a folder or a device: where the history has a file, the view has noted that it is gone
+        except Refused as refusal:
+            self.failed.append(f"{path.text}: {refusal.message}")
+        for stranger, state in view.strangers.items():
+            self._found[stranger] = (self._engine.history.entry(stranger), state)
+
+    def record(self) -> list[Transaction]:
+        """Adopt what was found, in one transaction; what was edited in the meantime is looked at again."""
+        history = self._engine.history
+        for path in [path for path, (known, _) in self._found.items() if history.entry(path) != known]:
+            del self._found[path]
+            self.look(path)
+        return self._engine.adopt({path: state for path, (_, state) in self._found.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Knowledge:
+    """What planning may ask of the history and the reader."""
+
+    history: History
+    seen_by: Seen
+    reader: Reader
+
+    def content(self, version: Version) -> bytes | None:
+        return self.history.content(version)
+
+    def seen(self, path: WorkspacePath) -> Base | None:
+        return self.seen_by.by(self.reader, path)
+
+
+class Engine:
+    def __init__(
+        self,
+        history: History,
+        tree: Tree,
+        files: Files,
+        clock: Clock,
+        is_ours: Callable[[WorkspacePath], bool],
+        *,
+        fallback_encoding: str | None = None,
+        weaker: Sequence[str] = (),
+    ) -> None:
+        """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
+
+        `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
+        """
+        self.history = history
+        self.tree = tree
+        self.files = files
+        self.clock = clock
+        self.seen = Seen()
+        self.broken: Refused | None = None
+        self.weaker = list(weaker)  # what this file system cannot give
+        self._is_ours = is_ours
+        self._fallback_encoding = fallback_encoding
+        self._boot = boot_id()
+        self._unfinished: list[Step] = []
+        self._last_us = 0
+        self.synced = Seq(0)  # all up to here are in the files for good
+        self.last_write = 0.0
+        strangers = recover(history, tree, files, self._boot)
+        self.adopt(strangers)
+
+    # ── changing ──
+
+    def turn(self, requests: Sequence[Write]) -> list[Result]:
+        """Carry out what came in, in its order; one result for each."""
+        results: list[Result | None] = [self._not_now(request) for request in requests]
+        waiting = deque((i, request) for i, request in enumerate(requests) if results[i] is None)
+        rounds = 0
+        while waiting:
+            batch = self._batch()
+            taken: dict[int, Write] = {}
+            while waiting and self._fits(batch, waiting[0][1], taken.values()):
+                index, request = waiting.popleft()
+                taken[index] = request
+                results[index] = self._take(batch, index, request)
+            try:
+                again = self._commit(batch, results, taken)
+            except Broken as broken:
+                self._break(broken, batch, results)
+                again = []
+            rounds += 1
+            if rounds > ROUNDS_MAX:
+                for index, request in again:
+                    results[index] = _never_still(request)
+                again = []
+            waiting.extendleft(reversed(again))
+        for result in results:
+            if isinstance(result, Refused):
+                self._explain(result)
+        return [_answered(result) for result in results]
+
+    def _not_now(self, request: Write) -> Result | None:
+        if request.dry_run:
+            return None
+        if self.broken is not None:
+            return self.broken
+        if self.history.is_backed_up:
+            reason = Broken(
+                "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
+            )
+            return Postponed(reason, PACKING_WAIT_SECONDS)
+        return None
+
+    def _fits(self, batch: Batch, request: Write, taken: Iterable[Write]) -> bool:
+        """Can this request be planned in this batch, or must the batch be committed first?"""
+        if not batch.steps:
+            return True
+        if batch.is_closed or isinstance(request, Undo) or request.dry_run:
+            return False
+        key = request.authorship.request_id
+        return key is None or all(other.authorship.request_id != key for other in taken)
+
+    def _take(self, batch: Batch, index: int, request: Write) -> Result | None:
+        """Plan one request; None where its step waits for the commit."""
+        steps = len(batch.steps)
+        try:
+            repeated = self._repeated(request)
+            if repeated is not None:
+                return repeated
+            if isinstance(request, Apply):
+                return self._take_apply(batch, index, request)
+            return self._take_undo(batch, index, request)
+        except InUse as refusal:
+            batch.roll_back(steps)
+            batch.view.forget_strangers()
+            return Postponed(refusal, WRITER_WAIT_SECONDS)
+        except Refused as refusal:
+            with contextlib.suppress(Refused):
+                self._adopt_into(batch, request)
+            return refusal
+        except Exception:  # a fault of ours: it is this request's alone, nothing of it is done yet
+            log.exception("a request could not be planned")
+            batch.roll_back(steps)
+            batch.view.forget_strangers()
+            return Refused("editd failed on this request; nothing was changed.", hint="Its log tells where.")
+
+    def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
+        worked_out = self._plan(batch.view, request)
+        if request.dry_run:
+            self.files.check(worked_out.changes)
+            return self._outcome(worked_out, batch.view)
+        self._adopt_into(batch, request)
+        outcome = self._outcome(worked_out, batch.view)
+        if not worked_out.changes:
+            self._note_seen(request.reader, outcome)
+            return outcome
+        authorship = request.authorship
+        batch.stage(
+            "edit", authorship, self._now_us(), worked_out.changes, request=index, outcome=outcome,
+            notes=_notes(outcome, request),
+        )  # fmt: skip
+        return None
+
+    def _plan(self, view: View, request: Apply) -> Plan:
+        knowledge = _Knowledge(self.history, self.seen, request.reader)
+        return plan(
+            request.edits,
+            view,
+            knowledge,
+            on_stale=request.on_stale,
+            fallback_encoding=self._fallback_encoding,
+        )
+
+    def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
+        targets = self._targets(request)
+        changes = invert(targets, self.history, batch.view.at, force=request.force)
+        outcome = Outcome(None, changes)
+        if request.dry_run:
+            self.files.check(changes)
+            return outcome
+        self._adopt_into(batch, request)
+        batch.stage(
+            "redo" if request.redo else "undo", request.authorship, self._now_us(), changes, request=index,
+            outcome=outcome, undoes=[target.seq for target in targets], notes=_notes(outcome, request),
+        )  # fmt: skip
+        return None
+
+    def _targets(self, request: Undo) -> list[Transaction]:
+        """What an undo or redo is about, newest first. Raises NothingToUndo, UnknownTransaction."""
+        index = self.history.index
+        if request.redo:
+            undone = index.redoable(request.session)
+            if undone is None:
+                raise NothingToUndo("There is no undo to take back.", hint="`log` shows what can be undone.")
+            return [undone]
+        if request.tx is not None:
+            transaction = self.history.find(request.tx)
+            _check_undoable(transaction)
+            return [transaction]
+        last = request.last if request.last is not None else -1  # SQLite's limit: -1 is all
+        if request.last is not None and last < 1:
+            raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
+        found = index.undoable(request.session, last)
+        if not found:
+            raise NothingToUndo(
+                "There is no edit that is not undone already.", hint="`log` shows the history."
+            )
+        return found
+
+    def _adopt_into(self, batch: Batch, request: Write | None) -> None:
+        """Draft what the view found to be somebody else's, ahead of what was asked for."""
+        if request is not None and request.dry_run:
+            batch.view.forget_strangers()
+            return
+        found = dict(batch.view.strangers)
+        batch.view.strangers.clear()
+        for adoption in adoptions(found, self.history, self._is_ours):
+            batch.adopt(adoption.kind, OUTSIDE, self._now_us(), adoption.changes)
+
+    def _commit(
+        self, batch: Batch, results: list[Result | None], taken: Mapping[int, Write]
+    ) -> list[tuple[int, Write]]:
+        """Commit the batch and fill in its results; return the requests that are to be planned again."""
+        stopped = batch.commit()
+        aborted = {id(step) for step in stopped.steps} if stopped is not None else set[int]()
+        for step in batch.steps:
+            if id(step) not in aborted:
+                self._conclude(step, results, taken)
+        if stopped is None:
+            return []
+        for path, state in stopped.orphans:
+            self.adopt({path: state})  # what somebody wrote and what could not be put back into its place
+        batch.discard(stopped.steps)
+        again: list[tuple[int, Write]] = []
+        for place, step in enumerate(stopped.steps):
+            if step.request is None:
+                continue
+            if place < stopped.refused:
+                results[step.request] = stopped.refusal
+            else:
+                again.append((step.request, taken[step.request]))
+        return again
+
+    def _conclude(self, step: Step, results: list[Result | None], taken: Mapping[int, Write]) -> None:
+        self.last_write = self.clock.monotonic()
+        if step.staging is not None:
+            self._unfinished.append(step)
+        if step.request is None:
+            return
+        outcome = step.outcome
+        results[step.request] = Outcome(
+            step.draft.transaction, outcome.changes, outcome.reports, outcome.unchanged, outcome.merged,
+            outcome.warnings,
+        )  # fmt: skip
+        self._note_seen(taken[step.request].reader, outcome)
+
+    def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
+        """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
+        if not found or self.broken is not None:
+            return []
+        batch = self._batch()
+        batch.view.strangers.update(found)
+        self._adopt_into(batch, None)
+        try:
+            batch.commit()
+        except Broken as broken:
+            self._break(broken, batch, [])
+            return []
+        self.last_write = self.clock.monotonic()
+        return [step.draft.transaction for step in batch.steps]
+
+    def inspect(self) -> Inspection:
+        """Begin to look at files that a notice or a scan names."""
+        return Inspection(self)
+
+    def tidy(self) -> None:
+        """Remove what was replaced. Called when the replies are out."""
+        for step in self._unfinished:
+            assert step.staging is not None
+            try:
+                self.files.finish(step.staging)
+            except OSError as error:
+                log.warning("a replaced file could not be removed: %s", error)
+        self._unfinished.clear()
+
+    # ── asking ──
+
+    def read(self, path: WorkspacePath, reader: Reader, at: int | str | None = None) -> Reading:
+        """A file's content now, or right after transaction `at`. Notes what the reader has seen.
+
+        What is read and not in the history yet is recorded first, so that an edit based on it can always
+        be compared with it, unless git ignores the file.
+        """
+        if at is not None:
+            seq = self.history.find(at).seq
+            state = state_of(self.history.entry_at(path, seq), self.history)
+            if state is None:
+                raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
+            return Reading(path, state)
+        here = self.tree.resolve(path)
+        view = View(self.tree, self.history, quiet=False)
+        state = view.at(here)
+        if view.strangers and (self.history.entry(here) is not None or self._is_ours(here)):
+            self.adopt(view.strangers)
+        if state is None:
+            raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
+        self.seen.note(reader, here, Base(state.version))
+        return Reading(path, state)
+
+    def staged(self, edits: tuple[Edit, ...], reader: Reader) -> tuple[Outcome, View]:
+        """What these edits would make of the files, and the view in which they have."""
+        view = View(self.tree, self.history, quiet=False)
+        worked_out = self._plan(view, Apply(edits, Authorship(""), reader, dry_run=True))
+        self.files.check(worked_out.changes)
+        outcome = self._outcome(worked_out, view)
+        view.drafted.update((change.path, change.after) for change in worked_out.changes)
+        return outcome, view
+
+    def states(self, paths: Sequence[WorkspacePath]) -> list[FileState | None]:
+        """What these paths hold now; folders and the like count as nothing. Notes nothing."""
+        found: list[FileState | None] = []
+        for path in paths:
+            try:
+                found.append(self.tree.read(self.tree.resolve_folder(path)))
+            except NotAFile:
+                found.append(None)
+        return found
+
+    def transactions(self, wanted: Wanted, limit: int) -> tuple[list[Transaction], bool]:
+        """The newest `limit` that are wanted, and whether there are more."""
+        found = self.history.index.log(wanted, limit + 1)
+        return found[:limit], len(found) > limit
+
+    def changes_of(self, transaction: Transaction) -> tuple[Change, ...]:
+        """The changes of a transaction, with their bytes."""
+        return tuple(
+            Change(
+                touch.path,
+                state_of(touch.before, self.history),
+                state_of(touch.after, self.history),
+                touch.source,
+            )
+            for touch in transaction.touches
+        )
+
+    def changes_between(
+        self, start: int, end: int | None, paths: Sequence[WorkspacePath] | None = None
+    ) -> tuple[Change, ...]:
+        """What differs between two transactions; `end` None is the files as they are now."""
+        through = self.history.head if end is None else end
+        low, high = min(start, through), max(start, through)
+        changes: list[Change] = []
+        candidates = set(self.history.index.changed_paths(low, high))
+        if end is None and paths is not None:
+            candidates.update(paths)
+        for path in sorted(candidates):
+            if paths is not None and not any(_is_below(path, given) for given in paths):
+                continue
+            before = state_of(self.history.entry_at(path, start), self.history)
+            after = self._now_or_at(path, end)
+            if before != after:
+                changes.append(Change(path, before, after))
+        return tuple(changes)
+
+    def _now_or_at(self, path: WorkspacePath, end: int | None) -> FileState | None:
+        if end is not None:
+            return state_of(self.history.entry_at(path, end), self.history)
+        try:
+            return self.tree.read(path)
+        except NotAFile:
+            return None
+
+    # ── the background: packing, syncing, scanning ──
+
+    def packing_due(self) -> tuple[Position, Position, int] | None:
+        """What the packing process is to do next: read between two positions, pack up to a seq."""
+        if self.broken is not None or self.history.packed == self.history.head:
+            return None
+        return self.history.tail, self.history.journal.position, self.history.head
+
+    def packed(self, seq: int, until: Position) -> None:
+        self.history.packed_through(seq, until)
+        self._release()
+
+    def sync_files(self) -> Seq:
+        """Bring the workspace's files to stable storage; may take long, may be called from another thread.
+
+        Returns what is then synced, to be given to `files_synced`.
+        """
+        through = self.history.head
+        self.files.sync()
+        return through
+
+    def files_synced(self, through: Seq) -> None:
+        self.synced = max(self.synced, through)
+        self._release()
+
+    def _release(self) -> None:
+        self.history.journal.release(min(self.synced, self.history.packed))
+
+    def suspects(self, folder: str, found: Mapping[bytes, tuple[GitMode, Version]]) -> list[WorkspacePath]:
+        """The paths of one folder where a scan did not find what the history says."""
+        known, _ = self.history.folder_at_head(folder)
+        if known == found:
+            return []
+        prefix = os.fsencode(folder) + b"/" if folder else b""
+        return [
+            WorkspacePath(os.fsdecode(prefix + name))
+            for name in known.keys() | found.keys()
+            if known.get(name) != found.get(name)
+        ]
+
+    def suspects_unseen(self, seen: set[str]) -> Iterable[WorkspacePath]:
+        """The paths that the history knows in folders that a scan did not come to."""
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            files, below = self.history.folder_at_head(folder)
+            prefix = folder + "/" if folder else ""
+            waiting.extend(prefix + os.fsdecode(name) for name in below)
+            if folder not in seen:
+                yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
+
+    def sweep(self, strays: Iterable[bytes]) -> None:
+        """Remove temporaries of daemons that are gone. What somebody wrote into one goes into the history."""
+        for stray in strays:
+            try:
+                state = self.files.stray(stray)
+                if state is not None and self.history.content(state.version) is None:
+                    log.info("a temporary that nothing refers to is removed: %s", os.fsdecode(stray))
+                self.files.sweep(stray)
+            except (Refused, OSError) as error:
+                log.warning("a temporary could not be removed: %s: %s", os.fsdecode(stray), error)
+
+    def close(self) -> None:
+        self.tidy()
+        self.history.close()
+
+    # ── what those need ──
+
+    def _batch(self) -> Batch:
+        view = View(self.tree, self.history)
+        return Batch(self.history, self.files, view, self._boot, int(self.history.head))
+
+    def _now_us(self) -> int:
+        """The time, which never goes back within the history."""
+        if not self._last_us:
+            newest = self.history.index.transaction(self.history.head)
+            self._last_us = newest.time_us if newest is not None else 0
+        self._last_us = max(self._last_us + 1, self.clock.now_us())
+        return self._last_us
+
+    def _repeated(self, request: Write) -> Outcome | None:
+        """The first answer to this request, where its id has been seen (C7)."""
+        key = request.authorship.request_id
+        seq = self.history.index.by_request(key) if key is not None else None
+        if seq is None:
+            return None
+        transaction = self.history.find(seq)
+        kept = notes.decode(self.history.index.notes(seq))
+        if kept.fingerprint != request.fingerprint:
+            raise InvalidParams(
+                f"request_id {key!r} was used for another request, which became transaction {seq}.",
+                hint="Take a new id for a new request.",
+                data={"request_id": key, "seq": seq},
+            )
+        unchanged: list[Change] = []
+        for name in kept.unchanged:
+            state = state_of(self.history.entry_at(notes.path_of(name), seq), self.history)
+            unchanged.append(Change(notes.path_of(name), state, state))
+        return Outcome(
+            transaction, self.changes_of(transaction), notes.reports_of(kept), tuple(unchanged),
+            tuple(notes.path_of(name) for name in kept.merged), tuple(kept.warnings),
+        )  # fmt: skip
+
+    def _outcome(self, worked_out: Plan, view: View) -> Outcome:
+        changed = {change.path for change in worked_out.changes}
+        unchanged = tuple(
+            Change(path, view.drafted.get(path), view.drafted.get(path))
+            for path in worked_out.touched
+            if path not in changed
+        )
+        reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
+        return Outcome(None, worked_out.changes, reports, unchanged, worked_out.merged, worked_out.warnings)
+
+    def _note_seen(self, reader: Reader, outcome: Outcome) -> None:
+        for change in (*outcome.changes, *outcome.unchanged):
+            self.seen.note(
+                reader, change.path, Base(change.after.version if change.after is not None else None)
+            )
+
+    def _explain(self, refusal: Refused) -> None:
+        """Add to a refusal what only the history knows, now that all of the turn is in it."""
+        if isinstance(refusal, UndoConflict):
+            refusal.explain(self.history)
+        elif isinstance(refusal, Stale):
+            self._explain_stale(refusal)
+
+    def _explain_stale(self, stale: Stale) -> None:
+        path = WorkspacePath(stale.data["path"])
+        base, current = stale.data["base"], stale.data["current"]
+        index = self.history.index
+        made_by = index.version_made_by(path, Version(base)) if base is not None else None
+        since = index.touches_after(path, made_by or 0)
+        stale.data["changed_by"] = [self.history.find(seq) for seq in since[-20:]]
+        stale.data["diff"] = self._diff(path, base, current)
+
+    def _diff(self, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
+        """The difference of two versions of a path; None where one is not known or they are too large."""
+        states: list[FileState | None] = []
+        for version in (base, current):
+            content = None if version is None else self.history.content(Version(version))
+            if version is not None and (content is None or len(content) > DIFF_BYTES_MAX):
+                return None
+            states.append(None if content is None else FileState(content))
+        return unified(path, states[0], states[1], path)
+
+    def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
+        """Close for writes: from here on only a restart, which recovers, helps."""
+        log.critical("broken: %s", broken.text())
+        self.broken = broken
+        for step in batch.steps:
+            if step.request is not None and results[step.request] is None:
+                results[step.request] = broken
+
+
+def _check_undoable(transaction: Transaction) -> None:
+    if transaction.kind == "baseline":
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is what was there when editd first looked; it cannot be undone."
+        )
+    if transaction.undone_by is not None:
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is undone already, by {transaction.undone_by}.",
+            hint=f"Undo {transaction.undone_by} to have it back.",
+            data={"undone_by": transaction.undone_by},
+        )
+
+
+def _never_still(request: Write) -> Refused:
+    paths = sorted(getattr(edit, "path", WorkspacePath("")).text for edit in getattr(request, "edits", ()))
+    refusal = Stale(paths[0] if paths else "", None, None)
+    refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
+    refusal.hint = "Somebody writes to it all the time; try again when they are done."
+    return refusal
+
+
+def _notes(outcome: Outcome, request: Write) -> bytes:
+    return notes.encode(outcome, request.fingerprint) if request.authorship.request_id is not None else b""
+
+
+def _answered(result: Result | None) -> Result:
+    assert result is not None, "a request was left without an answer"
+    return result
+
+
+def _is_below(path: WorkspacePath, given: WorkspacePath) -> bool:
+    return path == given or path.text.startswith(given.text + "/")

@@ -1,0 +1,156 @@
+"""Recovery: at the start, finish what a hot journal tells.
+
+C5  Recovery touches only a file that is `before`, absent where `before` was absent, or visibly torn by a
+    power cut (another boot, and empty, NUL-filled, or a cut-off prefix of `after`). Anything else is
+    somebody's: it is adopted as an outside transaction after the one that is being redone.
+
+Where several transactions of the journal changed one path, each state on the way counts as `before`, and
+only the last is put in place. What lies under the name of a temporary and is no state of ours was written
+by somebody in the moment of publishing: it goes back into its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.engine.adopt import state_of
+from editd.errors import InUse, NotAFile, Refused
+from editd.store.record import Committed, touch_of
+from editd.values.changeset import Change
+from editd.values.content import FileState
+from editd.workspace.files import Files, Overtaken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from editd.store.history import History
+    from editd.values.path import WorkspacePath
+    from editd.workspace.tree import Tree
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Chain:
+    """The states of one path on the way through the hot journal, the first being what was there before."""
+
+    states: list[FileState | None] = field(default_factory=list)
+    is_torn_possible: bool = False
+
+    @property
+    def last(self) -> FileState | None:
+        return self.states[-1]
+
+
+def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[WorkspacePath, FileState | None]:
+    """Bring the files to where the journal says; return what is somebody else's, to be adopted.
+
+    Raises IoError or HalfPublished where a file cannot be put in place.
+    """
+    strangers: dict[WorkspacePath, FileState | None] = {}
+    chains = _chains(history, boot)
+    for path, chain in sorted(chains.items(), key=lambda found: found[1].last is not None):
+        strangers.update(_redo(path, chain, tree, files))
+    for record in history.hot:
+        for index, change in enumerate(_changes(record, history)):
+            found = _leftover(files, change, record.token, index)
+            if found is None:
+                continue
+            chain = chains.get(change.path)
+            states = chain.states if chain is not None else [change.before, change.after]
+            if not (found in states or _is_torn(found, change.after)):
+                log.warning("%s: found what somebody wrote while it was being published", change.path.text)
+                strangers[change.path] = _put_theirs_back(files, chain, change, found)
+            files.remove_leftover(change, record.token, index)
+    if history.hot:
+        log.info("recovered %d transactions from the journal", len(history.hot))
+    return strangers
+
+
+def _chains(history: History, boot: bytes) -> dict[WorkspacePath, Chain]:
+    """What each path went through in the hot journal, where its files may not be as they should.
+
+    What was published before a later record of the same boot was written is in the page cache at least, and
+    that outlives a killed daemon; after a power cut nothing of the journal can be taken for granted.
+    """
+    same_boot = bool(boot) and all(record.boot == boot for record in history.hot)
+    published = max((record.published_through for record in history.hot), default=0) if same_boot else 0
+    chains: dict[WorkspacePath, Chain] = {}
+    for record in history.hot:
+        if record.seq <= published or not record.token:
+            continue
+        for change in _changes(record, history):
+            chain = chains.setdefault(change.path, Chain([change.before]))
+            chain.states.append(change.after)
+            chain.is_torn_possible = not same_boot
+    for record in history.hot:  # what was adopted later has its say: it is not ours to undo
+        if record.token:
+            continue
+        for change in _changes(record, history):
+            if change.path in chains:
+                chains[change.path].states.append(change.after)
+    return chains
+
+
+def _redo(
+    path: WorkspacePath, chain: Chain, tree: Tree, files: Files
+) -> dict[WorkspacePath, FileState | None]:
+    try:
+        current = tree.read(path)
+    except NotAFile:
+        log.warning("%s: a folder or a device stands where a file was to be put", path.text)
+        return {path: None}
+    if current == chain.last:
+        return {}
+    expected = list(chain.states)
+    if chain.is_torn_possible and _is_torn(current, chain.last):
+        expected.append(current)
+    try:
+        if files.put(path, chain.last, expected, secrets.token_hex(8)):
+            return {}
+    except Overtaken as overtaken:
+        return dict(overtaken.orphans)
+    return {path: tree.read(path)}
+
+
+def _is_torn(found: FileState | None, after: FileState | None) -> bool:
+    """Does a file look as a power cut leaves it: empty, all NUL, or the beginning of what it was to be?"""
+    if found is None or after is None or found.is_symlink:
+        return False
+    return not found.content.strip(b"\0") or after.content.startswith(found.content)
+
+
+def _leftover(files: Files, change: Change, token: str, index: int) -> FileState | None:
+    if not token:
+        return None
+    try:
+        return files.leftover(change, token, index)
+    except (InUse, NotAFile, OSError) as error:
+        log.warning("a temporary of %s could not be looked at: %s", change.path.text, error)
+        return None
+
+
+def _put_theirs_back(files: Files, chain: Chain | None, change: Change, found: FileState) -> FileState | None:
+    expected: Sequence[FileState | None] = (
+        chain.states if chain is not None else [change.before, change.after]
+    )
+    try:
+        if files.put(change.path, found, expected, secrets.token_hex(8)):
+            return found
+    except Refused as refusal:
+        log.warning("%s: could not be put back: %s", change.path.text, refusal.text())
+    return found
+
+
+def _changes(record: Committed, history: History) -> Iterator[Change]:
+    """The changes of a record, with the bytes before where the history has them."""
+    for change in record.changes:
+        touch = touch_of(change)
+        after = None
+        if touch.after is not None and change.after is not None and change.after.content is not None:
+            made = touch.after
+            after = FileState(change.after.content, made.mode, made.permissions, made.version)
+        yield Change(touch.path, state_of(touch.before, history), after, touch.source)

@@ -1,0 +1,166 @@
+"""Undo is a merge: the inverse of a transaction, brought onto what the files hold now.
+
+For each file: base = what the transaction made, ours = what is there now, theirs = what was there before
+it. Where nobody touched the file since, that is the old bytes exactly. Several transactions are undone
+newest first, in one plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.edits.merge import merge_states
+from editd.errors import Conflict, HistoryDamaged
+from editd.values.changeset import Change
+from editd.values.content import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd.store.history import History
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry, Touch, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an undo does not merge: the path, and the transaction that was to be undone there."""
+
+    path: WorkspacePath
+    seq: int
+
+
+class UndoConflict(Conflict):
+    """Later changes overlap what is to be undone; the engine adds which transactions made them."""
+
+    def __init__(self, places: Sequence[Place], seqs: Sequence[int]) -> None:
+        super().__init__("The undo does not merge cleanly; nothing was changed.")
+        self.places = tuple(places)
+        self.seqs = frozenset(seqs)
+
+    def explain(self, history: History) -> None:
+        """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
+        files = [
+            {"path": place.path.text, "blocking": blocking(history, place, self.seqs)}
+            for place in self.places
+        ]
+        seqs = sorted({seq for file in files for seq in file["blocking"]})
+        paths = ", ".join(place.path.text for place in self.places)
+        made_by = f" Transactions in the way: {', '.join(map(str, seqs))}." if seqs else ""
+        self.message = f"Later changes to {paths} overlap what is to be undone; nothing was changed.{made_by}"
+        self.hint = "Undo those first, or use on_conflict: force to put the earlier text back all the same."
+        self.data["files"] = files
+
+
+@dataclass
+class Inversion:
+    """The files as they become while transactions are undone one after another."""
+
+    history: History
+    current: Callable[[WorkspacePath], FileState | None]
+    seqs: frozenset[int]
+    force: bool
+    made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
+    moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → where it came from
+    places: list[Place] = field(default_factory=list)
+
+    def take_back(self, transaction: Transaction) -> None:
+        """Undo one transaction on what there is; what does not merge is noted in `places`."""
+        left = {touch.source: touch for touch in transaction.touches if touch.source is not None}
+        by_path = {touch.path: touch for touch in transaction.touches}
+        for touch in transaction.touches:
+            if touch.source is not None and touch.source in by_path:
+                self._move_back(touch, by_path[touch.source], transaction.seq)
+            elif touch.path not in left:
+                here = (
+                    self._whereabouts(touch.path, transaction.seq) if touch.after is not None else touch.path
+                )
+                merged = self._merge(here, touch.after, touch.before, transaction.seq)
+                self.made[here] = merged
+
+    def _move_back(self, touch: Touch, source: Touch, seq: int) -> None:
+        here = self._whereabouts(touch.path, seq)
+        state = self._merge(here, touch.after, source.before, seq)
+        if source.path != here and self._now(source.path) is not None and not self.force:
+            self.places.append(Place(source.path, seq))
+        self.made[here] = self._state(touch.before)
+        self.made[source.path] = state
+        self.moved[source.path] = here
+
+    def _merge(
+        self, path: WorkspacePath, base: Entry | None, theirs: Entry | None, seq: int
+    ) -> FileState | None:
+        ours, wanted = self._now(path), self._state(theirs)
+        try:
+            return merge_states(self._state(base), ours, wanted)
+        except Conflict:
+            if not self.force:
+                self.places.append(Place(path, seq))
+            return wanted
+
+    def _now(self, path: WorkspacePath) -> FileState | None:
+        return self.made[path] if path in self.made else self.current(path)
+
+    def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
+        """Where the file that `path` named after `seq` is now: later moves are followed."""
+        while (move := self.history.index.moved_to(path, seq)) is not None:
+            seq = move[0]
+            if seq not in self.seqs:
+                path = move[1]
+        return path
+
+    def _state(self, entry: Entry | None) -> FileState | None:
+        if entry is None:
+            return None
+        content = self.history.content(entry.version)
+        if content is None:
+            raise HistoryDamaged(
+                f"The history no longer has the content {entry.version[:12]}, so this cannot be undone.",
+                hint="It was only in the repository's own git objects, and those were removed.",
+                data={"version": entry.version},
+            )
+        return FileState(content, entry.mode, entry.permissions, entry.version)
+
+
+def invert(
+    transactions: Sequence[Transaction],
+    history: History,
+    current: Callable[[WorkspacePath], FileState | None],
+    *,
+    force: bool = False,
+) -> tuple[Change, ...]:
+    """The changes that take `transactions`, newest first, out of what `current` gives.
+
+    Raises UndoConflict, or HistoryDamaged where old bytes are missing.
+    """
+    seqs = frozenset(int(transaction.seq) for transaction in transactions)
+    work = Inversion(history, current, seqs, force)
+    for transaction in transactions:
+        work.take_back(transaction)
+    if work.places:
+        raise UndoConflict(work.places, sorted(seqs))
+    changes = [
+        Change(path, current(path), after, _source(work, path, after)) for path, after in work.made.items()
+    ]
+    return tuple(sorted((c for c in changes if c.before != c.after), key=lambda change: change.path))
+
+
+def blocking(history: History, place: Place, undone: frozenset[int]) -> list[int]:
+    """The transactions after `place.seq` that changed its path and are still in force, rising."""
+    found: list[int] = []
+    for seq in history.index.touches_after(place.path, place.seq):
+        later = history.index.transaction(seq)
+        if later is None or seq in undone or later.undone_by is not None:
+            continue
+        if later.undoes and all(below > place.seq for below in later.undoes):
+            continue  # it took back another one that came after: the two cancel out
+        found.append(seq)
+    return found
+
+
+def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:
+    source = work.moved.get(path)
+    if source is None or after is None or work.made.get(source) is not None or work.current(path) is not None:
+        return None
+    return source

@@ -1,0 +1,74 @@
+"""What the files hold, as one turn of the engine sees them: the disk, and over it what is drafted.
+
+The hash decides what is somebody else's: where the disk does not hold what the history says, the view
+notes a stranger, which is adopted into the history before anything is done to that file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.errors import InUse, NotAFile
+
+if TYPE_CHECKING:
+    from editd.store.history import History
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry
+    from editd.workspace.tree import Tree
+
+
+def is_same(entry: Entry | None, state: FileState | None) -> bool:
+    """Does the file hold what the history says: the same bytes and git mode, or neither?"""
+    if entry is None or state is None:
+        return entry is None and state is None
+    return entry.version == state.version and entry.mode == state.mode
+
+
+@dataclass
+class View:
+    """A snapshot of the paths that are asked for, read once each."""
+
+    tree: Tree
+    history: History
+    quiet: bool = True  # read a file only while nobody has it open for writing
+    patient: bool = True  # else a file that is being written is read as it is
+    drafted: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
+    strangers: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
+
+    def at(self, path: WorkspacePath) -> FileState | None:
+        """What `path` itself holds, links not followed. Raises NotAFile, InUse, PathOutside, TooLarge."""
+        if path in self.drafted:
+            return self.drafted[path]
+        known = self.history.entry(path)
+        try:
+            state = self._read(path)
+        except NotAFile:
+            if known is not None:  # a folder stands where the history has a file
+                self.strangers[path] = None
+            raise
+        self.drafted[path] = state
+        if not is_same(known, state):
+            self.strangers[path] = state
+        return state
+
+    def _read(self, path: WorkspacePath) -> FileState | None:
+        try:
+            return self.tree.read(path, quiet=self.quiet)
+        except InUse:
+            if self.patient:
+                raise
+            return self.tree.read(path)
+
+    def forget_strangers(self) -> None:
+        """Look again at what was somebody else's when it is next asked for."""
+        for path in self.strangers:
+            self.drafted.pop(path, None)
+        self.strangers.clear()
+
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
+        return self.tree.resolve(path)
+
+    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
+        return self.tree.resolve_folder(path)

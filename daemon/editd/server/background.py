@@ -1,0 +1,137 @@
+"""The background: packing what is committed, syncing what is published, and giving segments back.
+
+None of it is waited for by an edit; all of it is finished before the daemon ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import Broken
+from editd.server.children import Child
+from editd.store.journal import Position
+
+if TYPE_CHECKING:
+    from editd.engine.engine import Engine
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS = 0.15  # without an edit, before packing starts: a burst of edits has the machine for itself
+LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
+SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
+SYNC_SECONDS_MAX = 5.0  # under load
+TICK_SECONDS = 0.1
+PACKER_NICE = 10
+
+
+class Background:
+    def __init__(self, engine: Engine, folder: str) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._packer: Child | None = None
+        self._answers: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._busy = asyncio.Lock()  # one request to the packer at a time
+        self._packed_at = self._synced_at = asyncio.get_running_loop().time()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def finish(self) -> None:
+        """Pack and sync all there is, then end the packing process."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._pack()
+        await self._sync()
+        if self._packer is not None:
+            packer, self._packer = self._packer, None
+            await packer.close()
+
+    async def check(self) -> list[str]:
+        """Have the packing process prove the store's objects and their chain; what is wrong, as sentences."""
+        await self._pack()
+        answer = await self._ask({"do": "check"})
+        return ["The packing process ended during the check."] if answer is None else list(answer["problems"])
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = loop.time()
+            quiet = self._engine.clock.monotonic() - self._engine.last_write
+            if self._engine.packing_due() and (
+                quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX
+            ):
+                await self._pack()
+                self._packed_at = loop.time()
+            if self._engine.synced < self._engine.history.head:
+                if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
+                    await self._sync()
+                    self._synced_at = loop.time()
+            else:
+                self._synced_at = now
+            if quiet > QUIET_SECONDS:
+                self._engine.history.index.flush()
+                self._spare()
+
+    def _spare(self) -> None:
+        """Have a segment of the journal ready, so that no edit waits for one to be made."""
+        try:
+            self._engine.history.journal.prepare()
+        except OSError as error:
+            log.warning("no journal segment could be made ahead: %s", error)
+
+    async def _pack(self) -> None:
+        due = self._engine.packing_due()
+        if due is None:
+            return
+        start, until, through = due
+        request = {
+            "do": "pack",
+            "start": [start.segment, start.offset],
+            "until": [until.segment, until.offset],
+            "through": through,
+        }
+        answer = await self._ask(request)
+        if answer is None:
+            log.warning("the packing process ended; it will be started again")
+        elif "failed" in answer:
+            log.critical("packing failed: %s", answer["failed"])
+            if answer["damaged"]:
+                self._engine.broken = Broken(answer["failed"], hint="Run `editctl check`.")
+        else:
+            self._engine.packed(answer["packed"], Position(*answer["until"]))
+
+    async def _sync(self) -> None:
+        if self._engine.synced >= self._engine.history.head:
+            return
+        try:
+            through = await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files)
+        except OSError as error:
+            log.critical("the workspace could not be synced: %s", error)
+            self._engine.broken = Broken(
+                f"The workspace's file system could not be synced: {error}.",
+                hint="Put the disk right and restart the daemon: it recovers from its journal.",
+            )
+            return
+        self._engine.files_synced(through)
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """One request to the packing process, started if need be; None where it died."""
+        async with self._busy:
+            if self._packer is None:
+                argv = [sys.executable, "-m", "editd.store.packing", self._folder]
+                self._packer = Child(
+                    argv, nice=PACKER_NICE, on_frame=self._answers.put_nowait, on_death=self._died
+                )
+                await self._packer.start()
+            self._packer.send(request)
+            return await self._answers.get()
+
+    def _died(self, _status: int) -> None:
+        self._packer = None
+        self._answers.put_nowait(None)

@@ -1,0 +1,357 @@
+"""What each method does: from typed parameters to a call of the engine, and back to a result.
+
+A method answers at once, or its answer comes later from a turn or from the background. Policy is the
+engine's; here is only the way there and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import editd
+from editd.engine.changesets import Changesets
+from editd.engine.engine import Engine, Reading
+from editd.engine.requests import Apply, Outcome, Reader, Write
+from editd.errors import FileMissing, InvalidParams, Refused, Timeout
+from editd.server import translate
+from editd.store.journal import frames
+from editd.values.transaction import Authorship
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.server.background import Background
+    from editd.server.scanning import Scanner
+    from editd.server.turns import Turns
+    from editd.values.changeset import Change
+    from editd.values.path import WorkspacePath
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 60.0  # unless the client says otherwise
+LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` leads on
+ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
+
+
+@dataclass
+class Visitor:
+    """What is known of one connection."""
+
+    number: int
+    name: str = ""
+    session: str | None = None
+
+    @property
+    def reader(self) -> Reader:
+        return f"connection {self.number}"
+
+
+class Call(Protocol):
+    """One request on its way: answered once, by either."""
+
+    def reply(self, result: messages.Message) -> None: ...
+    def refuse(self, refusal: Refused) -> None: ...
+
+
+@dataclass
+class Workshop:
+    """What the daemon has at hand once its workspace is open."""
+
+    engine: Engine
+    turns: Turns
+    background: Background
+    scanner: Scanner
+
+
+class Dispatch:
+    def __init__(self, root: str, name: str, workshop: Workshop, *, fallback_encoding: str | None) -> None:
+        """`root` is the workspace's real path and `name` its id."""
+        self.root = root
+        self.name = name
+        self._workshop = workshop
+        self._engine = workshop.engine
+        self._changesets = Changesets()
+        self._fallback = fallback_encoding
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Check: self._check,
+            messages.Read: self._read,
+            messages.Stat: self._stat,
+            messages.Settle: self._settle,
+            messages.Apply: self._apply,
+            messages.Begin: self._begin,
+            messages.Stage: self._stage,
+            messages.Commit: self._commit,
+            messages.Abort: self._abort,
+            messages.Undo: self._undo,
+            messages.Redo: self._undo,
+            messages.Log: self._log,
+            messages.Show: self._show,
+            messages.Diff: self._diff,
+        }
+
+    def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
+        """Do what is asked; the answer goes to `call`, now or later."""
+        try:
+            self._methods[type(params)](params, visitor, call)
+        except Refused as refusal:
+            call.refuse(refusal)
+
+    def leave(self, visitor: Visitor) -> None:
+        """The connection is gone, and with it what nobody else may see."""
+        self._changesets.end_all(visitor.number)
+        self._engine.seen.forget(visitor.reader)
+
+    def is_busy(self) -> bool:
+        return bool(self._tasks) or len(self._workshop.turns) > 0
+
+    # ── reading ──
+
+    def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
+        path = translate.path(params.path)
+        reader = _reader(params.session, visitor)
+        if params.changeset is None:
+            reading = self._engine.read(path, reader, params.at)
+        else:
+            changeset = self._changesets.get(params.changeset, visitor.number)
+            _, view = self._engine.staged(tuple(changeset.edits), reader)
+            state = view.at(view.resolve(path))
+            if state is None:
+                raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
+            reading = Reading(path, state)
+        call.reply(translate.read_result(reading, fallback=self._fallback))
+
+    def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
+        del visitor
+        paths = [translate.path(path) for path in params.paths]
+        states = self._engine.states(paths)
+        call.reply(
+            messages.StatResult(
+                files=[translate.stat_entry(*pair) for pair in zip(paths, states, strict=True)]
+            )
+        )
+
+    def _settle(self, params: messages.Settle, visitor: Visitor, call: Call) -> None:
+        del visitor
+        seconds = SETTLE_SECONDS if params.timeout is None else params.timeout
+
+        async def settle() -> None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._workshop.scanner.settle(self._engine)
+            except TimeoutError:
+                raise Timeout(
+                    f"The workspace was not looked through within {seconds:g} s.",
+                    hint="Ask again with a larger timeout, in seconds.",
+                ) from None
+            call.reply(messages.SettleResult(head=self._engine.history.head))
+
+        self._later(settle(), call)
+
+    # ── applying ──
+
+    def _apply(self, params: messages.Apply, visitor: Visitor, call: Call) -> None:
+        request = translate.apply(
+            params, _reader(params.session, visitor), visitor.name or None, visitor.session
+        )
+        self._submit(request, call, return_content=params.return_content, diff=params.diff or params.dry_run)
+
+    def _undo(self, params: messages.Undo | messages.Redo, visitor: Visitor, call: Call) -> None:
+        request = translate.undo(
+            params, _reader(params.session, visitor), visitor.name or None, visitor.session
+        )
+        self._submit(request, call, diff=params.dry_run)
+
+    def _submit(
+        self, request: Write, call: Call, *, return_content: bool = False, diff: bool = False
+    ) -> None:
+        def answer(result: Outcome | Refused) -> None:
+            if isinstance(result, Refused):
+                call.refuse(result)
+            else:
+                call.reply(translate.outcome(result, return_content=return_content, diff=diff))
+
+        self._workshop.turns.submit(request, answer)
+
+    def _begin(self, params: messages.Begin, visitor: Visitor, call: Call) -> None:
+        authorship = Authorship(
+            params.actor or visitor.name or translate.ANYBODY,
+            params.session if params.session is not None else visitor.session,
+            params.message or "",
+        )
+        name = self._changesets.begin(visitor.number, _reader(params.session, visitor), authorship)
+        call.reply(messages.BeginResult(changeset=name))
+
+    def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
+        changeset = self._changesets.get(params.changeset, visitor.number)
+        edits = translate.edits(params.edits)
+        outcome, _ = self._engine.staged((*changeset.edits, *edits), changeset.reader)
+        self._changesets.add(params.changeset, visitor.number, edits)
+        call.reply(translate.outcome(outcome, diff=True))
+
+    def _commit(self, params: messages.Commit, visitor: Visitor, call: Call) -> None:
+        repeated = self._committed_before(params)
+        if repeated is not None:
+            changeset_edits, authorship, reader = (), repeated, visitor.reader
+        else:
+            changeset = self._changesets.get(params.changeset, visitor.number)
+            changeset_edits, authorship, reader = (
+                tuple(changeset.edits),
+                changeset.authorship,
+                changeset.reader,
+            )
+        request = Apply(
+            changeset_edits,
+            Authorship(authorship.actor, authorship.session, authorship.message, params.request_id),
+            reader,
+            params.on_stale or "reject",
+            fingerprint=translate.fingerprint(params) if params.request_id is not None else "",
+        )
+
+        def answer(result: Outcome | Refused) -> None:
+            if isinstance(result, Refused):  # the changeset stays open, so that it can be put right
+                call.refuse(result)
+                return
+            self._changesets.discard(params.changeset)
+            call.reply(translate.outcome(result))
+
+        self._workshop.turns.submit(request, answer)
+
+    def _committed_before(self, params: messages.Commit) -> Authorship | None:
+        """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
+        if params.request_id is None:
+            return None
+        seq = self._engine.history.index.by_request(params.request_id)
+        return None if seq is None else self._engine.history.find(seq).authorship
+
+    def _abort(self, params: messages.Abort, visitor: Visitor, call: Call) -> None:
+        self._changesets.get(params.changeset, visitor.number)
+        self._changesets.discard(params.changeset)
+        call.reply(messages.Empty())
+
+    # ── history ──
+
+    def _log(self, params: messages.Log, visitor: Visitor, call: Call) -> None:
+        del visitor
+        if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
+            raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
+        found, more = self._engine.transactions(translate.wanted(params), params.limit)
+        call.reply(
+            messages.LogResult(transactions=[translate.transaction_result(tx) for tx in found], more=more)
+        )
+
+    def _show(self, params: messages.Show, visitor: Visitor, call: Call) -> None:
+        del visitor
+        found = self._engine.history.find(params.tx)
+        diff = translate.diff_of(self._engine.changes_of(found)) if params.diff else None
+        call.reply(messages.ShowResult(transaction=translate.transaction_result(found), diff=diff))
+
+    def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
+        changes: tuple[Change, ...]
+        if params.changeset is not None:
+            changeset = self._changesets.get(params.changeset, visitor.number)
+            outcome, _ = self._engine.staged(tuple(changeset.edits), changeset.reader)
+            changes = outcome.changes
+        else:
+            history = self._engine.history
+            end = None if params.to is None else history.find(params.to).seq
+            start = 0 if params.from_ is None else history.find(params.from_).seq
+            paths: list[WorkspacePath] | None = None
+            if params.paths is not None:
+                paths = [translate.path(path) for path in params.paths]
+            changes = self._engine.changes_between(start, end, paths)
+        call.reply(
+            messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
+        )
+
+    # ── the daemon itself ──
+
+    def status(self, uptime: float, clients: int, *, is_scanning: bool) -> messages.StatusResult:
+        engine, scanner = self._engine, self._workshop.scanner
+        history = engine.history
+        broken = engine.broken
+        return messages.StatusResult(
+            root=self.root,
+            head=history.head,
+            uptime=uptime,
+            version=editd.__version__,
+            state="broken" if broken is not None else "scanning" if is_scanning else "ready",
+            reason=None if broken is None else broken.text(),
+            sessions=0,
+            leases=0,
+            proposals=0,
+            watcher={"backend": "scan", "state": "on settle", "directories": 0, "overflows": 0},
+            journal={
+                "bytes": history.journal.bytes,
+                "unpacked": history.head - history.packed,
+                "unflushed": max(0, history.head - max(engine.synced, 0)),
+            },
+            history={"transactions": int(history.head), "bytes": _folder_bytes(history.store)},
+            clients=clients,
+            weaker=engine.weaker,
+            uncovered=scanner.uncovered + scanner.unrecorded,
+            pid=os.getpid(),
+            id=self.name,
+        )
+
+    def _check(self, params: messages.Check, visitor: Visitor, call: Call) -> None:
+        del params, visitor
+
+        async def check() -> None:
+            await self._workshop.scanner.settle(self._engine)
+            problems = await self._workshop.background.check()
+            problems += self._disagreements()
+            call.reply(messages.CheckResult(ok=not problems, problems=problems))
+
+        self._later(check(), call)
+
+    def _disagreements(self) -> list[str]:
+        """Where journal, index, head and files do not agree, as sentences."""
+        history = self._engine.history
+        problems = [f"The files and the history differ: {path}" for path in self._workshop.scanner.unrecorded]
+        if self._engine.broken is not None:
+            problems.append(self._engine.broken.text())
+        try:
+            for _ in frames(history.journal.folder, history.tail, history.journal.position):
+                continue
+        except Refused as refusal:
+            problems.append(refusal.text())
+        if history.index.count() != history.head:
+            problems.append(
+                f"The index has {history.index.count()} transactions, the history {history.head}."
+            )
+        return problems
+
+    def _later(self, work: Coroutine[Any, Any, None], call: Call) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except Refused as refusal:
+                call.refuse(refusal)
+            except Exception:  # a fault of ours: said to who asked, and told whole in the log
+                log.exception("a request failed")
+                call.refuse(Refused("editd failed on this request.", hint="Its log tells where."))
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _reader(session: str | None, visitor: Visitor) -> Reader:
+    """Who reads and edits: the session if there is one, else the connection."""
+    name = session if session is not None else visitor.session
+    return visitor.reader if name is None else f"session {name}"
+
+
+def _folder_bytes(path: str) -> int:
+    """The bytes of the packs; they are few, however long the history."""
+    total = 0
+    with os.scandir(os.path.join(path, "objects", "pack")) as entries:
+        for entry in entries:
+            total += entry.stat().st_size
+    return total

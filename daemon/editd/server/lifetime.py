@@ -1,0 +1,372 @@
+"""A daemon's life: taking the workspace, opening its history, serving, and ending cleanly.
+
+taken      the flock is ours, and nobody else's daemon can be on this workspace
+scanning   the socket answers; what needs the history waits until the baseline is in it
+ready      everything is served
+draining   nothing new is taken; what is under way is finished, packed and synced
+ended      the socket is gone, the flock is free
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import hashlib
+import logging
+import logging.handlers
+import os
+import pwd
+import signal
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import editd
+from editd.engine.engine import Engine
+from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown
+from editd.server import translate
+from editd.server.background import Background
+from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
+from editd.server.listen import bind
+from editd.server.scanning import Scanner
+from editd.server.session import Client, Clients
+from editd.server.turns import Turns
+from editd.store.head import move_head, read_head
+from editd.store.history import History
+from editd.system.clock import RealClock
+from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.system.flock import Flock, take
+from editd.wire import messages
+from editd.wire.limits import LIMITS
+from editd.workspace.files import Files
+from editd.workspace.scope import Scope
+from editd.workspace.tree import Tree
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from editd.config import Config
+    from editd.wire.connection import Request
+
+log = logging.getLogger(__name__)
+
+LOG_BYTES = 1024 * 1024
+LOG_FILES = 3
+DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
+
+
+class AlreadyRunning(Exception):
+    """Another daemon has this workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the daemon of one workspace keeps what it keeps."""
+
+    root: str
+    name: str  # the workspace's id: 16 hex digits of the SHA-256 of its real path
+    state: str
+    socket: str
+
+    @classmethod
+    def of(cls, workspace: str) -> Places:
+        """Raises PermissionDenied for a folder that nobody should own whole: `/`, or a home folder."""
+        root = os.path.realpath(workspace)
+        if not os.path.isdir(root):
+            raise PermissionDenied(f"{workspace} is not a folder.", hint="Give the workspace's top folder.")
+        homes = {os.path.realpath(entry.pw_dir) for entry in pwd.getpwall() if entry.pw_dir not in ("", "/")}
+        if root == "/" or (root in homes | {os.path.realpath(os.path.expanduser("~"))} and _is_home(root)):
+            raise PermissionDenied(
+                f"{root} is too much to own: editd does not take the root or a home folder.",
+                hint="Choose the folder of one project.",
+            )
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+        base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        return cls(root, name, os.path.join(base, "editd", name), socket_path(name))
+
+
+def socket_path(name: str) -> str:
+    """Where the socket of the workspace with this id is, as docs/protocol.md says."""
+    given = os.environ.get("EDITD_SOCKET")
+    if given:
+        return given
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return os.path.join(runtime, "editd", f"{name}.sock")
+    user = f"/run/user/{os.getuid()}"
+    if os.path.isdir(user):
+        return os.path.join(user, "editd", f"{name}.sock")
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # in a 0700 folder of ours, checked
+    return os.path.join(temporary, f"editd-{os.getuid()}", f"{name}.sock")
+
+
+class Daemon:
+    def __init__(self, places: Places, config: Config, *, idle_seconds: float | None = None) -> None:
+        """`idle_seconds`, where given, goes over the configuration's."""
+        self._places = places
+        self._config = config
+        self._idle_seconds = config.idle_seconds if idle_seconds is None else idle_seconds
+        self._clock = RealClock()
+        self._began = time.monotonic()
+        self._clients = Clients(self._asked, self._left)
+        self._visitors: dict[Client, Visitor] = {}
+        self._number = 0
+        self._workshop: Workshop | None = None
+        self._dispatch: Dispatch | None = None
+        self._failed: Refused | None = None  # why there is no history to serve from
+        self._parked: list[tuple[messages.Params, Visitor, _Call]] = []
+        self._counted = 0  # files seen while the baseline is taken
+        self._is_scanning = True
+        self._is_draining = False
+        self._stop = asyncio.Event()
+        self._last_client = time.monotonic()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until told to end. `ready` is called when the socket answers.
+
+        Raises AlreadyRunning, Refused or OSError where the workspace cannot be taken.
+        """
+        flock = self._take()
+        try:
+            listening = bind(self._places.socket)
+            try:
+                await self._serve(listening, ready)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._places.socket)  # while the flock is ours, it is nobody else's
+        finally:
+            flock.release()
+
+    def _take(self) -> Flock:
+        os.makedirs(self._places.state, 0o700, exist_ok=True)
+        flock = take(os.path.join(self._places.state, "lock"))
+        if flock is None:
+            raise AlreadyRunning(self._places.root)
+        with open(os.path.join(self._places.state, "root"), "wb") as file:
+            file.write(os.fsencode(self._places.root) + b"\n")
+        return flock
+
+    async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        ignore_lease_signal()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        disk = RealDisk(self._places.root)
+        scanner = Scanner(self._places.root, self._places.state)
+        workshop: Workshop | None = None
+        try:
+            if read_head(os.path.join(self._places.state, "store.git")) is not None:
+                workshop = self._open(disk, scanner)
+            server = await loop.create_unix_server(self._clients.connect, sock=listening)
+            ready()
+            log.info("editd %s serves %s", editd.__version__, self._places.root)
+            if workshop is None:
+                opening = asyncio.create_task(self._first_time(disk, scanner))
+            else:
+                opening = asyncio.create_task(self._look_through(workshop))
+            gc.collect()
+            gc.freeze()
+            await self._until_told()
+            self._is_draining = True
+            server.close()
+            await self._drain()
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            workshop = workshop or self._workshop
+        finally:
+            await scanner.close()
+            if workshop is not None:
+                await workshop.background.finish()
+                workshop.engine.close()
+            self._clients.close()
+            disk.close()
+            log.info("ended")
+
+    def _open(self, disk: RealDisk, scanner: Scanner) -> Workshop:
+        """Open the history and recover. Raises HistoryDamaged, IoError."""
+        history = History(self._places.state)
+        config = self._config
+        scope = Scope(self._places.root)
+        engine = Engine(
+            history,
+            Tree(disk, file_bytes_max=config.file_bytes_max),
+            Files(disk, publish=config.publish),
+            self._clock,
+            scope.is_in,
+            fallback_encoding=config.encoding,
+            weaker=disk.weaker,
+        )
+        background = Background(engine, self._places.state)
+        workshop = Workshop(engine, Turns(engine, engine.tidy), background, scanner)
+        background.start()
+        self._workshop = workshop
+        self._dispatch = Dispatch(
+            self._places.root, self._places.name, workshop, fallback_encoding=config.encoding
+        )
+        return workshop
+
+    async def _first_time(self, disk: RealDisk, scanner: Scanner) -> None:
+        """Take the baseline, then serve what has waited for it."""
+        try:
+            taken = await scanner.baseline(self._clock.now_us(), self._count)
+            move_head(os.path.join(self._places.state, "store.git"), bytes.fromhex(taken["baseline"]))
+            self._open(disk, scanner)
+        except (Refused, OSError) as error:
+            log.critical("the baseline failed: %s", error)
+            self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
+        self._is_scanning = False
+        gc.collect()
+        gc.freeze()
+        parked, self._parked = self._parked, []
+        for params, visitor, call in parked:
+            self._answer(params, visitor, call)
+
+    async def _look_through(self, workshop: Workshop) -> None:
+        """Record what was changed while no daemon was there."""
+        with contextlib.suppress(Refused):
+            await workshop.scanner.settle(workshop.engine)
+        self._is_scanning = False
+
+    def _count(self, files: int) -> None:
+        self._counted = files
+
+    # ── clients ──
+
+    def _left(self, client: Client) -> None:
+        visitor = self._visitors.pop(client, None)
+        self._last_client = time.monotonic()
+        if visitor is not None and self._dispatch is not None:
+            self._dispatch.leave(visitor)
+
+    def _asked(self, client: Client, request: Request) -> None:
+        visitor = self._visitors.get(client)
+        if visitor is None:
+            self._number += 1
+            visitor = self._visitors[client] = Visitor(self._number)
+        self._answer(request.params, visitor, _Call(client, request))
+
+    def _answer(self, params: messages.Params, visitor: Visitor, call: _Call) -> None:
+        match params:
+            case messages.Hello():
+                self._hello(params, visitor, call)
+            case messages.Status():
+                call.reply(self._status())
+            case messages.Shutdown():
+                call.reply(messages.Empty())
+                self._stop.set()
+            case _ if self._is_draining:
+                call.refuse(
+                    ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
+                )
+            case _ if self._failed is not None:
+                call.refuse(self._failed)
+            case _ if self._dispatch is None:
+                self._parked.append((params, visitor, call))
+            case _:
+                self._dispatch.call(params, visitor, call)
+
+    def _hello(self, params: messages.Hello, visitor: Visitor, call: _Call) -> None:
+        if params.protocol != messages.PROTOCOL:
+            call.refuse(
+                InvalidParams(
+                    f"This daemon speaks protocol {messages.PROTOCOL}, not {params.protocol}.",
+                    hint="Use a client and a daemon of the same version.",
+                )
+            )
+            return
+        visitor.session = params.session
+        if isinstance(params.client, str):
+            visitor.name = params.client[: translate.NAME_CHARACTERS_MAX]
+        elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
+            visitor.name = params.client["name"][: translate.NAME_CHARACTERS_MAX]
+        call.client.connection.errors_as_text = params.errors == "text"
+        call.reply(
+            messages.HelloResult(
+                server=messages.Server(name="editd", version=editd.__version__),
+                protocol=messages.PROTOCOL,
+                workspace=messages.Workspace(root=self._places.root, id=self._places.name),
+                head=0 if self._workshop is None else self._workshop.engine.history.head,
+                limits=asdict(LIMITS),
+                dialects=[],
+                encodings=ENCODINGS,
+            )
+        )
+
+    def _status(self) -> messages.StatusResult:
+        uptime, clients = time.monotonic() - self._began, len(self._clients)
+        if self._dispatch is not None:
+            return self._dispatch.status(uptime, clients, is_scanning=self._is_scanning)
+        return messages.StatusResult(
+            root=self._places.root,
+            head=0,
+            uptime=uptime,
+            version=editd.__version__,
+            state="broken" if self._failed is not None else "scanning",
+            reason=None if self._failed is None else self._failed.text(),
+            sessions=0,
+            leases=0,
+            proposals=0,
+            watcher={"backend": "scan", "state": "baseline", "files": self._counted},
+            journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
+            history={"transactions": 0, "bytes": 0},
+            clients=clients,
+            weaker=[],
+            uncovered=[],
+            pid=os.getpid(),
+            id=self._places.name,
+        )
+
+    # ── ending ──
+
+    async def _until_told(self) -> None:
+        """Until a signal, `shutdown`, the end of the idle time, or until the workspace is gone."""
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), 1.0)
+            idle = self._idle_seconds
+            if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
+                log.info("nobody has asked for anything for %g s", idle)
+                self._stop.set()
+
+    async def _drain(self) -> None:
+        """Let what is under way finish."""
+        until = time.monotonic() + DRAIN_SECONDS
+        while self._dispatch is not None and self._dispatch.is_busy() and time.monotonic() < until:
+            await asyncio.sleep(0.01)  # noqa: ASYNC110  # turns and tasks end in many ways, and soon
+        for _, _, call in self._parked:
+            call.refuse(ShuttingDown("The daemon is ending."))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request that a client waits for. A client that is gone is told nothing."""
+
+    client: Client
+    request: Request
+
+    def reply(self, result: messages.Message) -> None:
+        self.client.reply(self.request, result)
+
+    def refuse(self, refusal: Refused) -> None:
+        self.client.refuse(self.request, translate.error(refusal))
+
+
+def _is_home(root: str) -> bool:
+    """Is it somebody's home, and not the service's folder that some system users have as theirs?"""
+    return root in ("/root", os.path.realpath(os.path.expanduser("~"))) or os.path.dirname(root) == "/home"
+
+
+def set_up_log(path: str | None) -> None:
+    """Log to a file that is rotated, or to stderr."""
+    handler: logging.Handler
+    if path is None:
+        handler = logging.StreamHandler()
+    else:
+        handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
+        os.chmod(path, 0o600)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,124 @@
+"""Scanning: a process that walks the workspace, and what the engine makes of its findings.
+
+The scan says only where to look; the engine reads those files itself and decides by the hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import Broken
+from editd.server.children import Child
+from editd.values.content import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.engine.engine import Engine
+    from editd.values.path import WorkspacePath
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.02  # at a time; then others are served
+
+
+class Scanner:
+    """The scanning process. It also takes the baseline, before there is an engine."""
+
+    def __init__(self, root: str, folder: str) -> None:
+        self._argv = [sys.executable, "-m", "editd.engine.survey", root, folder]
+        self._child: Child | None = None
+        self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._number = 0
+        self._next: asyncio.Task[None] | None = None  # the scan that has not begun yet
+        self._running: asyncio.Task[None] | None = None
+        self.uncovered: list[str] = []
+        self.files = 0  # seen in the last scan
+        self.unrecorded: list[str] = []  # what the last scan found and the engine could not record
+
+    async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
+        """Take the workspace as first seen into the store. Raises Broken where that fails."""
+        child = await self._started()
+        child.send({"do": "baseline", "time": time_us})
+        while True:
+            frame = await self._frames.get()
+            if frame is None:
+                raise Broken("The scanning process ended while it took the baseline.", hint="See the log.")
+            if "failed" in frame:
+                raise Broken(
+                    f"The baseline failed: {frame['failed']}", hint="Put that right and start again."
+                )
+            if "baseline" in frame:
+                self.uncovered = list(frame["uncovered"])
+                self.files = frame["files"]
+                return frame
+            progress(frame["progress"])
+
+    async def settle(self, engine: Engine) -> None:
+        """Return when all that was changed before this call is seen and recorded."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._scan_after(self._running, engine))
+        await asyncio.shield(self._next)
+
+    async def _scan_after(self, before: asyncio.Task[None] | None, engine: Engine) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._running, self._next = self._next, None  # who settles from here on needs another scan
+        await self._scan(engine)
+
+    async def _scan(self, engine: Engine) -> None:
+        child = await self._started()
+        self._number += 1
+        child.send({"do": "scan", "id": self._number})
+        suspects: list[WorkspacePath] = []
+        seen: set[str] = set()
+        while True:
+            frame = await self._frames.get()
+            if frame is None:
+                log.error("the scanning process ended during a scan")
+                return
+            if frame.get("id") != self._number:
+                continue
+            if "done" in frame:
+                break
+            seen.add(frame["folder"])
+            found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
+            suspects += engine.suspects(frame["folder"], found)
+        self.uncovered, self.files = list(frame["uncovered"]), frame["files"]
+        suspects += engine.suspects_unseen(seen)
+        await self._record(engine, suspects)
+        engine.sweep(os.fsencode(stray) for stray in frame["strays"])
+
+    async def _record(self, engine: Engine, suspects: list[WorkspacePath]) -> None:
+        inspection = engine.inspect()
+        clock = asyncio.get_running_loop().time
+        pause = clock() + LOOK_SECONDS
+        for path in suspects:
+            inspection.look(path)
+            if clock() > pause:
+                await asyncio.sleep(0)
+                pause = clock() + LOOK_SECONDS
+        inspection.record()
+        self.unrecorded = inspection.failed
+
+    async def close(self) -> None:
+        for task in (self._next, self._running):
+            if task is not None:
+                task.cancel()
+        if self._child is not None:
+            child, self._child = self._child, None
+            await child.close()
+
+    async def _started(self) -> Child:
+        if self._child is None:
+            self._child = Child(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
+            await self._child.start()
+        return self._child
+
+    def _died(self, _status: int) -> None:
+        self._child = None
+        self._frames.put_nowait(None)

@@ -1,0 +1,359 @@
+"""Between the wire's words and the house's: the only module that knows both.
+
+Strings become paths, versions and changesets; outcomes become results. What has passed here need not be
+checked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from editd.edits.diff import unified
+from editd.engine.requests import Apply, Outcome, Reader, Undo
+from editd.errors import InvalidParams, NotText, Refused
+from editd.store.index import Wanted
+from editd.store.trailers import rfc3339
+from editd.values import changeset, transaction
+from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
+from editd.values.path import WorkspacePath
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from editd.engine.engine import Reading
+
+_VERSION = re.compile(r"[0-9a-f]{40}")
+_MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
+NAME_CHARACTERS_MAX = 1000  # of an actor, a session, a request id: they are trailers in a commit message
+EDITS_MAX = 100_000  # in one changeset
+
+ANYBODY = "unknown"
+
+
+# ── requests ──
+
+
+def apply(params: messages.Apply, reader: Reader, actor: str | None, session: str | None) -> Apply:
+    """`actor` and `session` are what hello said, where the request itself says nothing."""
+    authorship = _authorship(params, actor, session)
+    return Apply(
+        edits(params.edits),
+        authorship,
+        reader,
+        params.on_stale or "reject",
+        params.dry_run,
+        fingerprint(params) if params.request_id is not None else "",
+    )
+
+
+def undo(
+    params: messages.Undo | messages.Redo, reader: Reader, actor: str | None, session: str | None
+) -> Undo:
+    tx: int | str | None = None
+    last: int | None = 1
+    if isinstance(params, messages.Undo):
+        if params.tx is not None and (params.last is not None or params.session is not None):
+            raise InvalidParams(
+                "`tx` says already what is to be undone.", hint="Leave `last` and `session` out."
+            )
+        tx = params.tx
+        # A session that is named, and nothing else, is undone as a whole.
+        last = params.last if params.last is not None or params.session is not None else 1
+    return Undo(
+        _authorship(params, actor, session),
+        reader,
+        tx=tx,
+        last=last,
+        session=params.session if params.session is not None else session,
+        force=params.on_conflict == "force",
+        dry_run=params.dry_run,
+        redo=isinstance(params, messages.Redo),
+        fingerprint=fingerprint(params) if params.request_id is not None else "",
+    )
+
+
+def fingerprint(params: messages.Params) -> str:
+    """A short name for the whole of a request, to tell a retry from another request with its id."""
+    content = repr(msgspec.to_builtins(params)).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(params.method.encode() + content).hexdigest()[:16]
+
+
+def edits(given: Sequence[messages.AnyEdit]) -> tuple[changeset.Edit, ...]:
+    if len(given) > EDITS_MAX:
+        raise InvalidParams(f"A changeset holds at most {EDITS_MAX} edits.")
+    return tuple(_edit(edit) for edit in given)
+
+
+def path(text: str) -> WorkspacePath:
+    return WorkspacePath.parse(text)
+
+
+def wanted(params: messages.Log) -> Wanted:
+    return Wanted(
+        params.before,
+        params.after,
+        None if params.path is None else path(params.path),
+        params.session,
+        params.actor,
+        params.kind,
+    )
+
+
+def _authorship(
+    params: messages.Apply | messages.Undo | messages.Redo, actor: str | None, session: str | None
+) -> transaction.Authorship:
+    for name, value in (
+        ("actor", params.actor),
+        ("session", params.session),
+        ("request_id", params.request_id),
+    ):
+        if value is not None and not 0 < len(value) <= NAME_CHARACTERS_MAX:
+            raise InvalidParams(f"`{name}` is between 1 and {NAME_CHARACTERS_MAX} characters long.")
+    return transaction.Authorship(
+        params.actor or actor or ANYBODY,
+        params.session if params.session is not None else session,
+        params.message or "",
+        params.request_id,
+    )
+
+
+def _edit(edit: messages.AnyEdit) -> changeset.Edit:
+    match edit:
+        case messages.Write():
+            mode = None if isinstance(edit.mode, UnsetType) else _MODES[edit.mode]
+            content = _bytes(edit.content)
+            return changeset.Write(path(edit.path), content, _base(edit.base), mode, edit.force)
+        case messages.Replace():
+            if edit.count < 1:
+                raise InvalidParams("`count` is the number of occurrences expected, 1 or more.")
+            return changeset.Replace(path(edit.path), edit.old, edit.new, edit.count, _base(edit.base))
+        case messages.EditText():
+            return changeset.EditText(
+                path(edit.path), tuple(map(_text_edit, edit.edits)), changeset.Base(_version(edit.base)),
+                edit.position_encoding,
+            )  # fmt: skip
+        case messages.Patch():
+            if edit.fuzz < 0:
+                raise InvalidParams("`fuzz` is the number of context lines that may differ, 0 or more.")
+            return changeset.Patch(edit.patch, edit.fuzz)
+        case messages.Delete():
+            return changeset.Delete(path(edit.path), _base(edit.base))
+        case messages.Move():
+            return changeset.Move(path(edit.path), path(edit.to), _base(edit.base), edit.overwrite)
+        case messages.Chmod():
+            return changeset.Chmod(path(edit.path), edit.executable)
+        case messages.Symlink():
+            return changeset.Symlink(path(edit.path), edit.target, _base(edit.base))
+
+
+def _text_edit(edit: messages.TextEdit) -> changeset.TextEdit:
+    return changeset.TextEdit(_position(edit.start), _position(edit.end), edit.text)
+
+
+def _position(position: messages.Position) -> changeset.Position:
+    if position.line < 0 or position.character < 0:
+        raise InvalidParams("Lines and characters count from 0.")
+    return changeset.Position(position.line, position.character)
+
+
+def _base(base: str | None | UnsetType) -> changeset.Base | None:
+    return None if isinstance(base, UnsetType) else changeset.Base(_version(base))
+
+
+def _version(text: str | None) -> Version | None:
+    if text is not None and _VERSION.fullmatch(text) is None:
+        raise InvalidParams(
+            f"{text[:60]!r} is not a version.",
+            hint="A version is 40 hex digits, as `read` and `stat` give it.",
+        )
+    return None if text is None else Version(text)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidParams("The content holds a surrogate that stands for no byte.") from None
+
+
+# ── results ──
+
+
+def outcome(
+    given: Outcome, *, return_content: bool = False, diff: bool = False, undone_by: int | None = None
+) -> messages.ApplyResult:
+    made = None if given.transaction is None else transaction_result(given.transaction)
+    files = [
+        _file_result(given, change, return_content=return_content, diff=diff)
+        for change in shown_changes(given.changes)
+    ]
+    files += [
+        _file_result(given, change, return_content=return_content, diff=diff, unchanged=True)
+        for change in given.unchanged
+    ]
+    merged = [merged.text for merged in given.merged]
+    return messages.ApplyResult(transaction=made, files=files, warnings=list(given.warnings), merged=merged)
+
+
+def shown_changes(changes: Iterable[changeset.Change]) -> list[changeset.Change]:
+    """The changes as a person counts them: a move is one, under its new path."""
+    given = list(changes)
+    left = {change.source for change in given if change.source is not None}
+    return [change for change in given if not (change.after is None and change.path in left)]
+
+
+def diff_of(changes: Iterable[changeset.Change]) -> str:
+    """One git-style diff of all the changes."""
+    given = list(changes)
+    before = {change.path: change.before for change in given}
+    parts: list[str] = []
+    for change in shown_changes(given):
+        if change.source is not None and before.get(change.source) is not None:
+            parts.append(unified(change.source, before[change.source], change.after, change.path))
+        else:
+            parts.append(unified(change.path, change.before, change.after, change.path))
+    return "".join(parts)
+
+
+def transaction_result(given: transaction.Transaction) -> messages.Transaction:
+    said = given.authorship
+    left = {touch.source for touch in given.touches if touch.source is not None}
+    shown = [touch for touch in given.touches if not (touch.after is None and touch.path in left)]
+    by_path = {touch.path: touch for touch in given.touches}
+    return messages.Transaction(
+        seq=given.seq,
+        id=given.id,
+        kind=given.kind,
+        actor=said.actor,
+        session=said.session,
+        message=said.message,
+        time=rfc3339(given.time_us),
+        files=[_touch(touch, by_path) for touch in shown],
+        undoes=list(given.undoes),
+        undone_by=given.undone_by,
+        request_id=said.request_id,
+    )
+
+
+def changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
+    given = list(changes)
+    before = {change.path: change.before for change in given}
+    return [
+        messages.Change(
+            path=change.path.text,
+            change=change.kind,
+            base=_version_text(before.get(change.source) if change.source is not None else change.before),
+            version=_version_text(change.after),
+            from_=UNSET if change.source is None else change.source.text,
+            mode=_mode(change.after),
+        )
+        for change in shown_changes(given)
+    ]
+
+
+def read_result(reading: Reading, *, fallback: str | None) -> messages.ReadResult:
+    state = reading.state
+    text = None if state.is_symlink else _text(state.content, fallback)
+    return messages.ReadResult(
+        path=reading.path.text,
+        content=state.content.decode("utf-8", "surrogateescape"),
+        version=state.version,
+        mode=_mode(state) or "100644",
+        kind="symlink" if state.is_symlink else "file",
+        encoding=None if text is None else text.encoding,
+        bom=bool(text is not None and text.bom),
+        eol="none" if text is None else line_end_of(text.text),
+        size=len(state.content),
+    )
+
+
+def stat_entry(given: WorkspacePath, state: FileState | None) -> messages.StatEntry:
+    return messages.StatEntry(
+        path=given.text,
+        version=_version_text(state),
+        mode=_mode(state),
+        size=None if state is None else len(state.content),
+        kind=None if state is None else "symlink" if state.is_symlink else "file",
+    )
+
+
+def error(refusal: Refused) -> messages.Error:
+    data = {name: _error_value(value) for name, value in refusal.data.items()}
+    if refusal.hint:
+        data.setdefault("hint", refusal.hint)
+    return messages.Error(
+        code=messages.ERROR_CODES[refusal.code], name=refusal.code, message=refusal.text(), data=data
+    )
+
+
+def _error_value(value: object) -> object:
+    if isinstance(value, transaction.Transaction):
+        return msgspec.to_builtins(transaction_result(value))
+    if isinstance(value, list):
+        return [_error_value(item) for item in value]
+    return value
+
+
+def _file_result(
+    given: Outcome, change: changeset.Change, *, return_content: bool, diff: bool, unchanged: bool = False
+) -> messages.FileResult:
+    report = given.reports.get(change.path, changeset.FileReport())
+    before = change.before
+    if change.source is not None:
+        before = next((c.before for c in given.changes if c.path == change.source), None)
+    content: str | None | UnsetType = UNSET
+    if return_content:
+        content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")
+    shown: str | UnsetType = UNSET
+    if diff:
+        shown = "" if unchanged else unified(change.source or change.path, before, change.after, change.path)
+    return messages.FileResult(
+        path=change.path.text,
+        version=_version_text(change.after),
+        base=_version_text(before),
+        change=None if unchanged else change.kind,
+        from_=UNSET if change.source is None else change.source.text,
+        mode=_mode(change.after),
+        content=content,
+        diff=shown,
+        replacements=UNSET if report.replacements is None else report.replacements,
+        warnings=list(report.warnings),
+    )
+
+
+def _touch(touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.Touch]) -> messages.Change:
+    before = touch.before
+    if touch.source is not None and touch.source in by_path:
+        before = by_path[touch.source].before
+    return messages.Change(
+        path=touch.path.text,
+        change=touch.kind,
+        base=None if before is None else before.version,
+        version=None if touch.after is None else touch.after.version,
+        from_=UNSET if touch.source is None else touch.source.text,
+        mode=None if touch.after is None else _MODE_TEXTS[touch.after.mode],
+    )
+
+
+def _version_text(state: FileState | None) -> str | None:
+    return None if state is None else state.version
+
+
+def _mode(state: FileState | None) -> messages.Mode | None:
+    return None if state is None else _MODE_TEXTS[state.mode]
+
+
+_MODE_TEXTS: dict[int, messages.Mode] = {0o100644: "100644", 0o100755: "100755", 0o120000: "120000"}
+
+
+def _text(content: bytes, fallback: str | None) -> Text | None:
+    try:
+        return Text.decode(content, fallback=fallback)
+    except NotText:
+        return None

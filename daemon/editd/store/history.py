@@ -1,0 +1,418 @@
+"""The history: the committed transactions in their order, wherever their bytes are right now.
+
+A transaction is drafted (its objects are named, in memory), committed (its record is durable: C1),
+and packed (its objects are in git, and head names it; a process in the background does that). What
+is not packed yet is served from memory. Drafts can be taken back, newest first; committed ones are
+aborted by a record of their own (C4), so that `seq` has no gaps (C6).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pygit2
+
+from editd.errors import HistoryDamaged, UnknownTransaction
+from editd.store import trailers
+from editd.store.head import read_head
+from editd.store.index import Index
+from editd.store.journal import Journal, Position, committed, frames, segments
+from editd.store.objects import (
+    CommitObject,
+    Oid,
+    Splice,
+    TreeEntry,
+    Trees,
+    commit_content,
+    object_id,
+    tree_changes,
+)
+from editd.store.record import (
+    Aborted,
+    ChangeRecord,
+    Committed,
+    change_record,
+    transaction_of,
+)
+from editd.values.content import FileState, GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.values.changeset import Change
+
+EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
+PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; past it new transactions wait for packing
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A transaction with its id and objects, not yet durable."""
+
+    record: Committed
+    transaction: Transaction
+    notes: bytes
+    _splice: Splice
+    _head_before: Oid
+
+
+class History:
+    """The one writer's view of the history. Opened after its baseline exists."""
+
+    def __init__(self, folder: str) -> None:
+        """Open the history in the state folder `folder`; raises HistoryDamaged.
+
+        What the journal holds beyond head is in force at once; `hot` lists it for recovery.
+        """
+        self.folder = folder
+        self.store = os.path.join(folder, "store.git")
+        self._repository = _open_repository(self.store)
+        self.journal = Journal(os.path.join(folder, "journal"))
+        self.index = Index(os.path.join(folder, "index.db"))
+        self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
+        self._pending_order: deque[tuple[int, Oid]] = deque()
+        self.pending_bytes = 0
+        head = read_head(self.store)
+        if head is None:
+            raise self._damaged("it has no head")
+        self._head = self._packed_commit = head
+        self.packed = self._written(head).seq
+        self._seq = int(self.packed)
+        self._trees = Trees(self._commit(head).tree, self._tree_bytes)
+        self._tail = Position(min(segments(self.journal.folder), default=0), 0)
+        self.hot: tuple[Committed, ...] = ()
+        self._catch_up_index()
+        self._replay()
+
+    # ── where things stand ──
+
+    @property
+    def head(self) -> Seq:
+        return Seq(self._seq)
+
+    @property
+    def head_id(self) -> CommitId:
+        return CommitId(self._head.hex())
+
+    @property
+    def tail(self) -> Position:
+        """Where packing is to go on reading the journal, as far as is known here."""
+        return self._tail
+
+    def entry(self, path: WorkspacePath) -> Entry | None:
+        """What `path` holds after the newest transaction, drafts included."""
+        found = self._trees.entry(path.raw)
+        return _named(found, None)
+
+    def content(self, version: Version) -> bytes | None:
+        """The bytes of a version that was ever recorded, or None."""
+        oid = bytes.fromhex(version)
+        pending = self._pending.get(oid)
+        if pending is not None:
+            return pending[1]
+        try:
+            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+        except KeyError:
+            return None
+        return content if kind == pygit2.enums.ObjectType.BLOB else None
+
+    def folder_at_head(self, path: str) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
+        """The files (with mode and version) and the subfolders that the history knows in a folder."""
+        folder = self._trees.folder(os.fsencode(path))
+        if folder is None:
+            return {}, []
+        files = {name: (_mode(e.mode), Version(e.oid.hex())) for name, e in folder.files().items()}
+        return files, folder.folders()
+
+    def entry_at(self, path: WorkspacePath, seq: int) -> Entry | None:
+        """What `path` held right after transaction `seq`."""
+        if seq >= self._seq:
+            return self.entry(path)
+        found = self.index.touch_at(path, seq)
+        if found is not None:
+            return found[1].after
+        later = self.index.touch_after(path, seq)
+        return later[1].before if later is not None else self.entry(path)
+
+    def find(self, reference: int | str) -> Transaction:
+        """The transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
+        seq = reference if isinstance(reference, int) else self._seq_of(reference)
+        found = self.index.transaction(seq)
+        if found is None:
+            raise UnknownTransaction(
+                f"There is no transaction {reference}; the newest is {self._seq}.",
+                hint="`log` lists them.",
+                data={"tx": reference, "head": self._seq},
+            )
+        return found
+
+    def _seq_of(self, reference: str) -> int:
+        if reference.isascii() and reference.isdigit() and len(reference) < 7:
+            return int(reference)
+        prefix = reference.lower()
+        found = self.index.by_id(prefix) if set(prefix) <= set("0123456789abcdef") else []
+        if len(found) == 1 and len(prefix) >= 4:
+            return found[0]
+        what = "is the beginning of several ids" if len(found) > 1 else "names no transaction"
+        raise UnknownTransaction(
+            f"{reference!r} {what}.",
+            hint="Give the seq, or at least four digits of the id, as `log` shows them.",
+            data={"tx": reference, "head": self._seq},
+        )
+
+    # ── drafting and committing ──
+
+    def draft(
+        self,
+        kind: Kind,
+        authorship: Authorship,
+        time_us: int,
+        changes: Sequence[Change],
+        *,
+        undoes: Sequence[Seq] = (),
+        notes: bytes = b"",
+        token: str = "",
+        boot: bytes = b"",
+        published_through: int = 0,
+    ) -> Draft:
+        """Name the transaction that makes `changes`; head, for those who ask here, is then it."""
+        records = tuple(
+            change_record(
+                change, with_before=change.before is not None and not self.index.is_touched(change.path)
+            )
+            for change in changes
+        )
+        seq = self._seq + 1
+        splice = self._trees.splice((record.path, _tree_entry(record)) for record in records)
+        touches = [
+            Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes
+        ]  # the values that `touch_of` gives for the records
+        commit = commit_oid(
+            splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode()
+        )
+        record = Committed(
+            seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
+            authorship.request_id, time_us, tuple(undoes), records, notes, token, boot, published_through,
+        )  # fmt: skip
+        transaction = Transaction(
+            Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes)
+        )
+        draft = Draft(record, transaction, notes, splice, self._head)
+        self._head, self._seq = commit[0], seq
+        self._hold(record, splice)
+        return draft
+
+    def take_back(self, drafts: Sequence[Draft]) -> None:
+        """Forget these drafts, which must be the newest ones, in their order."""
+        for draft in reversed(drafts):
+            self._trees.take_back(draft._splice)
+            self._head, self._seq = draft._head_before, draft.record.seq - 1
+
+    def commit(self, drafts: Sequence[Draft]) -> None:
+        """Make these drafts, the newest ones, stand, in one sync: the commit point (C1).
+
+        Raises OSError with the drafts still to be taken back, or JournalFailed in doubt.
+        """
+        self.journal.append([draft.record for draft in drafts])
+
+    def abort(self, drafts: Sequence[Draft]) -> None:
+        """Void these committed drafts, the newest ones: none of them has been seen by anyone (C4, C6)."""
+        self.journal.append([Aborted(drafts[0].record.seq)])
+        self.take_back(drafts)
+
+    def conclude(self, draft: Draft) -> None:
+        """The draft is committed and in the files: it can be asked for."""
+        self.index.add(draft.transaction, draft.notes)
+
+    # ── packing ──
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Do so many bytes wait for packing that nothing new should be taken in?"""
+        return self.pending_bytes > PENDING_BYTES_MAX
+
+    def packed_through(self, seq: int, tail: Position) -> None:
+        """Packing has put all up to `seq` into git, durably, and read the journal up to `tail`."""
+        self.packed = Seq(seq)
+        self._tail = tail
+        while self._pending_order and self._pending_order[0][0] <= seq:
+            _, oid = self._pending_order.popleft()
+            held = self._pending.get(oid)
+            if held is not None and held[0] <= seq:
+                del self._pending[oid]
+                self.pending_bytes -= len(held[1])
+
+    def close(self) -> None:
+        self.index.close()
+        self.journal.close()
+        self._repository.free()
+
+    def _hold(self, record: Committed, splice: Splice) -> None:
+        """Keep the objects of a draft in memory until they are packed."""
+        for oid, content in splice.trees.items():
+            self._hold_object(record.seq, oid, content)
+        for change in record.changes:
+            for side in (change.before, change.after):
+                if side is not None and side.content is not None:
+                    self._hold_object(record.seq, side.version, side.content)
+
+    def _hold_object(self, seq: int, oid: Oid, content: bytes) -> None:
+        if oid not in self._pending:
+            self.pending_bytes += len(content)
+        self._pending[oid] = (seq, content)
+        self._pending_order.append((seq, oid))
+
+    # ── opening ──
+
+    def _replay(self) -> None:
+        """Take in what the journal holds beyond head: the hot journal."""
+        read = list(frames(self.journal.folder, self._tail))
+        for frame in read:
+            self.journal.note(frame.end.segment, max(record.seq for record in frame.records))
+        hot = [record for seq, record in sorted(committed(read).items()) if seq > self.packed]
+        for record in hot:
+            if record.seq != self._seq + 1:
+                raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
+            splice = self._trees.splice((change.path, _tree_entry(change)) for change in record.changes)
+            transaction = transaction_of(record)
+            commit, _ = commit_oid(
+                splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
+                record.time_us, transaction.touches, record.undoes, record.notes.decode(),
+            )  # fmt: skip
+            if commit != record.commit:
+                raise self._damaged(
+                    f"transaction {record.seq} in its journal does not follow from the one before"
+                )
+            self._head, self._seq = record.commit, record.seq
+            self._hold(record, splice)
+            if record.seq > self._indexed:
+                self.index.add(transaction, record.notes)
+        self.hot = tuple(hot)
+
+    def _catch_up_index(self) -> None:
+        """Bring the index to the packed head, from the git commits that it lacks."""
+        last = self.index.last
+        if last >= 0 and (last > self.packed or not self._is_ancestor(last)):
+            in_journal = last > self.packed and self._is_ancestor(int(self.packed))
+            if not in_journal:
+                self.index.clear()
+                last = -1
+        lacking: list[Oid] = []
+        oid: Oid | None = self._head
+        while oid is not None and self._written(oid).seq > last:
+            lacking.append(oid)
+            oid = self._commit(oid).parent
+        for oid in reversed(lacking):
+            transaction, notes = self._transaction_of_commit(oid)
+            self.index.add(transaction, notes)
+        self._indexed = max(last, self.packed)
+
+    def _is_ancestor(self, seq: int) -> bool:
+        """Is the index's transaction `seq` one of this history's? (An older state folder may be put back.)"""
+        known = self.index.id_of(seq)
+        if known is None:
+            return False
+        if seq >= self.packed:
+            return seq > self.packed or known == self._packed_commit.hex()
+        try:
+            return self._written(bytes.fromhex(known)).seq == seq
+        except HistoryDamaged:
+            return False
+
+    def _transaction_of_commit(self, oid: Oid) -> tuple[Transaction, bytes]:
+        """Read a transaction back from its commit: the trailers, and the difference of the trees."""
+        written, commit = self._written(oid), self._commit(oid)
+        touches: list[Touch] = []
+        if commit.parent is not None:
+            sources = {target: source for source, target in written.moves}
+            bits = dict(written.permissions)
+            before = self._commit(commit.parent).tree
+            for path, old, new in tree_changes(self._tree_bytes, before, commit.tree):
+                text = os.fsdecode(path)
+                source = sources.get(text)
+                touches.append(
+                    Touch(
+                        WorkspacePath(text),
+                        _named(old, None),
+                        _named(new, bits.get(text)),
+                        None if source is None else WorkspacePath(source),
+                    )
+                )
+        transaction = Transaction(
+            written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
+            tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
+        )  # fmt: skip
+        return transaction, written.notes.encode()
+
+    def _written(self, oid: Oid) -> trailers.Written:
+        try:
+            return trailers.parse(self._commit(oid).message)
+        except ValueError as error:
+            raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
+
+    def _commit(self, oid: Oid) -> CommitObject:
+        try:
+            return CommitObject.decode(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
+        except (KeyError, ValueError) as error:
+            raise self._damaged(f"commit {oid.hex()} cannot be read") from error
+
+    def _damaged(self, what: str) -> HistoryDamaged:
+        return HistoryDamaged(
+            f"The history is damaged: {what}.",
+            hint="Nothing was changed. Keep the state folder, and run `editctl check`.",
+            data={"file": self.store},
+        )
+
+    def _tree_bytes(self, oid: Oid) -> bytes:
+        pending = self._pending.get(oid)
+        if pending is not None:
+            return pending[1]
+        try:
+            return bytes(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
+        except KeyError as error:
+            raise self._damaged(f"the tree {oid.hex()} cannot be read") from error
+
+
+def commit_oid(
+    tree: Oid,
+    parent: Oid,
+    seq: int,
+    kind: Kind,
+    authorship: Authorship,
+    time_us: int,
+    touches: Sequence[Touch],
+    undoes: Sequence[int],
+    notes: str,
+) -> tuple[Oid, bytes]:
+    """The id and the bytes of a transaction's commit object: a pure function of the record and the tree."""
+    message = trailers.compose(seq, kind, authorship, time_us, touches, undoes, notes)
+    content = commit_content(tree, [parent], trailers.ident(authorship.actor), EDITD, time_us, message)
+    return object_id("commit", content), content
+
+
+def _open_repository(path: str) -> pygit2.Repository:
+    try:
+        return pygit2.Repository(path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+    except pygit2.GitError as error:
+        raise HistoryDamaged(f"The history cannot be opened: {error}.", data={"file": path}) from error
+
+
+def _tree_entry(change: ChangeRecord) -> TreeEntry | None:
+    return None if change.after is None else TreeEntry(change.after.mode, change.after.version)
+
+
+def _entry(state: FileState | None) -> Entry | None:
+    return None if state is None else Entry(state.mode, state.version, state.permissions)
+
+
+def _mode(mode: int) -> GitMode:
+    return cast("GitMode", mode)  # only what we wrote ourselves is in our trees
+
+
+def _named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
+    return None if entry is None else Entry(_mode(entry.mode), Version(entry.oid.hex()), permissions)

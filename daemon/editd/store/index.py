@@ -1,0 +1,360 @@
+"""The index: the history by path, session, request and time, in SQLite. A cache.
+
+It is written behind the journal and rebuilt from the git commits and the journal when it is missing
+or old, so it is never synced; what is not yet in it waits in memory, and every question flushes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from editd.values.content import GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SCHEMA = 1
+WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
+UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")
+UNDOING: tuple[Kind, ...] = ("undo", "rollback", "restore")
+
+_TABLES = """
+create table tx (
+    seq integer primary key, id text not null, kind text not null, actor text not null, session text,
+    message text not null, request_id text, time_us integer not null, undoes text not null,
+    undone_by integer, notes blob not null
+);
+create unique index tx_by_id on tx(id);
+create index tx_by_request on tx(request_id) where request_id is not null;
+create index tx_by_session on tx(session, seq) where session is not null;
+create index tx_by_actor on tx(actor, seq);
+create index tx_by_kind on tx(kind, seq);
+create table touch (
+    path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
+    after_mode integer, after text, after_permissions integer, source blob,
+    primary key (path, seq)
+) without rowid;
+create index touch_by_seq on touch(seq);
+create index touch_by_source on touch(source, seq) where source is not null;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which transactions a `log` asks for; None means all."""
+
+    before: int | None = None
+    after: int | None = None
+    path: WorkspacePath | None = None
+    session: str | None = None
+    actor: str | None = None
+    kind: Kind | None = None
+
+
+class Index:
+    def __init__(self, path: str) -> None:
+        """Open the index at `path`; what is not an index of this version is replaced by an empty one."""
+        self._path = path
+        self._database = self._open()
+        self._waiting: list[tuple[Transaction, bytes]] = []
+        self._requests: dict[str, int] = {}
+        self._touched: set[bytes] = set()
+
+    def _open(self) -> sqlite3.Connection:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            database = _connect(self._path)
+            if database.execute("pragma user_version").fetchone()[0] == SCHEMA:
+                return database
+            database.close()
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path + suffix)
+        database = _connect(self._path)
+        os.chmod(self._path, 0o600)
+        database.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
+        return database
+
+    def close(self) -> None:
+        self.flush()
+        self._database.close()
+
+    # ── writing ──
+
+    def add(self, transaction: Transaction, notes: bytes = b"") -> None:
+        self._waiting.append((transaction, notes))
+        request = transaction.authorship.request_id
+        if request is not None:
+            self._requests[request] = transaction.seq
+        self._touched.update(touch.path.raw for touch in transaction.touches)
+        if len(self._waiting) >= WAITING_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self._waiting:
+            return
+        database = self._database
+        with _writing(database):
+            for transaction, notes in self._waiting:
+                _insert(database, transaction, notes)
+                for undone in transaction.undoes:
+                    _set_undone(database, undone, transaction.seq)
+        self._waiting.clear()
+        self._requests.clear()
+        self._touched.clear()
+
+    def clear(self) -> None:
+        """Forget everything: it is to be built anew."""
+        self._waiting.clear()
+        self._requests.clear()
+        self._touched.clear()
+        with _writing(self._database):
+            self._database.execute("delete from tx")
+            self._database.execute("delete from touch")
+
+    # ── asking ──
+
+    @property
+    def last(self) -> int:
+        """The highest seq that is in; -1 when it is empty."""
+        self.flush()
+        found = self._database.execute("select max(seq) from tx").fetchone()[0]
+        return -1 if found is None else cast("int", found)
+
+    def id_of(self, seq: int) -> str | None:
+        row = self._one("select id from tx where seq = ?", (seq,))
+        return None if row is None else cast("str", row[0])
+
+    def transaction(self, seq: int) -> Transaction | None:
+        row = self._one("select * from tx where seq = ?", (seq,))
+        return None if row is None else self._transaction(row)
+
+    def notes(self, seq: int) -> bytes:
+        row = self._one("select notes from tx where seq = ?", (seq,))
+        return b"" if row is None else cast("bytes", row[0])
+
+    def by_id(self, prefix: str) -> list[int]:
+        """The seqs of the (at most two) transactions whose id begins with `prefix`, hex digits."""
+        rows = self._all(
+            "select seq from tx where id >= ? and id < ? order by seq limit 2", (prefix, prefix + "g")
+        )
+        return [row[0] for row in rows]
+
+    def by_request(self, request_id: str) -> int | None:
+        waiting = self._requests.get(request_id)
+        if waiting is not None:
+            return waiting
+        row = self._database.execute("select seq from tx where request_id = ?", (request_id,)).fetchone()
+        return None if row is None else cast("int", row[0])
+
+    def log(self, wanted: Wanted, limit: int) -> list[Transaction]:
+        """The newest `limit` transactions that are wanted, newest first."""
+        conditions, values = ["1"], list[Any]()
+        for column, operator, value in (
+            ("seq", "<", wanted.before),
+            ("seq", ">", wanted.after),
+            ("session", "=", wanted.session),
+            ("actor", "=", wanted.actor),
+            ("kind", "=", wanted.kind),
+        ):
+            if value is not None:
+                conditions.append(f"tx.{column} {operator} ?")
+                values.append(value)
+        source = "tx"
+        if wanted.path is not None:
+            raw = wanted.path.raw
+            source = (
+                "(select distinct seq from touch where path = ? or (path >= ? and path < ?))"
+                " join tx using (seq)"
+            )
+            values[:0] = [raw, raw + b"/", raw + b"0"]  # "0" follows "/": all that lies below the path
+        rows = self._all(
+            f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # our own words only
+            " order by tx.seq desc limit ?",
+            (*values, limit),
+        )
+        return [self._transaction(row) for row in rows]
+
+    def is_touched(self, path: WorkspacePath) -> bool:
+        """Has any transaction touched this path, so that its bytes before and after are in the store?"""
+        raw = path.raw
+        if raw in self._touched:
+            return True
+        return (
+            self._database.execute("select 1 from touch where path = ? limit 1", (raw,)).fetchone()
+            is not None
+        )
+
+    def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
+        """The last touch of `path` at or before `seq`."""
+        row = self._one(
+            "select * from touch where path = ? and seq <= ? order by seq desc limit 1", (path.raw, seq)
+        )
+        return None if row is None else (row[1], _touch(row))
+
+    def touch_after(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
+        """The first touch of `path` after `seq`."""
+        row = self._one(
+            "select * from touch where path = ? and seq > ? order by seq limit 1", (path.raw, seq)
+        )
+        return None if row is None else (row[1], _touch(row))
+
+    def touches_after(self, path: WorkspacePath, seq: int) -> list[int]:
+        """The seqs of the transactions that touched `path` after `seq`, rising."""
+        rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
+        return [row[0] for row in rows]
+
+    def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
+        """The newest transaction after which `path` held `version`."""
+        row = self._one(
+            "select seq from touch where path = ? and after = ? order by seq desc limit 1",
+            (path.raw, version),
+        )
+        return None if row is None else cast("int", row[0])
+
+    def moved_to(self, path: WorkspacePath, seq: int) -> tuple[int, WorkspacePath] | None:
+        """The first move away from `path` after `seq`: when, and where to."""
+        row = self._one(
+            "select seq, path from touch where source = ? and seq > ? order by seq limit 1", (path.raw, seq)
+        )
+        return None if row is None else (row[0], WorkspacePath(os.fsdecode(row[1])))
+
+    def changed_paths(self, after: int, through: int) -> Iterator[WorkspacePath]:
+        """Each path that a transaction in (after, through] touched, once, sorted."""
+        for row in self._all(
+            "select distinct path from touch where seq > ? and seq <= ? order by path", (after, through)
+        ):
+            yield WorkspacePath(os.fsdecode(row[0]))
+
+    def undoable(self, session: str | None, limit: int) -> list[Transaction]:
+        """The newest transactions that `undo` without a name takes, newest first."""
+        return self._newest(UNDOABLE, session, limit)
+
+    def redoable(self, session: str | None) -> Transaction | None:
+        """The newest undo that is not redone."""
+        return next(iter(self._newest(("undo",), session, 1)), None)
+
+    def _newest(self, kinds: Sequence[Kind], session: str | None, limit: int) -> list[Transaction]:
+        marks = ", ".join("?" * len(kinds))
+        where, values = ("", ()) if session is None else (" and session = ?", (session,))
+        rows = self._all(
+            f"select * from tx where kind in ({marks}) and undone_by is null{where}"  # noqa: S608  # ours
+            " order by seq desc limit ?",
+            (*kinds, *values, limit),
+        )
+        return [self._transaction(row) for row in rows]
+
+    def count(self) -> int:
+        """How many transactions there are, the baseline not counted."""
+        return cast("int", self._all("select count(*) from tx where seq > 0", ())[0][0])
+
+    def _transaction(self, row: Sequence[Any]) -> Transaction:
+        seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
+        touches = self._all("select * from touch where seq = ? order by path", (seq,))
+        return Transaction(
+            Seq(seq),
+            CommitId(oid),
+            kind,
+            Authorship(_unstored(actor), _unstored(session), _unstored(message), _unstored(request_id)),
+            time_us,
+            tuple(_touch(touch) for touch in touches),
+            tuple(Seq(undone) for undone in json.loads(undoes)),
+            None if undone_by is None else Seq(undone_by),
+        )
+
+    def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        self.flush()
+        return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
+
+    def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        self.flush()
+        return self._database.execute(query, values).fetchall()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, cached_statements=64)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = off")  # a cache: a power cut costs a rebuild, not the history
+    return database
+
+
+@contextlib.contextmanager
+def _writing(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        database.execute("rollback")
+        raise
+    database.execute("commit")
+
+
+def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes) -> None:
+    said = transaction.authorship
+    database.execute(
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            transaction.seq, transaction.id, transaction.kind, _stored(said.actor), _stored(said.session),
+            _stored(said.message), _stored(said.request_id), transaction.time_us,
+            json.dumps(transaction.undoes), transaction.undone_by, notes,
+        ),
+    )  # fmt: skip
+    database.executemany(
+        "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
+                None if touch.source is None else touch.source.raw,
+            )
+            for touch in transaction.touches
+        ),
+    )  # fmt: skip
+
+
+def _set_undone(database: sqlite3.Connection, seq: int, by: int | None) -> None:
+    """Mark `seq` as undone by `by`, or as in force again; what it had undone itself is then the reverse."""
+    database.execute("update tx set undone_by = ? where seq = ?", (by, seq))
+    row = database.execute("select undoes from tx where seq = ?", (seq,)).fetchone()
+    for below in json.loads(row[0]) if row is not None else ():
+        _set_undone(database, below, seq if by is None else None)
+
+
+def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
+    return (None, None, None) if entry is None else (entry.mode, entry.version, entry.permissions)
+
+
+def _touch(row: Sequence[Any]) -> Touch:
+    path, _, *sides, source = row
+    return Touch(
+        WorkspacePath(os.fsdecode(path)),
+        _entry(sides[:3]),
+        _entry(sides[3:]),
+        None if source is None else WorkspacePath(os.fsdecode(source)),
+    )
+
+
+def _entry(columns: Sequence[Any]) -> Entry | None:
+    mode, version, permissions = columns
+    return None if version is None else Entry(cast("GitMode", mode), Version(version), permissions)
+
+
+def _stored(text: str | None) -> str | bytes | None:
+    """SQLite's text is UTF-8; what is not goes in as bytes."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+    return text
+
+
+def _unstored(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

@@ -1,0 +1,304 @@
+"""The journal: each transaction, written down and synced before it touches a file.
+
+Segments of frames; a frame holds the records of one batch under one checksum, so that a batch is
+in the journal whole or not at all. Segments are made ahead and filled with zeros, since an append
+with fdatasync then costs a quarter of a safe file save (only fallocated, or growing, twice that:
+docs/benchmarks.md), and are used again under a higher number, which each frame repeats, so that
+what an earlier use left behind is not taken for a frame.
+
+    segment  = header (64 bytes), frames at multiples of 64
+    header   = magic, version, number, CRC-32 of the three
+    frame    = magic, version, number, length, CRC-32 of the payload, CRC-32 of all before; payload
+
+C1  `append` returns once its records are durable.
+C3  A segment is reused only when the caller has released all its transactions.
+
+Knows nothing of git, nor of the workspace's files.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from editd.errors import HistoryDamaged
+from editd.store.record import DECODER, ENCODER, Committed, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
+SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
+ALIGNMENT = 64
+VERSION = 1
+
+_HEADER = struct.Struct("<8sIQI")
+_HEADER_MAGIC = b"editd-j\n"
+_FRAME = struct.Struct("<4sIQQII")
+_FRAME_MAGIC = b"fRm1"
+
+
+class JournalFailed(OSError):
+    """An append failed and could not be taken back: whether its records stand is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the journal: the segment's number and the offset in it."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    records: tuple[Record, ...]
+    end: Position
+
+
+class Journal:
+    """The writer. One for each workspace; the caller holds the workspace's flock."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        os.makedirs(folder, 0o700, exist_ok=True)
+        for name in os.listdir(folder):
+            if name.endswith(".new"):  # a segment that was being made when the daemon ended
+                os.unlink(os.path.join(folder, name))
+        self._spares: list[str] = []
+        self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
+        self._descriptor = -1
+        self._size = 0
+        self.position = Position(0, 0)
+        self._next = max(segments(folder), default=0) + 1
+
+    @property
+    def bytes(self) -> int:
+        """The space that the journal's segments take, spares included."""
+        with os.scandir(self.folder) as entries:
+            return sum(entry.stat().st_size for entry in entries)
+
+    def note(self, segment: int, seq: int) -> None:
+        """Remember that `segment`, found at start, holds records up to `seq`."""
+        self._last_seqs[segment] = max(seq, self._last_seqs.get(segment, 0))
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write `records` as one frame and sync it: the commit point (C1).
+
+        Raises OSError with nothing appended, or JournalFailed where that is in doubt.
+        """
+        payload = ENCODER.encode(tuple(records))
+        length = _FRAME.size + len(payload)
+        if self._descriptor < 0 or self.position.offset + length > self._size:
+            self._turn(length)
+        number, offset = self.position.segment, self.position.offset
+        head = _FRAME.pack(_FRAME_MAGIC, VERSION, number, len(payload), zlib.crc32(payload), 0)
+        head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
+        try:
+            _write_all(self._descriptor, head + payload, offset)
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            self._take_back(offset, error)
+            raise
+        self.position = Position(number, _aligned(offset + length))
+        for record in records:
+            self._last_seqs[number] = max(self._last_seqs.get(number, 0), record.seq)
+
+    def _take_back(self, offset: int, cause: OSError) -> None:
+        """Make the half-written frame invalid, durably, and leave this segment for a new one."""
+        try:
+            _write_all(self._descriptor, bytes(_FRAME.size), offset)
+            os.fdatasync(self._descriptor)
+        except OSError:
+            raise JournalFailed(cause.errno, "the journal is in doubt") from cause
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def prepare(self) -> None:
+        """Make a spare segment if there is none; raises OSError (a full disk shows here)."""
+        if not self._spares:
+            self._spares.append(self._make(SEGMENT_BYTES))
+
+    def release(self, seq: int) -> None:
+        """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
+        for number, last in sorted(self._last_seqs.items()):
+            if number == self.position.segment or last > seq:
+                continue
+            del self._last_seqs[number]
+            path = segment_path(self.folder, number)
+            if len(self._spares) < SPARES_MAX and os.stat(path).st_size == SEGMENT_BYTES:
+                self._spares.append(path)
+            else:
+                os.unlink(path)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _turn(self, length: int) -> None:
+        """Go on in a new segment with room for `length` bytes."""
+        size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
+        if size > SEGMENT_BYTES:
+            source = self._make(size)
+        else:
+            self.prepare()
+            source = self._spares.pop()
+        self.close()
+        number, self._next = self._next, self._next + 1
+        target = segment_path(self.folder, number)
+        os.rename(source, target)  # before the header: a crash in between leaves a segment that holds nothing
+        _sync_folder(self.folder)
+        descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
+            _write_all(descriptor, head + struct.pack("<I", zlib.crc32(head)), 0)
+            os.fdatasync(descriptor)
+        except OSError:
+            os.close(descriptor)
+            os.unlink(target)
+            raise
+        self._descriptor, self._size = descriptor, size
+        self.position = Position(number, _aligned(_HEADER.size))
+
+    def _make(self, size: int) -> str:
+        """A new file of `size` zeros, written and synced, under a name that is no segment's yet."""
+        path = os.path.join(self.folder, f"{self._next + len(self._spares):016x}.new")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            chunk = bytes(1 << 20)
+            for offset in range(0, size, len(chunk)):
+                _write_all(descriptor, chunk[: size - offset], offset)
+            os.fsync(descriptor)
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return path
+
+
+def segments(folder: str) -> list[int]:
+    """The numbers of the segments in `folder`, rising."""
+    return sorted(int(name[:16], 16) for name in os.listdir(folder) if name.endswith(".segment"))
+
+
+def segment_path(folder: str, number: int) -> str:
+    return os.path.join(folder, f"{number:016x}.segment")
+
+
+def frames(folder: str, start: Position, until: Position | None = None) -> Iterator[Frame]:
+    """The frames from `start` on, up to `until` or to the end of what is whole, in order.
+
+    A frame that is cut off at the end of the last segment was never acknowledged: it ends the
+    journal. One that is bad with whole frames after it is damage: HistoryDamaged.
+    """
+    for number in segments(folder):
+        if number < start.segment or (until is not None and number > until.segment):
+            continue
+        offset = start.offset if number == start.segment else 0
+        end = until.offset if until is not None and number == until.segment else None
+        yield from _frames_of(segment_path(folder, number), number, offset, end)
+
+
+def committed(read: Iterable[Frame]) -> dict[int, Committed]:
+    """The records that stand, by seq; what was aborted is left out (C6)."""
+    standing: dict[int, Committed] = {}
+    for frame in read:
+        for record in frame.records:
+            if isinstance(record, Committed):
+                standing[record.seq] = record
+            else:
+                standing = {seq: found for seq, found in standing.items() if seq < record.seq}
+    return standing
+
+
+def _frames_of(path: str, number: int, offset: int, end: int | None) -> Iterator[Frame]:
+    if offset == 0:
+        if not _is_begun(path, number):
+            return
+        offset = _aligned(_HEADER.size)
+    with open(path, "rb") as file:
+        file.seek(offset)
+        content = file.read(-1 if end is None else max(0, end - offset))
+    at = 0
+    while end is None or offset + at < end:
+        frame = _frame_at(content, at, number)
+        if frame is None:
+            if end is not None or _any_frame_after(content, at, number):
+                raise _damaged(path, f"the frame at {offset + at} does not check")
+            return
+        records, length = frame
+        at = _aligned(at + length)
+        yield Frame(records, Position(number, offset + at))
+
+
+def _is_begun(path: str, number: int) -> bool:
+    """Has the segment the header of this use of it? Raises HistoryDamaged where it has none at all."""
+    with open(path, "rb") as file:
+        head = file.read(_HEADER.size)
+    if head == bytes(_HEADER.size):
+        return False
+    magic, version, found, checksum = _HEADER.unpack(head)
+    if magic != _HEADER_MAGIC or zlib.crc32(head[:-4]) != checksum:
+        raise _damaged(path, "its header does not check")
+    if version != VERSION:
+        raise _damaged(path, f"it is of version {version}, made by a newer editd")
+    return bool(found == number)  # else taken for reuse, with its new header not yet written
+
+
+def _frame_at(content: bytes, offset: int, number: int) -> tuple[tuple[Record, ...], int] | None:
+    head = content[offset : offset + _FRAME.size]
+    if len(head) < _FRAME.size or not head.startswith(_FRAME_MAGIC):
+        return None
+    _, version, found, length, payload_checksum, checksum = _FRAME.unpack(head)
+    if zlib.crc32(head[:-4]) != checksum or found != number or version != VERSION:
+        return None
+    payload = content[offset + _FRAME.size : offset + _FRAME.size + length]
+    if len(payload) != length or zlib.crc32(payload) != payload_checksum:
+        return None
+    try:
+        return DECODER.decode(payload), _FRAME.size + length
+    except msgspec.MsgspecError:
+        return None
+
+
+def _any_frame_after(content: bytes, offset: int, number: int) -> bool:
+    at = content.find(_FRAME_MAGIC, offset + 1)
+    while at >= 0:
+        if at % ALIGNMENT == 0 and _frame_at(content, at, number) is not None:
+            return True
+        at = content.find(_FRAME_MAGIC, at + 1)
+    return False
+
+
+def _damaged(path: str, what: str) -> HistoryDamaged:
+    return HistoryDamaged(
+        f"The journal is damaged: {path}: {what}.",
+        hint="Nothing was changed. Keep the file, and run `editctl check`.",
+        data={"file": path},
+    )
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,120 @@
+"""What the journal holds: one record for each transaction, enough to finish it alone.
+
+The records are MessagePack by msgspec, as arrays, in the order of the fields: a field may be added at
+the end with a default, never moved. A record from a newer version is refused by the frame's version.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from editd.values.content import FileState, GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import (
+    Authorship,
+    CommitId,
+    Entry,
+    Kind,
+    Seq,
+    Touch,
+    Transaction,
+)
+
+if TYPE_CHECKING:
+    from editd.values.changeset import Change
+
+
+class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One side of a change; `content` is absent where the store has these bytes already."""
+
+    mode: int
+    version: bytes  # 20 bytes
+    permissions: int | None = None
+    content: bytes | None = None
+
+
+class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
+    path: bytes
+    before: EntryRecord | None
+    after: EntryRecord | None
+    source: bytes | None = None
+
+
+class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A transaction. From the moment that its frame is synced, it stands (C1)."""
+
+    seq: int
+    commit: bytes  # 20 bytes: the id of the git commit that packing will make of this record
+    kind: str
+    actor: str
+    session: str | None
+    message: str
+    request_id: str | None
+    time_us: int
+    undoes: tuple[int, ...]
+    changes: tuple[ChangeRecord, ...]
+    notes: bytes = b""  # what else the first answer said, for a retry of the request (C7)
+    token: str = ""  # names its temporary files beside their targets; "" where it touches no file
+    boot: bytes = b""  # the boot it was made under: after another one, files may be torn (C5)
+    published_through: int = 0  # when this was written, all up to this seq were in the files
+
+
+class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """All records from `seq` on that stand before this one are void (C4, C6)."""
+
+    seq: int
+
+
+Record = Committed | Aborted
+
+ENCODER = msgspec.msgpack.Encoder()
+DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
+
+
+def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord | None:
+    if state is None:
+        return None
+    return EntryRecord(
+        state.mode,
+        bytes.fromhex(state.version),
+        state.permissions,
+        state.content if with_content else None,
+    )
+
+
+def change_record(change: Change, *, with_before: bool) -> ChangeRecord:
+    """The record of `change`: the new bytes always, the old ones where the store has them not."""
+    return ChangeRecord(
+        change.path.raw,
+        entry_record(change.before, with_content=with_before),
+        entry_record(change.after, with_content=True),
+        change.source.raw if change.source is not None else None,
+    )
+
+
+def entry_of(record: EntryRecord | None) -> Entry | None:
+    if record is None:
+        return None
+    return Entry(cast("GitMode", record.mode), Version(record.version.hex()), record.permissions)
+
+
+def touch_of(record: ChangeRecord) -> Touch:
+    source = None if record.source is None else WorkspacePath(os.fsdecode(record.source))
+    return Touch(
+        WorkspacePath(os.fsdecode(record.path)), entry_of(record.before), entry_of(record.after), source
+    )
+
+
+def transaction_of(record: Committed) -> Transaction:
+    return Transaction(
+        Seq(record.seq),
+        CommitId(record.commit.hex()),
+        cast("Kind", record.kind),
+        Authorship(record.actor, record.session, record.message, record.request_id),
+        record.time_us,
+        tuple(touch_of(change) for change in record.changes),
+        tuple(Seq(seq) for seq in record.undoes),
+    )

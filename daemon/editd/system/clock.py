@@ -1,0 +1,33 @@
+"""Time, as an argument: what asks for it is given a clock, so that a test can give its own."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_us(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only rise."""
+        ...
+
+
+class RealClock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def boot_id() -> bytes:
+    """16 bytes that name this boot of the machine: after another one, unsynced files may be torn."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return bytes.fromhex(file.read().strip().replace("-", ""))
+    except OSError:
+        return b""
