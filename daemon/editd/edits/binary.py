@@ -1,0 +1,149 @@
+"""Git's binary patches: a file's content as base85 lines of zlib, whole or as a delta.
+
+The form is that of git's apply.c (`parse_binary_hunk`) and of its pack deltas (gitformat-pack,
+"Deltified representation"). Only the forward half is used, the other is there for `git apply -R`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.errors import MalformedEdit, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# zlib makes up to 1,032 bytes of one, so that a message within its limit could still fill the memory.
+BINARY_BYTES_MAX = 256 << 20
+
+_KIND = re.compile(rb"(literal|delta) (\d{1,12})\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """The new content (`literal`), or the instructions to make it from the old one (`delta`)."""
+
+    content: bytes
+    is_delta: bool
+    line: int  # in the patch, from 1
+
+
+def parse_binary(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
+    """Read the hunk that follows `GIT binary patch`; return it and how many lines it takes.
+
+    `line` is the number of the first of `lines`. MalformedEdit, or TooLarge where it unpacks to more
+    than BINARY_BYTES_MAX.
+    """
+    forward, count = _one(lines, line)
+    if count < len(lines) and _KIND.fullmatch(lines[count]):
+        count += _one(lines[count:], line + count)[1]
+    return forward, count
+
+
+def apply_delta(content: bytes, delta: Binary) -> bytes:
+    """Return what `delta` makes of `content`; MalformedEdit where it was not made for it."""
+    source_size, position = _size(delta, 0)
+    target_size, position = _size(delta, position)
+    if source_size != len(content):
+        raise _malformed(delta.line, f"The binary delta is for {source_size} bytes, not {len(content)}")
+    if target_size > BINARY_BYTES_MAX:
+        raise _too_large(target_size)
+    pieces: list[bytes] = []
+    made = 0
+    while position < len(delta.content) and made <= target_size:
+        piece, position = _instruction(content, delta, position)
+        pieces.append(piece)
+        made += len(piece)
+    if made != target_size:
+        raise _malformed(delta.line, f"The binary delta makes {made} bytes, not {target_size}")
+    return b"".join(pieces)
+
+
+def _one(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
+    head = _KIND.fullmatch(lines[0]) if lines else None
+    if head is None:
+        raise _malformed(line, "A binary patch begins with `literal` or `delta` and a size")
+    size = int(head[2])
+    if size > BINARY_BYTES_MAX:
+        raise _too_large(size)
+    packed: list[bytes] = []
+    count = 1
+    while count < len(lines) and (row := lines[count].rstrip(b"\r\n")):
+        packed.append(_row(row, line + count))
+        count += 1
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(b"".join(packed), size + 1)
+    except zlib.error as error:
+        raise _malformed(line, f"The binary patch does not unpack ({error})") from None
+    if len(content) != size:
+        raise _malformed(line, f"The binary patch does not unpack to {size} bytes")
+    return Binary(content, head[1] == b"delta", line), min(count + 1, len(lines))
+
+
+def _row(row: bytes, line: int) -> bytes:
+    """One base85 line; its first letter tells the bytes in it, A-Z 1 to 26 and a-z 27 to 52."""
+    letter = row[0]
+    length = letter - 64 if 65 <= letter <= 90 else letter - 70
+    try:
+        content = base64.b85decode(row[1:])
+    except ValueError:
+        content = b""
+    if not (chr(letter).isascii() and chr(letter).isalpha() and 0 <= len(content) - length < 4):
+        raise _malformed(line, "A line of the binary patch is not base85")
+    return content[:length]
+
+
+def _size(delta: Binary, position: int) -> tuple[int, int]:
+    """A little-endian number in groups of seven bits, and where it ends."""
+    value = shift = 0
+    while position < len(delta.content) and shift < 64:
+        byte = delta.content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, position
+    raise _malformed(delta.line, "The binary delta ends early")
+
+
+def _instruction(content: bytes, delta: Binary, position: int) -> tuple[bytes, int]:
+    """What one instruction puts in (a copy of the old content, or bytes of its own), and where it ends."""
+    code = delta.content[position]
+    position += 1
+    if not code & 0x80:
+        piece = delta.content[position : position + code]
+        if not code or len(piece) < code:
+            raise _malformed(delta.line, "The binary delta ends early")
+        return piece, position + code
+    numbers = [0] * 7  # four bytes of an offset and three of a size, those that are not zero
+    for bit in range(7):
+        if code & 1 << bit:
+            if position == len(delta.content):
+                raise _malformed(delta.line, "The binary delta ends early")
+            numbers[bit] = delta.content[position]
+            position += 1
+    offset, size = int.from_bytes(numbers[:4], "little"), int.from_bytes(numbers[4:], "little") or 0x10000
+    if offset + size > len(content):
+        raise _malformed(delta.line, "The binary delta copies from beyond the end of the file")
+    return content[offset : offset + size], position
+
+
+def _malformed(line: int, message: str) -> MalformedEdit:
+    return MalformedEdit(
+        f"{message} (line {line} of the patch).",
+        hint="Make the patch with `git diff --binary` and send it unchanged.",
+        data={"line": line},
+    )
+
+
+def _too_large(size: int) -> TooLarge:
+    return TooLarge(
+        f"The binary patch makes a file of {size} bytes.",
+        hint=f"A binary patch may make {BINARY_BYTES_MAX} bytes; write the file whole instead.",
+        data={"size": size, "limit": BINARY_BYTES_MAX},
+    )

@@ -1,0 +1,107 @@
+"""What became of a path, as a git diff that `git apply` and `edits.patch` take back.
+
+The hunks are git's own (xdiff, by libgit2), the headers are made here: libgit2 makes none for modes
+and renames of contents that are in no repository. Content with a NUL is only said to differ.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pygit2
+from pygit2.enums import DiffOption
+
+if TYPE_CHECKING:
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+
+_NOTHING = "0" * 40
+_ID_DIGITS = 10  # of a version in an index line: for people, nothing reads it back
+
+
+def unified(
+    path: WorkspacePath,
+    before: FileState | None,
+    after: FileState | None,
+    path_after: WorkspacePath | None = None,
+) -> str:
+    """Return the diff from `before` to `after`; a move where `path_after` is another path; "" for no change.
+
+    Bytes that are not UTF-8 are surrogate escapes, in paths C-style quotes as git writes them.
+    """
+    moved_to = path_after or path
+    if before is not None and after is not None and before.is_symlink != after.is_symlink:
+        # As git does it: what kind of file a path holds is not changed, it is another file.
+        return unified(path, before, None) + unified(moved_to, None, after)
+    if before == after and moved_to == path:
+        return ""
+    old, new = quoted(f"a/{path.text}"), quoted(f"b/{moved_to.text}")
+    return "".join(f"{line}\n" for line in _headers(path, before, after, moved_to)) + _hunks(
+        before.content if before else b"",
+        after.content if after else b"",
+        _name(old) if before else "/dev/null",
+        _name(new) if after else "/dev/null",
+    )
+
+
+def quoted(path: str) -> str:
+    """Return `path` as git writes it: in C-style quotes where it holds what would not survive in a line.
+
+    Unlike git's default, characters beyond ASCII that are text stay readable (`core.quotePath=false`).
+    """
+    if not _ODD.search(path):
+        return path
+    return '"' + _ODD.sub(lambda match: _ESCAPES.get(match.group()) or _octal(match.group()), path) + '"'
+
+
+_ODD = re.compile('[\x00-\x1f\x7f"\\\\\udc80-\udcff]')
+_ESCAPES = {
+    character: f"\\{letter}" for character, letter in zip('"\\\a\b\t\n\v\f\r', '"\\abtnvfr', strict=True)
+}
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def _name(path: str) -> str:
+    """A path in a `---` line: a tab ends one that has a space in it, for patch(1) stops there else."""
+    return f"{path}\t" if " " in path and not path.startswith('"') else path
+
+
+def _headers(
+    path: WorkspacePath, before: FileState | None, after: FileState | None, moved_to: WorkspacePath
+) -> list[str]:
+    lines = [f"diff --git {quoted(f'a/{path.text}')} {quoted(f'b/{moved_to.text}')}"]
+    kept_mode = ""
+    if before is None and after is not None:
+        lines.append(f"new file mode {after.mode:o}")
+    elif before is not None and after is None:
+        lines.append(f"deleted file mode {before.mode:o}")
+    elif before is not None and after is not None:
+        if before.mode != after.mode:
+            lines += [f"old mode {before.mode:o}", f"new mode {after.mode:o}"]
+        else:
+            kept_mode = f" {after.mode:o}"
+        if moved_to != path:
+            lines += [f"rename from {quoted(path.text)}", f"rename to {quoted(moved_to.text)}"]
+    old, new = (state.version if state else _NOTHING for state in (before, after))
+    if old != new:
+        lines.append(f"index {old[:_ID_DIGITS]}..{new[:_ID_DIGITS]}{kept_mode}")
+    return lines
+
+
+def _hunks(before: bytes, after: bytes, old: str, new: str) -> str:
+    if before == after:
+        return ""
+    if b"\0" in before or b"\0" in after:
+        return f"Binary files {old.rstrip()} and {new.rstrip()} differ\n"
+    whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
+    hunks = whole[whole.index(b"\n@@ ") + 1 :]
+    # Git cuts the heading of a hunk after 80 bytes, if need be in the middle of a character.
+    hunks = _HEADING.sub(lambda match: match.group().decode("utf-8", "ignore").encode(), hunks)
+    return f"--- {old}\n+++ {new}\n" + hunks.decode("utf-8", "surrogateescape")
+
+
+_HEADING = re.compile(rb"(?m)^@@ .*$")

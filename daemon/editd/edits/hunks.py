@@ -1,0 +1,204 @@
+"""Hunks, and how they are put into a file's lines: the half of patch(1) that looks for a place.
+
+A hunk belongs where its old lines are: at the line that it names, moved by as much as the hunk
+before it was; else at the end of the file that its uneven context speaks for; else at the place
+nearest to the line that it names. With fuzz, context lines at its ends may be left out, as patch(1)
+does it. It is matched byte for byte, and only where that fails without regard to line ends.
+
+Unlike in patch(1), a hunk with less context on one side is not refused for standing in the middle of
+the file: its old lines are there all the same.
+
+Never changes a byte of a context line, and never guesses at a hunk that does not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from editd.edits.replace import no_match
+from editd.errors import NoMatch
+
+Lines = Sequence[bytes]  # each with its line end; only a file's last may be without
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One contiguous part of a patch; `lines` are signs (space, `-`, `+`) with texts."""
+
+    number: int  # in its file, from 1
+    line: int  # of its header in the patch, from 1
+    old_start: int
+    lines: tuple[tuple[bytes, bytes], ...]
+
+    def without(self, head: int, tail: int) -> tuple[tuple[bytes, bytes], ...]:
+        """The lines but for `head` at the beginning and `tail` at the end."""
+        return self.lines[head : len(self.lines) - tail]
+
+    @property
+    def context(self) -> tuple[int, int]:
+        """How many context lines it begins and ends with."""
+        changed = [index for index, (sign, _) in enumerate(self.lines) if sign != b" "]
+        if not changed:
+            return len(self.lines), 0
+        return changed[0], len(self.lines) - 1 - changed[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The content after all hunks, and what is to be said of how they fitted."""
+
+    content: bytes
+    warnings: tuple[str, ...]
+
+
+def apply_hunks(content: bytes, hunks: Sequence[Hunk], *, fuzz: int = 0, path: str = "the file") -> Applied:
+    """Put `hunks` into `content`, in their order; NoMatch for the first that has no place.
+
+    What is put in stands as it is in the patch where the hunk matches to the byte, else it takes the
+    line ends of the lines around it, and leaves a missing final newline missing.
+    """
+    lines = _lines_of(content)
+    result: list[bytes] = []
+    warnings = []
+    taken = offset = 0
+    for hunk in hunks:
+        place = _locate(lines, hunk, taken, offset, fuzz)
+        if place is None:
+            raise _refusal(content, lines, hunk, path)
+        result += lines[taken : place.start]
+        result += _put_in(place, lines)
+        taken = place.start + len(_old(place.lines))
+        offset = place.offset
+        if place.offset or place.fuzz:
+            warnings.append(
+                f"Hunk {hunk.number} of {path} was applied at line {place.start + 1} "
+                f"({place.offset:+d} lines from where it says, fuzz {place.fuzz})."
+            )
+    result += lines[taken:]
+    return Applied(_joined(result), tuple(warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a hunk's lines, less those that fuzz left out, stand in the file (from 0)."""
+
+    start: int
+    lines: Sequence[tuple[bytes, bytes]]
+    offset: int
+    fuzz: int
+    exact: bool
+
+
+def _locate(lines: Lines, hunk: Hunk, low: int, offset: int, fuzz: int) -> _Place | None:
+    leading, trailing = hunk.context
+    bare = [_bare(line) for line in lines]
+    for dropped in range(min(fuzz, max(leading, trailing)) + 1):
+        # As in patch(1): the side with more context loses first.
+        head = max(0, dropped + leading - max(leading, trailing))
+        tail = max(0, dropped + trailing - max(leading, trailing))
+        cut = hunk.without(head, tail)
+        old = _old(cut)
+        named = hunk.old_start - (1 if _old(hunk.lines) else 0) + head
+        firsts = [named + offset]
+        if leading < trailing and hunk.old_start <= 1:
+            firsts.append(0)
+        elif trailing < leading:
+            firsts.append(len(lines) - len(old))
+        for keys, goal, exact in ((lines, old, True), (bare, [_bare(line) for line in old], False)):
+            start = _find(keys, goal, firsts, low)
+            if start is not None:
+                # Nothing shows how a hunk without old lines would match, so it takes the file's line ends.
+                return _Place(start, cut, start - named, dropped, exact and (bool(old) or not lines))
+    return None
+
+
+def _find(keys: Lines, goal: Lines, firsts: Sequence[int], low: int) -> int | None:
+    """Return where `goal` is in `keys` from `low` on: at one of `firsts`, else nearest to the first."""
+    for start in firsts:
+        if low <= start <= len(keys) - len(goal) and keys[start : start + len(goal)] == goal:
+            return start
+    return min(_places(keys, goal, low), key=lambda start: (abs(start - firsts[0]), -start), default=None)
+
+
+def _places(keys: Lines, goal: Lines, low: int) -> Iterator[int]:
+    """Yield every place of `goal`; none for an empty one, which only its line number can place."""
+    start, end = low, len(keys) - len(goal) + 1
+    while goal and start < end:
+        try:
+            start = keys.index(goal[0], start, end)
+        except ValueError:
+            return
+        if keys[start : start + len(goal)] == goal:
+            yield start
+        start += 1
+
+
+def _put_in(place: _Place, lines: Lines) -> list[bytes]:
+    """Return what stands at `place` afterwards: the file's own context lines and the hunk's new ones."""
+    result = []
+    position = place.start
+    end = _end_of(lines[position]) if position < len(lines) else b""
+    end = end or _end_of(lines[0] if lines else b"") or b"\n"
+    sign = b""
+    for sign, text in place.lines:
+        if sign == b"+":
+            result.append(text if place.exact else _bare(text) + end)
+            continue
+        if sign == b" ":
+            result.append(lines[position])
+        end = _end_of(lines[position]) or end
+        position += 1
+    if place.exact or not result or position < len(lines):
+        return result
+    if lines and not _end_of(lines[-1]):
+        result[-1] = _bare(result[-1])
+    return result
+
+
+def _joined(lines: Lines) -> bytes:
+    """The lines as content; one without a line end that is no longer the last gets one."""
+    end = next(filter(None, map(_end_of, lines)), b"\n")
+    return b"".join(line if line.endswith(b"\n") else line + end for line in lines[:-1]) + b"".join(
+        lines[-1:]
+    )
+
+
+def _refusal(content: bytes, lines: Lines, hunk: Hunk, path: str) -> NoMatch:
+    data = {"path": path, "hunk": hunk.number, "line": hunk.line, "expected_line": hunk.old_start}
+    new = [_bare(text) for sign, text in hunk.lines if sign != b"-"]
+    bare = [_bare(line) for line in lines]
+    applied = next(_places(bare, new, 0), None)
+    if applied is not None:
+        return NoMatch(
+            f"Hunk {hunk.number} seems to be applied already: {path} holds what it makes at line {applied + 1}.",
+            hint="Leave it out, or read the file again.",
+            data={**data, "already_applied": True, "applied_at_line": applied + 1},
+        )
+    return no_match(
+        f"Hunk {hunk.number} (line {hunk.line} of the patch) does not apply to {path}.",
+        _shown(content),
+        _shown(b"".join(_old(hunk.lines))),
+        data,
+    )
+
+
+def _shown(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _old(lines: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+    return [text for sign, text in lines if sign != b"+"]
+
+
+def _lines_of(content: bytes) -> list[bytes]:
+    *ended, last = content.split(b"\n")
+    return [line + b"\n" for line in ended] + ([last] if last else [])
+
+
+def _bare(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _end_of(line: bytes) -> bytes:
+    return line[len(_bare(line)) :] if line.endswith(b"\n") else b""

@@ -1,0 +1,404 @@
+"""Patches: unified diffs and git's, parsed into what they do to each file.
+
+Read as bytes, so that lines in any encoding and with any line ends come through as they are. What
+stands between the files' diffs (a commit message, `Index:` lines) is skipped; what looks like part
+of a diff and is not, is refused with its line. A patch that a mailer turned into CRLF is seen by its
+headers, and turned back.
+
+Never touches a file: `apply_to` takes the content that a path holds.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.edits.binary import Binary, apply_delta, parse_binary
+from editd.edits.hunks import Applied, Hunk, apply_hunks
+from editd.errors import MalformedEdit, NoMatch
+from editd.values.content import SYMLINK, GitMode, mode_of, version_of
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class FilePatch:
+    """What a patch does to one file. A new file has no `source`, a deleted one no `target`."""
+
+    line: int  # of its header in the patch, from 1
+    source: WorkspacePath | None
+    target: WorkspacePath | None
+    hunks: tuple[Hunk, ...] = ()
+    binary: Binary | None = None
+    mode: GitMode | None = None  # the mode to be, where the patch says one
+    is_copy: bool = False
+    is_symlink: bool = False  # it is about a link itself, its target being the content
+    base: str = ""  # the version it was made for, as much of it as the index line gives
+
+
+def parse(patch: str) -> tuple[FilePatch, ...]:
+    """Return what `patch` does, file by file, in its order.
+
+    MalformedEdit with `data.line` where it cannot be read, and the refusals of WorkspacePath.parse.
+    """
+    reader = _Reader.over(patch)
+    found: list[FilePatch] = []
+    while not reader.is_at_end:
+        line = reader.peek()
+        if line.startswith(b"diff --git "):
+            found.append(_git_diff(reader))
+        elif _begins_plain_diff(reader):
+            found.append(_plain_diff(reader))
+        elif line.startswith((b"diff --cc ", b"diff --combined ")):
+            raise reader.malformed("This is a combined diff of a merge", "Make it against one parent.")
+        elif line.startswith(b"@@"):
+            raise reader.malformed(
+                "A hunk stands here without the file it is for, or without its line numbers",
+                "Begin each file with `--- a/path` and `+++ b/path`, each hunk with `@@ -1,3 +1,4 @@`.",
+            )
+        else:
+            reader.take()
+    if not found:
+        raise MalformedEdit(
+            "There is no diff in the patch.",
+            hint="Send a unified diff: `--- a/path`, `+++ b/path`, then hunks such as `@@ -1,3 +1,4 @@`.",
+            data={"line": 1},
+        )
+    return tuple(found)
+
+
+def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> Applied:
+    """Return what `file` makes of the content of its source (b"" for a new file).
+
+    NoMatch where a hunk has no place, or a file to be deleted holds more than the patch says.
+    """
+    path = (file.source or file.target or WorkspacePath("the file")).text
+    if file.binary is not None:
+        applied = Applied(_binary(content, file, file.binary, path), ())
+    else:
+        applied = apply_hunks(content, file.hunks, fuzz=fuzz, path=path)
+    if file.target is None and applied.content:
+        raise NoMatch(
+            f"{path} holds more than what the patch deletes.",
+            hint="Read the file again, and delete it with `delete` if all of it may go.",
+            data={"path": path, "line": file.line},
+        )
+    return applied
+
+
+def _binary(content: bytes, file: FilePatch, binary: Binary, path: str) -> bytes:
+    current = version_of(content) if file.source else "0" * 40
+    if file.base != current:
+        if len(file.base) != 40:
+            raise MalformedEdit(
+                f"The binary patch of {path} does not say in full which version it is for.",
+                hint="Make the patch with `git diff --binary`.",
+                data={"line": file.line},
+            )
+        raise NoMatch(
+            f"The binary patch of {path} is for version {file.base[:12]}, which is not current.",
+            hint="Read the file again and make the patch for what it holds now.",
+            data={"path": path, "line": file.line, "base": file.base, "current": current},
+        )
+    return apply_delta(content, binary) if binary.is_delta else binary.content
+
+
+# ── Lines ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The patch's lines, each with its end, and how far it has been read."""
+
+    lines: Sequence[bytes]
+    position: int = 0
+
+    @classmethod
+    def over(cls, patch: str) -> _Reader:
+        try:
+            content = patch.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise MalformedEdit(
+                "The patch holds a surrogate that stands for no byte.", data={"line": 1}
+            ) from None
+        *ended, last = content.split(b"\n")
+        return cls([line + b"\n" for line in [*ended, *([last] if last else [])]])
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= len(self.lines)
+
+    @property
+    def number(self) -> int:
+        """The number, from 1, of the line that comes next."""
+        return self.position + 1
+
+    def peek(self, ahead: int = 0) -> bytes:
+        index = self.position + ahead
+        return self.lines[index] if index < len(self.lines) else b""
+
+    def take(self) -> bytes:
+        line = self.peek()
+        self.position += 1
+        return line
+
+    def malformed(self, message: str, hint: str, *, line: int | None = None) -> MalformedEdit:
+        number = line or min(self.number, max(len(self.lines), 1))
+        return MalformedEdit(f"{message} (line {number} of the patch).", hint=hint, data={"line": number})
+
+
+# ── The diff of one file ───────────────────────────────────────────────────────────────────────
+
+_EXTENDED = re.compile(
+    rb"(old mode|new mode|deleted file mode|new file mode|copy from|copy to|rename from|rename to"
+    rb"|similarity index|dissimilarity index|index) (.*?)\r?\n"
+)
+_INDEX = re.compile(rb"([0-9a-f]{4,64})\.\.[0-9a-f]{4,64}(?: ([0-7]{6}))?")
+
+
+def _git_diff(reader: _Reader) -> FilePatch:
+    first = reader.number
+    header = reader.take()
+    is_prefixed, named = _header_names(header.removeprefix(b"diff --git ").rstrip(b"\r\n"), reader)
+    said: dict[bytes, bytes] = {}
+    while match := _EXTENDED.fullmatch(reader.peek()):
+        said[match[1]] = match[2]
+        reader.take()
+    source = target = named
+    if _begins_plain_diff(reader):
+        source, target = (_without_prefix(name.path, is_prefixed) for name in _plain_names(reader))
+    is_moved = b"rename from" in said or b"copy from" in said
+    if is_moved:
+        source, target = (_moved_name(said, side, reader) for side in (b"from", b"to"))
+    source = None if b"new file mode" in said else source
+    target = None if b"deleted file mode" in said else target
+    if (source is None and target is None) or (not is_moved and source and target and source != target):
+        raise reader.malformed(
+            "The diff does not say plainly which file it is for",
+            "Name the same file twice, or say `rename from` and `rename to`.",
+            line=first,
+        )
+    index = _INDEX.fullmatch(said.get(b"index", b""))
+    old = said.get(b"old mode", said.get(b"deleted file mode", index[2] if index else None))
+    old_mode = _mode(old, reader, first) if old else None
+    new = said.get(b"new file mode", said.get(b"new mode"))
+    mode = _mode(new, reader, first) if new else None
+    binary = _binary_part(reader)
+    hunks = () if binary else _hunks(reader, is_crlf=header.endswith(b"\r\n"))
+    if not (binary or hunks or is_moved or mode or b"deleted file mode" in said):
+        raise reader.malformed(
+            "The diff changes nothing", "Leave the file out, or add its hunks.", line=first
+        )
+    return FilePatch(
+        line=first,
+        source=_parsed(source),
+        target=_parsed(target),
+        hunks=hunks,
+        binary=binary,
+        mode=mode,
+        is_copy=b"copy from" in said,
+        is_symlink=(old_mode or mode) == SYMLINK,
+        base=index[1].decode() if index else "",
+    )
+
+
+def _plain_diff(reader: _Reader) -> FilePatch:
+    """A diff without git's header: its two names are one file's, that may be missing before or after."""
+    first = reader.number
+    is_crlf = reader.peek().endswith(b"\r\n")
+    old, new = _plain_names(reader)
+    # One name is enough where the other is /dev/null.
+    is_prefixed = (old.path or b"a/").startswith(b"a/") and (new.path or b"b/").startswith(b"b/")
+    source, target = (_without_prefix(name.path, is_prefixed) for name in (old, new))
+    if source is not None and target is not None:
+        # As patch(1): of `x.orig` and `x` the plain one is meant.
+        source = target = min(target, source, key=lambda name: (name.count(b"/"), len(name)))
+    source, target = (None if old.is_missing else source), (None if new.is_missing else target)
+    hunks = _hunks(reader, is_crlf=is_crlf)
+    if not hunks or (source is None and target is None):
+        raise reader.malformed(
+            "The diff names files and has no hunk"
+            if not hunks
+            else "The diff is between no file and no file",
+            "Follow `--- a/path` and `+++ b/path` with hunks that begin with `@@ -1,3 +1,4 @@`.",
+            line=first,
+        )
+    return FilePatch(line=first, source=_parsed(source), target=_parsed(target), hunks=hunks)
+
+
+def _mode(raw: bytes, reader: _Reader, line: int) -> GitMode:
+    try:
+        mode = int(raw, 8)
+    except ValueError:
+        mode = 0
+    if not (stat.S_ISREG(mode) or mode == SYMLINK):
+        shown = raw.decode("utf-8", "replace")
+        raise reader.malformed(f"{shown} is not the mode of a file", "Leave submodules out.", line=line)
+    return mode_of(mode)
+
+
+def _binary_part(reader: _Reader) -> Binary | None:
+    line = reader.peek()
+    if line.startswith((b"Binary files ", b"Files ")) and line.rstrip().endswith(b"differ"):
+        raise reader.malformed(
+            "The patch only says that a binary file differs",
+            "Make it with `git diff --binary`, or use `write`.",
+        )
+    if line.rstrip() != b"GIT binary patch":
+        return None
+    reader.take()
+    binary, count = parse_binary(reader.lines[reader.position :], reader.number)
+    reader.position += count
+    return binary
+
+
+# ── Names ──────────────────────────────────────────────────────────────────────────────────────
+
+# Of diff's `--- name<tab>time` for a file that is not there (diff -N): the epoch, in any time zone.
+_EPOCH = re.compile(rb"(1970-01-01|1969-12-31) ")
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2}|.)', re.DOTALL)
+_ESCAPED = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
+_PREFIXES = b"abciow12"  # a/ and b/, and those of diff.mnemonicPrefix
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What a `---` or `+++` line says: a name, None for /dev/null, and the time after it."""
+
+    path: bytes | None
+    time: bytes = field(default=b"")
+
+    @property
+    def is_missing(self) -> bool:
+        return self.path is None or _EPOCH.match(self.time) is not None
+
+
+def _begins_plain_diff(reader: _Reader) -> bool:
+    return reader.peek().startswith(b"--- ") and reader.peek(1).startswith(b"+++ ")
+
+
+def _plain_names(reader: _Reader) -> tuple[_Name, _Name]:
+    return _plain_name(reader), _plain_name(reader)
+
+
+def _plain_name(reader: _Reader) -> _Name:
+    rest = reader.peek()[4:].rstrip(b"\r\n")
+    if quoted := _QUOTED.match(rest):
+        name, time = _unquoted(quoted[1], reader), rest[quoted.end() :].strip()
+    else:
+        name, _, time = rest.partition(b"\t")
+    reader.take()
+    return _Name(None if name == b"/dev/null" else name, time)
+
+
+def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
+    """From `diff --git X Y`: whether the names have prefixes, and the name where both are the same file's.
+
+    Unquoted names are not told apart by their spaces, so that only equal ones can be read: they split
+    in the middle (git's apply.c, `git_header_name`).
+    """
+    if quoted := _QUOTED.match(rest):
+        left, right = _unquoted(quoted[1], reader), rest[quoted.end() + 1 :]
+    elif rest.endswith(b'"') and (at := rest.find(b' "')) > 0:
+        left, right = rest[:at], rest[at + 1 :]
+    else:
+        middle = len(rest) // 2
+        left, right = rest[:middle], rest[middle + 1 :]
+    if quoted := _QUOTED.fullmatch(right):
+        right = _unquoted(quoted[1], reader)
+    if left == right:
+        return False, left
+    if left[1:] == right[1:] and left[1:2] == b"/" and left[0] in _PREFIXES and right[0] in _PREFIXES:
+        return True, left[2:]
+    return rest.lstrip(b'"').startswith(b"a/") and (b" b/" in rest or b' "b/' in rest), None
+
+
+def _moved_name(said: dict[bytes, bytes], side: bytes, reader: _Reader) -> bytes:
+    name = said.get(b"rename " + side, said.get(b"copy " + side))
+    if name is None:
+        raise reader.malformed("A rename or copy needs both `from` and `to`", "Say both.")
+    quoted = _QUOTED.fullmatch(name)
+    return _unquoted(quoted[1], reader) if quoted else name
+
+
+def _unquoted(name: bytes, reader: _Reader) -> bytes:
+    def plain(match: re.Match[bytes]) -> bytes:
+        escape = match[1]
+        if len(escape) == 3:
+            return bytes([int(escape, 8)])
+        if escape[0] not in _ESCAPED:
+            raise reader.malformed("A quoted name holds an unknown escape", "Quote names as git does.")
+        return bytes([_ESCAPED[escape[0]]])
+
+    return _ESCAPE.sub(plain, name)
+
+
+def _without_prefix(name: bytes | None, is_prefixed: bool) -> bytes | None:
+    return name[2:] if name is not None and is_prefixed and name[1:2] == b"/" else name
+
+
+def _parsed(name: bytes | None) -> WorkspacePath | None:
+    return None if name is None else WorkspacePath.parse(name.decode("utf-8", "surrogateescape"))
+
+
+# ── Hunks ──────────────────────────────────────────────────────────────────────────────────────
+
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+
+
+def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[Hunk, ...]:
+    hunks: list[Hunk] = []
+    while match := _HUNK.match(reader.peek()):
+        hunks.append(_hunk(reader, match, len(hunks) + 1, is_crlf))
+    # A line left over would be lost without a word: the header counted too few.
+    is_left_over = reader.peek()[:1] in (b"+", b"-", b" ") and reader.peek().rstrip() != b"--"
+    if hunks and is_left_over and not _begins_plain_diff(reader):
+        raise reader.malformed(
+            f"Hunk {len(hunks)} has more lines than its header says",
+            "Correct the counts in `@@ -start,count +start,count @@`.",
+        )
+    return tuple(hunks)
+
+
+def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -> Hunk:
+    first = reader.number
+    old, new = (1 if match[group] is None else int(match[group]) for group in (2, 4))
+    reader.take()
+    lines: list[tuple[bytes, bytes]] = []
+    while old > 0 or new > 0:
+        sign, text = _hunk_line(reader, number)
+        old -= sign != b"+"
+        new -= sign != b"-"
+        if old < 0 or new < 0:
+            reader.position -= 1
+            raise reader.malformed(
+                f"Hunk {number} has other lines than its header says",
+                "Correct the counts in `@@ -start,count +start,count @@`.",
+            )
+        if is_crlf and text.endswith(b"\r\n"):
+            text = text[:-2] + b"\n"
+        if reader.peek().startswith(b"\\ "):  # \ No newline at end of file
+            text = text.removesuffix(b"\n")
+            reader.take()
+        lines.append((sign, text))
+    return Hunk(number, first, int(match[1]), tuple(lines))
+
+
+def _hunk_line(reader: _Reader, number: int) -> tuple[bytes, bytes]:
+    line = reader.peek()
+    if line in (b"\n", b"\r\n"):
+        sign, text = b" ", line  # an empty context line whose space was trimmed away
+    elif line[:1] in (b" ", b"-", b"+"):
+        sign, text = line[:1], line[1:]
+    else:
+        raise reader.malformed(
+            f"Hunk {number} ends here and its header says that it has more lines",
+            "Begin each line with a space, `-` or `+`, and correct the counts in the header.",
+        )
+    reader.take()
+    return sign, text

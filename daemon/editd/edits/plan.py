@@ -1,0 +1,463 @@
+"""The plan: a changeset worked out against a snapshot, with nothing touched yet.
+
+Edits are made in order, each on what the ones before it left (the overlay), so that a later edit may
+move what an earlier one wrote. Whatever is to be refused is refused here: a stale base, a text that
+is not found, a path in the way. The first refusal ends it, for a changeset is made whole or not at
+all.
+
+Staleness is judged once for a path, when it is first named, against the snapshot: what the changeset
+itself did to the path makes nothing stale. With `merge`, the edits of a stale path are made on the
+base that they were written for, and the result is merged with what is there at the end.
+
+Reads no file and no history: both are given.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from editd.edits.hunks import Applied
+from editd.edits.merge import merge_states
+from editd.edits.mode import with_mode
+from editd.edits.overlay import Overlay, folders_of
+from editd.edits.patch import FilePatch, apply_to, parse
+from editd.edits.replace import replace_exactly
+from editd.edits.text import edit_text
+from editd.errors import (
+    BaseRequired,
+    Conflict,
+    FileExists,
+    FileMissing,
+    InvalidParams,
+    NoMatch,
+    NotAFile,
+    NotText,
+    Stale,
+)
+from editd.values.changeset import (
+    Base,
+    Change,
+    Chmod,
+    Delete,
+    Edit,
+    EditText,
+    FileReport,
+    Move,
+    OnStale,
+    Patch,
+    Plan,
+    Replace,
+    Symlink,
+    Write,
+)
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text, Version
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Snapshot(Protocol):
+    """What given paths hold at one moment."""
+
+    def at(self, path: WorkspacePath) -> FileState | None:
+        """What the path itself holds, a symlink not followed; NotAFile for a folder."""
+        ...
+
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
+        """The path with every symlink followed, the final one too; PathOutside where that leaves."""
+        ...
+
+    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
+        """The path with the symlinks among its folders followed."""
+        ...
+
+
+class Knowledge(Protocol):
+    """What the history and the session know."""
+
+    def content(self, version: Version) -> bytes | None:
+        """The bytes of any version that was ever recorded."""
+        ...
+
+    def seen(self, path: WorkspacePath) -> Base | None:
+        """What this session last read or wrote there."""
+        ...
+
+
+def plan(
+    edits: Sequence[Edit],
+    snapshot: Snapshot,
+    knowledge: Knowledge,
+    *,
+    on_stale: OnStale = "reject",
+    fallback_encoding: str | None = None,
+) -> Plan:
+    """Return what `edits` do to `snapshot`: changes sorted by path, those that change nothing left out.
+
+    Raises the Refused that says why the changeset cannot be made: see `editd.errors`. Where several
+    paths do not merge, one Conflict names them all.
+    """
+    work = _Work(snapshot, knowledge, on_stale, fallback_encoding)
+    for edit in edits:
+        work.make(edit)
+    work.merge_all()
+    touched = tuple(sorted({*work.known, *work.overlay}))
+    work.refuse_files_in_files(touched)
+    return Plan(
+        changes=tuple(change for path in touched if (change := work.change_of(path)) is not None),
+        reports={path: work.reports.get(path, FileReport()) for path in touched},
+        merged=tuple(sorted(work.merged)),
+        touched=touched,
+    )
+
+
+class _Work:
+    """The changeset while it is being made: the overlay, and what is to be said of it."""
+
+    def __init__(
+        self, snapshot: Snapshot, knowledge: Knowledge, on_stale: OnStale, fallback_encoding: str | None
+    ) -> None:
+        self.overlay = Overlay(snapshot)
+        self.knowledge = knowledge
+        self.on_stale = on_stale
+        self.fallback_encoding = fallback_encoding
+        # For each path that was named: the bases that its author is known to know it by.
+        self.known: dict[WorkspacePath, set[Base]] = {}
+        self.rebased: dict[
+            WorkspacePath, FileState | None
+        ] = {}  # the base that a stale path's edits start from
+        self.merged: set[WorkspacePath] = set()
+        self.sources: dict[WorkspacePath, WorkspacePath] = {}
+        self.reports: dict[WorkspacePath, FileReport] = {}
+
+    def make(self, edit: Edit) -> None:
+        """Make one edit on what the ones before it left."""
+        match edit:
+            case Write():
+                self._write(edit)
+            case Replace():
+                self._replace(edit)
+            case EditText():
+                self._edit_text(edit)
+            case Patch():
+                for file in parse(edit.patch):
+                    self._patch(file, edit.fuzz)
+            case Delete():
+                self._delete(edit)
+            case Move():
+                self._move(edit)
+            case Chmod():
+                self._chmod(edit)
+            case Symlink():
+                self._symlink(edit)
+            case _:
+                assert_never(edit)
+
+    # ── What comes of it ───────────────────────────────────────────────────────────────────────
+
+    def change_of(self, path: WorkspacePath) -> Change | None:
+        """Return what the plan does to `path`; None where it leaves it as it is."""
+        before, after = self.overlay.before(path), self.overlay.at(path)
+        if before == after:
+            return None
+        source = self.sources.get(path)
+        if source is not None and (
+            self.overlay.before(source) is None or self.overlay.at(source) is not None
+        ):
+            source = None  # something else stands there again: not a move any more
+        return Change(path, before, after, source if after is not None else None)
+
+    def merge_all(self) -> None:
+        """Merge every path whose edits were made on an older base with what is there now."""
+        conflicts = []
+        for path in tuple(self.rebased):
+            try:
+                self._merge(path)
+            except Conflict as conflict:
+                conflicts.append(conflict)
+        if len(conflicts) == 1:
+            raise conflicts[0]
+        if conflicts:
+            files = [file for conflict in conflicts for file in conflict.data["files"]]
+            raise Conflict(
+                " ".join(conflict.message for conflict in conflicts),
+                hint="Read these files again and make the edits for what they hold now.",
+                data={"files": files},
+            )
+
+    def refuse_files_in_files(self, touched: Sequence[WorkspacePath]) -> None:
+        """NotAFile where a path would be both a file and a folder afterwards."""
+        for path in touched:
+            if self.overlay.at(path) is None or self.overlay.before(path) is not None:
+                continue
+            for folder in folders_of(path):
+                try:
+                    holds_file = self.overlay.at(folder) is not None
+                except NotAFile:
+                    break  # A folder, and so are those above it.
+                if holds_file:
+                    raise NotAFile(
+                        f"{path} cannot be made: {folder} is a file.",
+                        hint=f"Choose another name, or delete {folder} in the same changeset.",
+                        data={"path": path.text, "file": folder.text},
+                    )
+
+    # ── Staleness ──────────────────────────────────────────────────────────────────────────────
+
+    def _look(self, path: WorkspacePath, base: Base | None, *, may_merge: bool = True) -> FileState | None:
+        """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
+        if path in self.known:
+            self._look_again(path, base)
+            return self.overlay.at(path)
+        expected = base or self.knowledge.seen(path)
+        self.known[path] = set() if expected is None else {expected}
+        before = self.overlay.before(path)
+        if expected is not None and expected.version != _version(before):
+            stale = Stale(path.text, expected.version, _version(before))
+            if self.on_stale == "reject" or not may_merge:
+                raise stale
+            self._rebase(path, expected, before, stale)
+        return self.overlay.at(path)
+
+    def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
+        """A path's next edit may name the base of an earlier one, or what is there, before or by now."""
+        now = _version(self.overlay.at(path))
+        fine = {*self.known[path], Base(_version(self.overlay.before(path))), Base(now)}
+        if base is not None and base not in fine:
+            raise Stale(path.text, base.version, now)
+        if base is not None:
+            self.known[path].add(base)
+
+    def _rebase(self, path: WorkspacePath, base: Base, before: FileState | None, stale: Stale) -> None:
+        """Start the edits of `path` from `base`; a version names no mode, so the one that is there is taken."""
+        state = None
+        if base.version is not None:
+            content = self.knowledge.content(base.version)
+            if content is None:
+                raise stale
+            state = FileState(content) if before is None else before.with_content(content)
+        self.rebased[path] = state
+        self.overlay.put(path, state)
+
+    def _merge(self, path: WorkspacePath) -> None:
+        base, before = self.rebased.pop(path), self.overlay.before(path)
+        try:
+            merged = merge_states(base, before, self.overlay.at(path), path=path.text)
+        except Conflict as conflict:
+            for file in conflict.data["files"]:
+                file |= {"base": _version(base), "current": _version(before)}
+            raise
+        self.overlay.put(path, merged)
+        self.merged.add(path)
+
+    def _existing(self, path: WorkspacePath, base: Base | None) -> FileState:
+        """What `path` holds, as `_look` does; FileMissing where there is no file."""
+        state = self._look(path, base)
+        if state is None:
+            raise FileMissing(
+                f"There is no file {path}.",
+                hint="Check the path; `write` makes a file.",
+                data={"path": path.text},
+            )
+        return state
+
+    def _follow(self, path: WorkspacePath) -> WorkspacePath:
+        """The path that an edit of content is made at, every symlink followed."""
+        resolved = self.overlay.resolve(path)
+        if resolved != path:
+            self._report(
+                resolved, warning=f"{path} leads by a symbolic link to {resolved}, which was edited."
+            )
+        return resolved
+
+    def _report(self, path: WorkspacePath, *, replacements: int = 0, warning: str = "") -> None:
+        report = self.reports.get(path, FileReport())
+        warnings = (
+            (*report.warnings, warning) if warning and warning not in report.warnings else report.warnings
+        )
+        total = (report.replacements or 0) + replacements if replacements else report.replacements
+        self.reports[path] = FileReport(total, warnings)
+
+    # ── The edits, one by one ──────────────────────────────────────────────────────────────────
+
+    def _write(self, edit: Write) -> None:
+        path = self._follow(edit.path)
+        state = self.overlay.at(path)
+        mode = edit.mode or (FILE if state is None else state.mode)
+        if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
+            self.known.setdefault(path, set()).add(Base(state.version))
+            return
+        if state is not None and edit.base == Base(None) and not edit.force:
+            raise _exists(path, "Read it and give its version as base, or edit it.")
+        if edit.force:
+            self.known.setdefault(path, set())
+            self.rebased.pop(path, None)
+        elif (
+            state is not None
+            and edit.base is None
+            and not self.known.get(path)
+            and not self.knowledge.seen(path)
+        ):
+            raise BaseRequired(
+                f"{path} exists, and this session has not read it.",
+                hint="Read it and give its version as base, or use force to write over whatever it holds.",
+                data={"path": path.text, "current": state.version},
+            )
+        else:
+            state = self._look(path, edit.base)
+        after = (
+            FileState(edit.content, mode)
+            if state is None
+            else with_mode(state, mode).with_content(edit.content)
+        )
+        self.known[path].add(Base(after.version))
+        self.overlay.put(path, after)
+
+    def _replace(self, edit: Replace) -> None:
+        path = self._follow(edit.path)
+        state = self._existing(path, edit.base)
+        text = self._text(path, state)
+        result = replace_exactly(text.text, edit.old, edit.new, edit.count, path=path.text)
+        self._report(path, replacements=edit.count)
+        self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
+
+    def _edit_text(self, edit: EditText) -> None:
+        path = self._follow(edit.path)
+        state = self._existing(path, edit.base)
+        text = self._text(path, state)
+        result = edit_text(text.text, edit.edits, edit.position_encoding)
+        self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
+
+    def _text(self, path: WorkspacePath, state: FileState) -> Text:
+        return Text.decode(state.content, path=path.text, fallback=self.fallback_encoding)
+
+    def _delete(self, edit: Delete) -> None:
+        path = self.overlay.resolve_folder(edit.path)
+        self._existing(path, edit.base)
+        self._remove(path)
+
+    def _remove(self, path: WorkspacePath) -> None:
+        self.overlay.put(path, None)
+        self.sources.pop(path, None)
+
+    def _move(self, edit: Move) -> None:
+        path = self.overlay.resolve_folder(edit.path)
+        to = self.overlay.resolve_folder(edit.to)
+        if path == to:
+            raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Give another path as `to`.")
+        self._existing(path, edit.base)
+        is_merged = path in self.rebased or path in self.merged
+        if path in self.rebased:
+            self._merge(path)  # What moves on is what is there now, with the edits.
+        state = self._existing(path, None)
+        if self.overlay.at(to) is not None:
+            if not edit.overwrite:
+                raise _exists(to, "Choose another path, or use overwrite.")
+            self._look(to, None, may_merge=False)
+        origin = self.sources.get(path, path)
+        self._remove(path)
+        self.rebased.pop(to, None)
+        self.overlay.put(to, state)
+        self.known[to] = {*self.known[path], Base(state.version)}
+        self.sources[to] = origin
+        self.reports[to] = self.reports.pop(path, FileReport())
+        self.merged.discard(path)
+        if is_merged:
+            self.merged.add(to)
+
+    def _chmod(self, edit: Chmod) -> None:
+        path = self._follow(edit.path)
+        state = self._existing(path, None)
+        self.overlay.put(path, with_mode(state, EXECUTABLE if edit.executable else FILE))
+
+    def _symlink(self, edit: Symlink) -> None:
+        path = self.overlay.resolve_folder(edit.path)
+        link = FileState(_target(edit.target), SYMLINK)
+        state = self.overlay.at(path)
+        if state is not None and (edit.base is None or edit.base.version is None):
+            if edit.base is None and state == link:
+                self.known.setdefault(path, set())
+                return
+            raise _exists(path, "Give its version as base to put the link in its place.")
+        self._look(path, edit.base)
+        self.overlay.put(path, link)
+
+    # ── Patches ────────────────────────────────────────────────────────────────────────────────
+
+    def _patch(self, file: FilePatch, fuzz: int) -> None:
+        if file.source is None or file.is_copy:
+            self._patch_new(file, fuzz)
+            return
+        is_kept = file.source == file.target and not file.is_symlink
+        path = self._follow(file.source) if is_kept else self.overlay.resolve_folder(file.source)
+        state = self._patched(path, self._existing(path, None), file, fuzz)
+        if file.target is None:
+            self._remove(path)
+            return
+        self.overlay.put(path, state)
+        if file.target != file.source:
+            self._move(Move(path, file.target))
+
+    def _patch_new(self, file: FilePatch, fuzz: int) -> None:
+        """A new file or a copy; what it is copied from is only read."""
+        assert file.target is not None
+        source = self.overlay.resolve(file.source) if file.source else None
+        copied = self._existing(source, None) if source else None
+        path = self.overlay.resolve_folder(file.target) if file.mode == SYMLINK else self._follow(file.target)
+        if self.overlay.at(path) is not None:
+            raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
+        self._look(path, Base(None))
+        state = self._patched(source or path, copied or FileState(b""), file, fuzz)
+        self.overlay.put(path, FileState(state.content, state.mode))
+        self.known[path].add(Base(state.version))
+
+    def _patched(self, path: WorkspacePath, state: FileState, file: FilePatch, fuzz: int) -> FileState:
+        """Return what `file` makes of `state`: of its bytes, else of its text in its own encoding."""
+        try:
+            applied = apply_to(state.content, file, fuzz=fuzz)
+        except NoMatch:
+            text = None if state.is_symlink else self._text_or_none(path, state)
+            if text is None or (text.encoding == "utf-8" and not text.bom):
+                raise
+            applied = apply_to(text.text.encode(), file, fuzz=fuzz)
+            content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
+            applied = Applied(content, applied.warnings)
+        for warning in applied.warnings:
+            self._report(path, warning=warning)
+        mode = file.mode or state.mode
+        if mode == SYMLINK and file.target is not None:
+            _check_target(applied.content)
+        return with_mode(state, mode).with_content(applied.content)
+
+    def _text_or_none(self, path: WorkspacePath, state: FileState) -> Text | None:
+        try:
+            return self._text(path, state)
+        except NotText:
+            return None
+
+
+def _version(state: FileState | None) -> Version | None:
+    return None if state is None else state.version
+
+
+def _exists(path: WorkspacePath, hint: str) -> FileExists:
+    return FileExists(f"{path} exists already.", hint=hint, data={"path": path.text})
+
+
+def _target(text: str) -> bytes:
+    try:
+        target = os.fsencode(text)
+    except UnicodeEncodeError:
+        target = b""
+    _check_target(target)
+    return target
+
+
+def _check_target(target: bytes) -> None:
+    if not target or b"\0" in target or len(target) > PATH_BYTES_MAX:
+        raise InvalidParams(
+            "The target of a symbolic link is empty, holds a NUL, or is too long.",
+            hint=f"Give a path of 1 to {PATH_BYTES_MAX} bytes.",
+        )

@@ -1,0 +1,164 @@
+"""Replacements: new text for spans of a text, made as though all at once.
+
+`replace` is what every text edit ends in. `replace_exactly` finds its one span, or its `count`
+spans, by their text, and refuses wherever that names no place or more places than it should.
+
+What is put in takes the line ends that are there; a byte outside the spans never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, pairwise, takewhile
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.search import (
+    LINE_END,
+    Span,
+    lines_of,
+    nearest,
+    occurrences,
+    overlapping,
+    with_plain_line_ends,
+)
+from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """New text for the span from `start` up to, not including, `end`, in characters."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Overlap(InvalidParams):
+    """Two replacements want the same characters."""
+
+    def __init__(self, first: Replacement, second: Replacement) -> None:
+        super().__init__(
+            f"The spans {first.start}-{first.end} and {second.start}-{second.end} overlap.",
+            hint="Make one edit of the two.",
+            data={"first": [first.start, first.end], "second": [second.start, second.end]},
+        )
+
+
+def replace(text: str, replacements: Iterable[Replacement]) -> str:
+    """Return `text` with every replacement made, as though all at once; Overlap where two collide.
+
+    Insertions at one place keep their order, and stand before what replaces the text there.
+    """
+    ordered = sorted(replacements, key=lambda replacement: (replacement.start, replacement.end))
+    for first, second in pairwise(ordered):
+        if second.start < first.end:
+            raise Overlap(first, second)
+    pieces = []
+    position = 0
+    for replacement in ordered:
+        pieces += [text[position : replacement.start], replacement.text]
+        position = replacement.end
+    return "".join([*pieces, text[position:]])
+
+
+def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str = "") -> str:
+    """Return `text` with the `count` occurrences of `old` replaced by `new`.
+
+    Line ends of `old` match any; `new` takes those of the lines that it replaces. InvalidParams for
+    an empty `old` or a `count` below 1; NoMatch, Ambiguous or CountMismatch where `old` is not there
+    exactly `count` times.
+    """
+    if not old or count < 1:
+        raise InvalidParams(
+            "The text to be replaced is empty." if not old else f"{count} occurrences cannot be replaced.",
+            hint="Name the text that is to be replaced, and how often it is there.",
+        )
+    spans = occurrences(text, old)
+    _expect(count, spans, text, old, path or "the file")
+    if old == new:
+        return text
+    return replace(text, [Replacement(span.start, span.end, _fitted(new, old, text, span)) for span in spans])
+
+
+def _expect(count: int, spans: Sequence[Span], text: str, old: str, path: str) -> None:
+    if not spans:
+        raise no_match(f"The text to be replaced is not in {path}.", text, old)
+    overlap = overlapping(text, spans[0]) if len(spans) == count == 1 else None
+    if overlap is not None:
+        spans = [*spans, overlap]
+    if len(spans) == count:
+        return
+    found = len(spans)
+    lines = lines_of(text, [span.start for span in spans[:_LINES_TOLD_MAX]])
+    shown = ", ".join(map(str, lines[:10])) + (", …" if found > 10 else "")
+    if count == 1:
+        raise Ambiguous(
+            f"The text to be replaced is in {path} {found} times, at lines {shown}.",
+            hint="Add lines around it until it names one place"
+            + (f", or ask for count: {found}." if overlap is None else "; these overlap."),
+            data={"found": found, "lines": lines},
+        )
+    raise CountMismatch(
+        f"The text to be replaced is in {path} {found} {'time' if found == 1 else 'times'}, not {count}: "
+        f"at line{'' if found == 1 else 's'} {shown}.",
+        hint=f"Ask for count: {found} if all of them are meant.",
+        data={"expected": count, "found": found, "lines": lines},
+    )
+
+
+def no_match(message: str, text: str, needle: str, data: dict[str, Any] | None = None) -> NoMatch:
+    """Return the refusal for `needle` not being in `text`, with the nearest passage in its data."""
+    near = nearest(text, needle)
+    if near is None:
+        return NoMatch(
+            message,
+            hint="Nothing in the file resembles it: read the file again.",
+            data={**(data or {}), "nearest": None, "differs": []},
+        )
+    what = "" if near.differs == ("text",) else f" and differs in {' and '.join(near.differs)}"
+    return NoMatch(
+        message,
+        hint=f"The nearest passage is at lines {near.start_line}-{near.end_line}{what}: "
+        "copy the text from there as it stands.",
+        data={**(data or {}), **near.to_data()},
+    )
+
+
+def _fitted(new: str, old: str, text: str, span: Span) -> str:
+    """Return `new` with the line ends of what it replaces, line for line.
+
+    Lines that are the same at the beginning and the end of `old` and `new` keep their own; those
+    between take what is there in turn, the last of them for all the rest. An edit that changes
+    nothing but line ends means just that, and is put in as it is.
+    """
+    plain_new = new.replace("\r\n", "\n")
+    if "\n" not in plain_new or with_plain_line_ends(old) == with_plain_line_ends(new):
+        return new
+    ends = LINE_END.findall(text, span.start, span.end)
+    nearby = ends or _line_ends_around(text, span)
+    if not nearby:
+        return new
+    before, after = with_plain_line_ends(old).split("\n"), plain_new.split("\n")
+    head = _common(before[:-1], after[:-1])
+    tail = _common(before[: head - len(before) : -1], after[: head - len(after) : -1])
+    between = ends[head : len(ends) - tail] or nearby[max(head - 1, 0) :][:1]
+    wanted = len(after) - 1 - head - tail
+    fitted = ends[:head] + (between + between[-1:] * wanted)[:wanted] + ends[len(ends) - tail :]
+    return "".join(chain.from_iterable(zip(after, [*fitted, ""], strict=True)))
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many items the two begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
+def _line_ends_around(text: str, span: Span) -> list[str]:
+    """Return the line end next after `span`, else the last one before it, else nothing."""
+    if match := LINE_END.search(text, span.end):
+        return [match.group()]
+    return LINE_END.findall(text, 0, span.start)[-1:]
