@@ -1,0 +1,155 @@
+"""A child process that answers framed requests (`system.pipe`) over its standard input and output.
+
+Exec'ed, never forked: a forked child would keep the daemon's flock. It runs in a session of its own,
+so that an interrupt at the terminal reaches the daemon alone, and it ends when its input closes, be
+that by `close` or by the daemon's death. What it writes to its standard error goes to the log.
+
+Whether a child that died is started again is its owner's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING, cast
+
+from editd.system import pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 5.0  # a pack that is being written takes less; what is cut off is done again
+_INPUT, _OUTPUT = 0, 1
+
+
+class Child:
+    """One process. `on_frame` gets each frame it sends; `on_death` its exit status, if nobody closed it."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        on_frame: Callable[[pipe.Frame], None],
+        on_death: Callable[[int], None],
+        nice: int = 0,
+    ) -> None:
+        self._argv = argv
+        self._nice = nice
+        self._on_frame = on_frame
+        self._on_death = on_death
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._closing = False
+
+    async def start(self) -> None:
+        """Start it; raises OSError where that fails. A Child is started once."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        self._transport, _ = await loop.subprocess_exec(
+            lambda: _Pipes(self), *self._argv, start_new_session=True
+        )
+        if self._nice:
+            _be_nice(self._transport.get_pid(), self._nice)
+
+    @property
+    def pid(self) -> int:
+        assert self._transport is not None, "not started"
+        return self._transport.get_pid()
+
+    def send(self, frame: pipe.Frame) -> None:
+        """Send one frame. To a child that has ended it is not sent: `on_death` tells its owner."""
+        assert self._transport is not None, "not started"
+        stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
+        if stream is not None and not stream.is_closing():
+            stream.write(pipe.pack(frame))
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Close its input, give it `seconds` to end, then kill it. Returns when it is gone.
+
+        From here on nothing more is heard of it, neither frames nor its death.
+        """
+        if self._transport is None or self._ended is None:
+            return
+        self._closing = True
+        stream = self._transport.get_pipe_transport(_INPUT)
+        if stream is not None:
+            stream.close()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._ended), seconds)
+        except TimeoutError:
+            log.warning("%s did not end within %s s and is killed", self._name, seconds)
+            self._transport.close()  # which kills, and hangs up on what it has left behind, too
+            await self._ended
+
+    @property
+    def _name(self) -> str:
+        return " ".join(self._argv[1:3])
+
+    def _heard(self, frame: pipe.Frame) -> None:
+        if not self._closing:
+            self._on_frame(frame)
+
+    def _garbled(self, reason: ValueError) -> None:
+        log.error("%s is killed: it sent %s", self._name, reason)
+        if self._transport is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._transport.kill()
+
+    def _complained(self, text: str) -> None:
+        for line in text.splitlines():
+            log.warning("%s: %s", self._name, line)
+
+    def _gone(self) -> None:
+        assert self._transport is not None
+        assert self._ended is not None
+        status = self._transport.get_returncode()
+        self._transport.close()
+        self._ended.set_result(None)
+        if not self._closing:
+            self._on_death(-1 if status is None else status)
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """What comes out of the child, put together to frames and lines."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._buffer = bytearray()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != _OUTPUT:
+            self._child._complained(data.decode("utf-8", "backslashreplace"))
+            return
+        self._buffer += data
+        try:
+            while (frame := self._next()) is not None:
+                self._child._heard(frame)
+        except ValueError as error:
+            self._buffer.clear()
+            self._child._garbled(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended and all that it wrote has been read."""
+        self._child._gone()
+
+    def _next(self) -> pipe.Frame | None:
+        if len(self._buffer) < pipe.HEADER_BYTES:
+            return None
+        end = pipe.HEADER_BYTES + pipe.body_bytes(bytes(self._buffer[: pipe.HEADER_BYTES]))
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[pipe.HEADER_BYTES : end])
+        del self._buffer[:end]
+        return pipe.unpack(body)
+
+
+def _be_nice(pid: int, nice: int) -> None:
+    """From out here, for code that runs between fork and exec could block on a lock of the parent."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, pid, nice)
+    except (ProcessLookupError, PermissionError) as error:
+        log.debug("no nice for %s: %s", pid, error)

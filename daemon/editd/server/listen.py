@@ -1,0 +1,137 @@
+"""The listening socket: bound without a race, seen by its owner alone, never taken from a live daemon.
+
+The folder is 0700 and the socket 0600 from the first moment. It is bound and listening under
+another name before it is renamed into place, so that whoever finds it is answered. The caller holds
+the workspace's flock: what lies there and does not answer is a dead daemon's, and is replaced.
+(asyncio's own `path=` takes a live socket over without a word.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+from editd.errors import IoError, PermissionDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BACKLOG = 128  # who comes while a long transaction holds the loop
+
+
+class Answered(PermissionDenied):
+    """Somebody listens on the socket already, and it is not ours to take."""
+
+
+def bind(path: str) -> socket.socket:
+    """Return a socket that listens at `path`, of any length.
+
+    Raises Answered where somebody else listens there, PermissionDenied where the folder is not ours
+    alone or something else than a socket lies there, IoError where the system says no.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with _own_folder(folder) as descriptor:
+            _refuse_if_not_stale(descriptor, name, path)
+            os.fchmod(listener.fileno(), 0o600)  # before it has a name: no umask, no moment at 0755
+            _listen_under(listener, descriptor, name)
+    except OSError as error:
+        listener.close()
+        raise IoError(error, f"The socket {path} cannot be made") from error
+    except PermissionDenied:
+        listener.close()
+        raise
+    return listener
+
+
+async def serve(listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+    """Accept connections on `listener`, each with a protocol from `make`."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 13):
+        # The name is not the loop's to remove: it may be systemd's, or by now another daemon's.
+        return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG, cleanup_socket=False)
+    return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG)
+
+
+@contextlib.contextmanager
+def _own_folder(folder: str) -> Iterator[int]:
+    """A descriptor of `folder`, made 0700 where missing, and ours alone."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    try:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise PermissionDenied(
+            f"{folder} is a symbolic link or no folder.",
+            hint="Remove it, or name another socket in EDITD_SOCKET.",
+        ) from None
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            raise PermissionDenied(
+                f"{folder} belongs to user {found.st_uid}.",
+                hint="Name a socket in a folder of your own in EDITD_SOCKET.",
+            )
+        if found.st_mode & 0o077:
+            raise PermissionDenied(
+                f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):04o}).",
+                hint=f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET.",
+            )
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
+    try:
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            raise PermissionDenied(
+                f"{path} is there and is no socket.", hint="Remove it, or name another in EDITD_SOCKET."
+            )
+        if _answers(descriptor):
+            raise Answered(
+                f"Somebody listens on {path} already.",
+                hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
+            )
+    finally:
+        os.close(descriptor)
+
+
+def _answers(descriptor: int) -> bool:
+    """Whether a socket, open as a path, has a listener. A full backlog is one too."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(f"/proc/self/fd/{descriptor}")
+        except ConnectionRefusedError:
+            return False
+        except BlockingIOError:
+            return True
+    return True
+
+
+def _listen_under(listener: socket.socket, folder: int, name: str) -> None:
+    """Bind and listen under a name for the moment, then take the real one.
+
+    By way of the folder's descriptor, since an address holds no more than 107 bytes.
+    """
+    momentary = f".new-{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(momentary, dir_fd=folder)  # of a process that had our number and was killed here
+    listener.bind(f"/proc/self/fd/{folder}/{momentary}")
+    try:
+        listener.listen(BACKLOG)
+        os.rename(momentary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(momentary, dir_fd=folder)
+        raise

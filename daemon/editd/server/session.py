@@ -1,0 +1,243 @@
+"""One connected client: the bytes between its socket and `wire.connection`, and the pace of both.
+
+    it sends faster than it is answered   reading pauses at `requests_waiting_max`
+    it does not read its answers          reading pauses, then the connection is cut off
+    it sends what is no request           it is answered; where the stream cannot go on, closed
+    it is not one who may speak           it is closed before a byte is read
+    it is one too many                    it is told `overloaded`, and closed
+
+However much one client sends, others are served in between: a turn takes so many requests of it,
+and no more. Holds no policy and knows no method: requests go to `on_request`, whose answers come
+back by `reply` and `refuse`, each request's once. `on_request` must not raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from editd.system.peer import Peer, may_speak, peer_of
+from editd.wire.connection import Bad, Connection, Incoming, Request
+from editd.wire.errors import error
+from editd.wire.limits import LIMITS, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.wire.messages import Error, Message
+
+log = logging.getLogger(__name__)
+
+OVERLOADED_SECONDS = 1.0  # for one client too many to say in which encoding it wants to be told so
+CLOSE_SECONDS = 5.0  # for a client to read its last answers
+
+
+@dataclass(slots=True)
+class Context:
+    """What is known of a client beyond its requests; what it means is the dispatcher's business."""
+
+    session: str | None = None
+    actor: str | None = None
+    changesets: set[str] = field(default_factory=set)
+
+
+class Clients:
+    """All who are connected. `connect` is what the listening socket calls for each new one.
+
+    `on_request` gets every request, on the loop's thread; `on_end` every client that is gone.
+    """
+
+    def __init__(
+        self,
+        on_request: Callable[[Client, Request], None],
+        on_end: Callable[[Client], None],
+        *,
+        may_speak: Callable[[Peer], bool] = may_speak,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.on_request = on_request
+        self.on_end = on_end
+        self.may_speak = may_speak
+        self.limits = limits
+        self._connected: set[Client] = set()
+        self._turned_away: set[Client] = set()
+
+    def connect(self) -> Client:
+        return Client(self)
+
+    def __len__(self) -> int:
+        return len(self._connected)
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(tuple(self._connected))
+
+    def close(self) -> None:
+        """Close every connection once what was said to it is sent."""
+        for client in self:
+            client.close()
+
+    def enter(self, client: Client) -> bool:
+        """Take `client` in, if there is room."""
+        has_room = len(self._connected) < self.limits.connections_max
+        (self._connected if has_room else self._turned_away).add(client)
+        return has_room
+
+    def leave(self, client: Client) -> None:
+        self._turned_away.discard(client)
+        if client in self._connected:
+            self._connected.remove(client)
+            self.on_end(client)
+
+    @property
+    def are_a_flood(self) -> bool:
+        """Whether as many are being turned away as are connected: then no more are told why."""
+        return len(self._turned_away) > self.limits.connections_max
+
+
+class Client(asyncio.Protocol):
+    """One connection. `context` is the dispatcher's; `connection` has the form of its answers."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.context = Context()
+        self.connection = Connection()
+        self.peer: Peer | None = None
+        self._clients = clients
+        self._limits = clients.limits
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._is_welcome = False
+        self._does_not_read = False
+        self._has_ended = False  # it will say no more, and may still listen
+        self._is_held = False  # there may be more to take than was taken
+        self._next_turn: asyncio.Handle | None = None
+
+    # ── What the dispatcher says ───────────────────────────────────────────────────────────────
+
+    def reply(self, request: Request, result: Message) -> None:
+        """Answer `request`; for a notification, or a client that is gone, nothing is sent."""
+        self._answer(self.connection.reply(request.id, result))
+
+    def refuse(self, request: Request, refusal: Error) -> None:
+        """Answer `request` with an error, as `reply` does."""
+        self._answer(self.connection.refuse(request.id, refusal))
+
+    def notify(self, method: str, params: Any) -> None:
+        """Say something unasked."""
+        self._send(self.connection.notify(method, params))
+
+    def close(self) -> None:
+        """Hang up once what was said is sent, or is not read for so long."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+
+    # ── What asyncio says ──────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        try:
+            self.peer = peer_of(transport.get_extra_info("socket"))
+        except OSError:
+            self.peer = None
+        if self.peer is None or not self._clients.may_speak(self.peer):
+            log.warning("dropped a connection: %s may not speak here", self.peer)
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=self._limits.outgoing_bytes_pause)
+        self._is_welcome = self._clients.enter(self)
+        if not self._is_welcome:
+            patience = 0.0 if self._clients.are_a_flood else OVERLOADED_SECONDS
+            self._loop.call_later(patience, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.feed(data)
+        if self._next_turn is None:
+            self._take_turn()
+
+    def eof_received(self) -> bool:
+        """It has said all, as `socat` does with a pipe; what it has asked is answered first."""
+        self._has_ended = True
+        self.connection.feed_end()
+        if self._next_turn is None:
+            self._take_turn()
+        return True
+
+    def pause_writing(self) -> None:
+        self._does_not_read = True
+
+    def resume_writing(self) -> None:
+        self._does_not_read = False
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        self._clients.leave(self)
+
+    # ── The pace ───────────────────────────────────────────────────────────────────────────────
+
+    def _take_turn(self) -> None:
+        """Take what is whole, but no more than one turn's share; then pause, or read on."""
+        assert self._transport is not None
+        self._next_turn = None
+        self._is_held = True  # so that an answer given at once does not begin a turn within this one
+        for _ in range(self._limits.requests_waiting_max):
+            if self._transport.is_closing():
+                return
+            if self._is_full:
+                break
+            incoming = self.connection.take()
+            if incoming is None:
+                self._taken_all()
+                return
+            self._deliver(incoming)
+        self._transport.pause_reading()
+        self._go_on()
+
+    def _taken_all(self) -> None:
+        assert self._transport is not None
+        self._is_held = False
+        if not self._has_ended:
+            self._transport.resume_reading()
+        elif self.connection.waiting == 0:
+            self.close()
+
+    def _deliver(self, incoming: Incoming) -> None:
+        if isinstance(incoming, Bad):
+            self._send(incoming.answer)
+            if incoming.fatal:
+                log.info("closed a connection of %s: %s", self.peer, incoming.error.message)
+                self.close()
+        elif self._is_welcome:
+            self._clients.on_request(self, incoming)
+        else:
+            full = f"{self._limits.connections_max} clients are connected, and there is no room for more."
+            self.refuse(incoming, error("overloaded", f"{full} Try again later."))
+            self.close()
+
+    def _answer(self, answer: bytes) -> None:
+        self._send(answer)
+        if self._is_held:
+            self._go_on()
+        elif self._has_ended and self.connection.waiting == 0:
+            self.close()
+
+    def _send(self, data: bytes) -> None:
+        if not data or self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > self._limits.outgoing_bytes_max:
+            log.warning("cut off %s: it does not read what it is sent", self.peer)
+            self._transport.abort()
+            return
+        self._transport.write(data)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._does_not_read or self.connection.waiting >= self._limits.requests_waiting_max
+
+    def _go_on(self) -> None:
+        """Take the next turn after the others have had theirs, if there is room for what comes."""
+        if self._is_held and self._next_turn is None and not self._is_full:
+            self._next_turn = self._loop.call_soon(self._take_turn)

@@ -1,0 +1,159 @@
+"""server.children: processes that answer framed requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.server.children import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from editd.system import pipe
+
+ECHO = """
+import sys
+from editd.system import pipe
+while (frame := pipe.read_frame(sys.stdin.buffer)) is not None:
+    pipe.write_frame(sys.stdout.buffer, {"heard": frame})
+"""
+
+
+class Owner:
+    """Whoever has a child: what it heard of it."""
+
+    def __init__(self, program: str, *, nice: int = 0) -> None:
+        self.frames: asyncio.Queue[pipe.Frame] = asyncio.Queue()
+        self.death: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        argv = [sys.executable, "-c", program]
+        self.child = Child(argv, on_frame=self.frames.put_nowait, on_death=self.death.set_result, nice=nice)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(limited())
+
+
+def test_what_is_sent_is_answered_in_order_however_large() -> None:
+    async def test() -> None:
+        owner = Owner(ECHO)
+        await owner.child.start()
+        frames: list[Any] = [{"n": 1}, {"path": "\udcff", "content": b"\xff" * 3_000_000}, {}]
+        for frame in frames:
+            owner.child.send(frame)
+        assert [await owner.frames.get() for _ in frames] == [{"heard": frame} for frame in frames]
+        await owner.child.close()
+        assert not owner.death.done()
+        with pytest.raises(ProcessLookupError):
+            os.kill(owner.child.pid, 0)
+
+    run(test)
+
+
+def test_a_death_is_told_with_its_status_after_the_last_frame_and_sending_then_does_nothing() -> None:
+    async def test() -> None:
+        owner = Owner(ECHO + "\nimport os; os._exit(7)")
+        await owner.child.start()
+        owner.child.send({"last": True})
+        await owner.frames.get()
+        os.kill(owner.child.pid, signal.SIGKILL)
+        assert await owner.death == -signal.SIGKILL
+        owner.child.send({"too": "late"})
+        await owner.child.close()
+
+        leaving = Owner(
+            "import sys; from editd.system import pipe; pipe.write_frame(sys.stdout.buffer, {}); sys.exit(7)"
+        )
+        await leaving.child.start()
+        assert await leaving.death == 7
+        assert leaving.frames.get_nowait() == {}
+
+    run(test)
+
+
+def test_a_child_that_does_not_end_is_killed_and_what_it_left_behind_holds_nobody_up() -> None:
+    async def test() -> None:
+        for stubborn in (
+            "import time; time.sleep(60)",
+            "import subprocess; subprocess.Popen(['sleep', '3'])",
+        ):
+            owner = Owner(stubborn)
+            await owner.child.start()
+            await owner.child.close(0.1)
+            assert not owner.death.done()
+
+    run(test)
+
+
+def test_a_child_that_sends_no_frames_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        owner = Owner("print('Traceback or some such', flush=True); input()")
+        await owner.child.start()
+        assert await owner.death == -signal.SIGKILL
+
+    run(test)
+    assert "over the limit" in caplog.text
+
+
+def test_what_it_complains_of_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        owner = Owner("import sys; print('oh\\nno', file=sys.stderr)")
+        await owner.child.start()
+        assert await owner.death == 0
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["oh", "no"]
+
+
+def test_it_is_as_nice_as_it_should_be_and_has_a_session_of_its_own() -> None:
+    async def test() -> None:
+        owner = Owner(ECHO, nice=7)
+        await owner.child.start()
+        assert os.getpriority(os.PRIO_PROCESS, owner.child.pid) == 7
+        assert os.getsid(owner.child.pid) == owner.child.pid
+        await owner.child.close()
+
+    run(test)
+
+
+def test_a_program_that_is_not_there_is_an_error_at_the_start() -> None:
+    async def test() -> None:
+        child = Child(["/nowhere/at/all"], on_frame=print, on_death=print)
+        with pytest.raises(FileNotFoundError):
+            await child.start()
+        await child.close()
+
+    run(test)
+
+
+def test_it_ends_when_the_daemon_is_killed() -> None:
+    program = f"""
+import asyncio, sys
+from editd.server.children import Child
+async def main():
+    child = Child([sys.executable, "-c", {ECHO!r}], on_frame=print, on_death=print)
+    await child.start()
+    print(child.pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        pid = int(daemon.stdout.readline())
+        child = os.pidfd_open(pid)
+        daemon.kill()
+    assert select.select([child], [], [], 10)[0] == [child]
+    os.close(child)
