@@ -98,7 +98,7 @@ class Batch:
     boot: bytes
     published_through: int
     steps: list[Step] = field(default_factory=list)
-    bytes: int = 0
+    content_bytes: int = 0
     is_closed: bool = False  # the next request is planned on the files themselves
 
     def stage(
@@ -157,8 +157,8 @@ class Batch:
         )  # fmt: skip
         step = Step(draft, tuple(changes), staging, request, outcome)
         self.steps.append(step)
-        self.bytes += sum(len(change.after.content) for change in changes if change.after is not None)
-        self.is_closed = self.is_closed or self.bytes > BATCH_BYTES_MAX
+        self.content_bytes += sum(len(change.after.content) for change in changes if change.after is not None)
+        self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
 
     def commit(self) -> Stopped | None:

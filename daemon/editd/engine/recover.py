@@ -59,11 +59,11 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
             found = _leftover(files, change, record.token, index)
             if found is None:
                 continue
-            chain = chains.get(change.path)
-            states = chain.states if chain is not None else [change.before, change.after]
+            its_chain = chains.get(change.path)
+            states = its_chain.states if its_chain is not None else [change.before, change.after]
             if not (found in states or _is_torn(found, change.after)):
                 log.warning("%s: found what somebody wrote while it was being published", change.path.text)
-                strangers[change.path] = _put_theirs_back(files, chain, change, found)
+                strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
             files.remove_leftover(change, record.token, index)
     if history.hot:
         log.info("recovered %d transactions from the journal", len(history.hot))

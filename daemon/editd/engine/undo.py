@@ -41,11 +41,9 @@ class UndoConflict(Conflict):
 
     def explain(self, history: History) -> None:
         """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        files = [
-            {"path": place.path.text, "blocking": blocking(history, place, self.seqs)}
-            for place in self.places
-        ]
-        seqs = sorted({seq for file in files for seq in file["blocking"]})
+        found = [(place.path.text, blocking(history, place, self.seqs)) for place in self.places]
+        files = [{"path": path, "blocking": in_the_way} for path, in_the_way in found]
+        seqs = sorted({seq for _, in_the_way in found for seq in in_the_way})
         paths = ", ".join(place.path.text for place in self.places)
         made_by = f" Transactions in the way: {', '.join(map(str, seqs))}." if seqs else ""
         self.message = f"Later changes to {paths} overlap what is to be undone; nothing was changed.{made_by}"

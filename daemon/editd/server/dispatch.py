@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import editd
-from editd.engine.changesets import Changesets
+from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
 from editd.engine.requests import Apply, Outcome, Reader, Write
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
@@ -195,20 +195,13 @@ class Dispatch:
         call.reply(translate.outcome(outcome, diff=True))
 
     def _commit(self, params: messages.Commit, visitor: Visitor, call: Call) -> None:
-        repeated = self._committed_before(params)
-        if repeated is not None:
-            changeset_edits, authorship, reader = (), repeated, visitor.reader
-        else:
-            changeset = self._changesets.get(params.changeset, visitor.number)
-            changeset_edits, authorship, reader = (
-                tuple(changeset.edits),
-                changeset.authorship,
-                changeset.reader,
-            )
+        before = self._committed_before(params)
+        changeset = before or self._changesets.get(params.changeset, visitor.number)
+        said = changeset.authorship
         request = Apply(
-            changeset_edits,
-            Authorship(authorship.actor, authorship.session, authorship.message, params.request_id),
-            reader,
+            tuple(changeset.edits),
+            Authorship(said.actor, said.session, said.message, params.request_id),
+            changeset.reader,
             params.on_stale or "reject",
             fingerprint=translate.fingerprint(params) if params.request_id is not None else "",
         )
@@ -222,12 +215,12 @@ class Dispatch:
 
         self._workshop.turns.submit(request, answer)
 
-    def _committed_before(self, params: messages.Commit) -> Authorship | None:
+    def _committed_before(self, params: messages.Commit) -> Changeset | None:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
         if params.request_id is None:
             return None
         seq = self._engine.history.index.by_request(params.request_id)
-        return None if seq is None else self._engine.history.find(seq).authorship
+        return None if seq is None else Changeset(0, "", self._engine.history.find(seq).authorship)
 
     def _abort(self, params: messages.Abort, visitor: Visitor, call: Call) -> None:
         self._changesets.get(params.changeset, visitor.number)

@@ -7,7 +7,7 @@ be left out and what may be null are two things: `UNSET` is the first, `None` th
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,7 +22,12 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 Mode = Literal["100644", "100755", "120000"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class MessageType(msgspec.StructMeta):
+    """Tells type checkers what `Message` tells msgspec: its subclasses are frozen, too."""
+
+
+class Message(msgspec.Struct, metaclass=MessageType, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every message is: immutable, by keyword, unknown keys refused."""
 
 
