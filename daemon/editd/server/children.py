@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0  # a pack that is being written takes less; what is cut off is done again
+LINE_BYTES_MAX = 64 * 1024  # of a child's complaints; a longer one is logged in pieces
 _INPUT, _OUTPUT = 0, 1
 
 
@@ -99,9 +100,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self._transport.kill()
 
-    def _complained(self, text: str) -> None:
-        for line in text.splitlines():
-            log.warning("%s: %s", self._name, line)
+    def _complained(self, line: bytes) -> None:
+        log.warning("%s: %s", self._name, line.decode("utf-8", "backslashreplace"))
 
     def _gone(self) -> None:
         assert self._transport is not None
@@ -119,10 +119,11 @@ class _Pipes(asyncio.SubprocessProtocol):
     def __init__(self, child: Child) -> None:
         self._child = child
         self._buffer = bytearray()
+        self._complaint = b""  # a line that has no end yet
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd != _OUTPUT:
-            self._child._complained(data.decode("utf-8", "backslashreplace"))
+            self._complain(self._complaint + data)
             return
         self._buffer += data
         try:
@@ -134,7 +135,16 @@ class _Pipes(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The process has ended and all that it wrote has been read."""
+        if self._complaint:
+            self._child._complained(self._complaint)
         self._child._gone()
+
+    def _complain(self, said: bytes) -> None:
+        *lines, self._complaint = said.split(b"\n")
+        if len(self._complaint) > LINE_BYTES_MAX:
+            lines, self._complaint = [*lines, self._complaint], b""
+        for line in lines:
+            self._child._complained(line)
 
     def _next(self) -> pipe.Frame | None:
         if len(self._buffer) < pipe.HEADER_BYTES:
