@@ -64,11 +64,10 @@ def socket_folder() -> str:
     """The folder of the user's sockets, in the protocol's order."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "editd")
-    if os.path.isdir(runtime := f"/run/user/{os.geteuid()}"):
+    if os.path.isdir(runtime := f"/run/user/{os.getuid()}"):
         return os.path.join(runtime, "editd")
-    import tempfile  # late: 10 ms, and seldom needed
-
-    return os.path.join(tempfile.gettempdir(), f"editd-{os.geteuid()}")
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # connect checks whose socket it is
+    return os.path.join(temporary, f"editd-{os.getuid()}")
 
 
 def _upwards(folder: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -63,14 +64,15 @@ def test_a_full_backlog_is_waited_out_then_told(tmp_path: Path, monkeypatch: pyt
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(0)
-        waiting = []
-        with pytest.raises(Unreachable, match="takes no connection"):
-            while True:
-                waiting.append(connect(str(tmp_path / "s")))
-        assert waiting
-        for stream in waiting:
-            assert stream is not None
-            stream.close()
+        with contextlib.ExitStack() as waiting, pytest.raises(Unreachable, match="takes no connection"):
+            _fill(str(tmp_path / "s"), waiting)
+
+
+def _fill(path: str, waiting: contextlib.ExitStack) -> None:
+    while True:
+        stream = connect(path)
+        assert stream is not None
+        waiting.enter_context(stream)
 
 
 def test_a_listener_of_another_user_is_not_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +104,7 @@ def test_a_daemon_that_ends_before_it_is_ready_is_told_with_its_log(
 
 
 def test_what_a_daemon_says_as_it_refuses_is_passed_on(fake_daemon: Callable[[str], Workspace]) -> None:
-    with pytest.raises(Unreachable, match="^The history is damaged.$"):
+    with pytest.raises(Unreachable, match=r"^The history is damaged\.$"):
         connect_or_start(fake_daemon("print('error The history is damaged.', file=said, flush=True)\n"))
 
 

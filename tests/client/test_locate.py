@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("EDITD_WORKSPACE", "EDITD_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+    for name in ("EDITD_WORKSPACE", "EDITD_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -88,11 +87,11 @@ def test_the_socket_is_looked_for_in_the_protocols_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = find_workspace(str(tmp_path))
-    usual = f"/run/user/{os.geteuid()}"
+    usual = f"/run/user/{os.getuid()}"
     if os.path.isdir(usual):
         assert workspace.socket_path == f"{usual}/editd/{workspace.id}.sock"
     else:
-        folder = os.path.join(tempfile.gettempdir(), f"editd-{os.geteuid()}")
+        folder = f"/tmp/editd-{os.getuid()}"
         assert workspace.socket_path == f"{folder}/{workspace.id}.sock"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/a")
     assert workspace.socket_path == f"/a/editd/{workspace.id}.sock"

@@ -121,9 +121,10 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Do what the arguments say and return the exit code; every error has been told by then."""
     invocation = Invocation()
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="surrogateescape")  # names that are not UTF-8 go out as they came
+            # Content and names go out as the bytes that they are, whatever the locale says.
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
         sys.stdout.flush()

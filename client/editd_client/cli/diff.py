@@ -23,7 +23,7 @@ RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
-    """Show what changed, as a patch.
+    """Show what changed between transactions, or since the newest, as a patch.
 
     A..B: between two transactions. A.. : from A to the newest. TX alone: from TX to the files as
     they are now. Nothing: what other programs have changed since the newest transaction. Off a

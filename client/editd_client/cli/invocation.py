@@ -81,7 +81,7 @@ class Invocation:
     def say_json(self, message: Message) -> bool:
         """Print the protocol's result where `--json` asks for it, and return whether it did."""
         if self.json:
-            click.echo(output.json_text(message))
+            output.say(output.json_text(message))
         return self.json
 
     def _say_starting(self) -> None:

@@ -82,4 +82,4 @@ def _lines(client: Client, result: LogResult, *, oneline: bool, patch: bool) -> 
             yield from output.diff_lines(client.show(transaction.seq).diff or "")
     if result.more:
         oldest = result.transactions[-1].seq
-        yield click.style(f"… more: --before {oldest}, or a larger --limit", dim=True)
+        yield output.paint(f"… more: --before {oldest}, or a larger --limit", "cyan")

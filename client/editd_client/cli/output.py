@@ -6,6 +6,7 @@ stripped of control characters before it reaches a terminal.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
@@ -25,38 +27,48 @@ COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
 ID_DIGITS = 7  # as git shortens an id
+OPTIONS = {  # what a hint says to a program: what it says to a person here
+    "on_stale: merge": "--merge",
+    "on_conflict: force": "--force",
+    "force: true": "--force",
+    "count: ": "--count ",
+}
 
 
 def say(text: str) -> None:
-    """Print a text and a newline, in colour on a terminal."""
-    click.echo(text, color=is_coloured(sys.stdout))
+    """Print a text and a newline."""
+    sys.stdout.write(text + "\n")
 
 
 def page(lines: Iterable[str]) -> None:
     """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else `less -FRX`."""
-    command = os.environ.get("EDITD_PAGER") or os.environ.get("PAGER") or "less -FRX"
-    if not sys.stdout.isatty() or command == "cat":
+    pager = _pager() if sys.stdout.isatty() else None
+    if pager is None or pager.stdin is None:
         for line in lines:
             say(line)
         return
+    with contextlib.suppress(BrokenPipeError), pager.stdin as pipe:  # the reader may have seen enough
+        for line in lines:
+            pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
+    pager.wait()
+
+
+def _pager() -> subprocess.Popen[bytes] | None:
+    """The user's pager, started; None where that is `cat` or cannot be started."""
     import subprocess
 
-    colour = is_coloured(sys.stdout)
+    command = os.environ.get("EDITD_PAGER") or os.environ.get("PAGER") or "less -FRX"
+    if command == "cat":
+        return None
     try:
-        pager = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE)
-    except OSError:  # no such pager: the terminal itself is better than nothing
-        for line in lines:
-            say(line)
-        return
-    assert pager.stdin is not None
-    try:
-        with pager.stdin as pipe:
-            for line in lines:
-                shown = line if colour else click.unstyle(line)
-                pipe.write(shown.encode("utf-8", "surrogateescape") + b"\n")
-    except BrokenPipeError:
-        pass  # The reader has seen enough.
-    pager.wait()
+        return subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE)
+    except OSError:  # The terminal itself is better than nothing.
+        return None
+
+
+def paint(text: str, colour: str | None, *, bold: bool = False) -> str:
+    """The text in a colour, where standard output is a terminal."""
+    return click.style(text, fg=colour, bold=bold or None) if is_coloured(sys.stdout) else text
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -75,7 +87,7 @@ def plain(text: str, *, but: str = "") -> str:
 def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     """What an applying verb reports: the transaction, then one line a file."""
     if dry_run:
-        yield click.style("dry run: nothing was changed", bold=True)
+        yield paint("dry run: nothing was changed", None, bold=True)
     elif result.transaction is None:
         yield "nothing to change"
     else:
@@ -84,25 +96,24 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     for path in result.merged:
         yield f"merged with what was there: {plain(path)}"
     for warning in [*result.warnings, *(warning for file in result.files for warning in file.warnings)]:
-        yield click.style(f"warning: {plain(warning)}", fg="magenta")
+        yield paint(f"warning: {plain(warning)}", "magenta")
     if dry_run:
         for file in result.files:
             yield from diff_lines(file.diff if isinstance(file.diff, str) else "")
 
 
 def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
-    """One line a file, as git has it: ` M path`. A rename is one line."""
-    sources = {file.from_ for file in files}
+    """One line a file, as git has it: ` M path`."""
     for file in files:
-        if file.change is None or (file.change == "deleted" and file.path in sources):
-            continue
+        if file.change is None:
+            continue  # It was named, and stays as it is.
         letter = LETTERS[file.change]
         path = plain(file.path)
         if isinstance(file.from_, str):
             path = f"{plain(file.from_)} -> {path}"
         if file.change == "mode":
             path += " (executable)" if file.mode == "100755" else " (not executable)"
-        yield f" {click.style(letter, fg=COLOURS[letter])} {path}"
+        yield f" {paint(letter, COLOURS[letter])} {path}"
 
 
 def one_line(transaction: Transaction) -> str:
@@ -115,7 +126,7 @@ def paragraph(transaction: Transaction) -> Iterator[str]:
     """A transaction as `log` shows it: who, when, why, and which files."""
     from datetime import datetime
 
-    yield click.style(f"transaction {transaction.seq}", fg="yellow") + f" {transaction.id}"
+    yield paint(f"transaction {transaction.seq}", "yellow") + f" {transaction.id}"
     when = datetime.fromisoformat(transaction.time).astimezone()
     yield f"{_about(transaction)}, {when:%a %Y-%m-%d %H:%M:%S %z}"
     if transaction.message:
@@ -132,11 +143,11 @@ def diff_lines(diff: str) -> Iterator[str]:
         in_header = line.startswith("diff ") or (in_header and not line.startswith("@@"))
         colour = None if in_header else DIFF_COLOURS.get(line[:1])
         shown = plain(line, but="\t") if sys.stdout.isatty() else line
-        yield click.style(shown, fg=colour, bold=in_header) if in_header or colour else shown
+        yield paint(shown, colour, bold=in_header) if in_header or colour else shown
 
 
 def _name(transaction: Transaction) -> str:
-    return click.style(f"{transaction.seq} {transaction.id[:ID_DIGITS]}", fg="yellow")
+    return paint(f"{transaction.seq} {transaction.id[:ID_DIGITS]}", "yellow")
 
 
 def _about(transaction: Transaction) -> str:
@@ -148,7 +159,7 @@ def _about(transaction: Transaction) -> str:
         about += f", of {', '.join(map(str, transaction.undoes))}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
-    return click.style(about, fg="cyan")
+    return paint(about, "cyan")
 
 
 def _first_line(message: str) -> str:
@@ -165,8 +176,11 @@ def tell_refusal(error: EditdError, *, as_json: bool) -> None:
         return
     message = error.message.removesuffix(error.hint).rstrip()
     _complain(click.style("editctl: ", fg="red", bold=True) + plain(message, but="\n\t"))
-    if error.hint:
-        _complain(click.style("hint: ", fg="yellow") + plain(error.hint, but="\n\t"))
+    hint = error.hint
+    for spoken, option in OPTIONS.items():
+        hint = hint.replace(spoken, option)
+    if hint:
+        _complain(click.style("hint: ", fg="yellow") + plain(hint, but="\n\t"))
     for line in _particulars(error):
         _complain(line)
 
@@ -210,7 +224,7 @@ def _changes_since(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _complain(line: str) -> None:
-    click.echo(line, err=True, color=is_coloured(sys.stderr))
+    sys.stderr.write((line if is_coloured(sys.stderr) else click.unstyle(line)) + "\n")
 
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────
@@ -230,4 +244,4 @@ def json_text(result: Message | dict[str, Any]) -> str:
 
 
 def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
-    click.echo(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))
+    say(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))

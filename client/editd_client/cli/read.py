@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, path: str, at: str | None) -> None:
-    """Print a file, byte for byte, as it is or as it was.
+    """Print a file, as it is or as it was, byte for byte.
 
     With --json also its version, which an edit takes as its --base, its encoding and line ends.
 

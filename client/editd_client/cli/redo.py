@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(invocation: Invocation, force: bool, authorship: Authorship) -> None:
-    """Take back the newest undo that is not redone.
+    """Take back an undo: the newest that is not redone, and so on, as in an editor.
 
-    Once for each undo, as in an editor. Like an undo it keeps what others changed since, and is a
+    Like an undo it keeps what others changed since, and is a
     transaction of its own.
 
     \b

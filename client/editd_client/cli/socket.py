@@ -29,6 +29,6 @@ def verb(invocation: Invocation) -> None:
     invocation.client().close()
     path = invocation.workspace.socket_path
     if invocation.json:
-        click.echo(output.json_text({"socket": path}))
+        output.say(output.json_text({"socket": path}))
     else:
         output.say(path)

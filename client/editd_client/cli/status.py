@@ -36,7 +36,7 @@ def verb(invocation: Invocation) -> None:
         status = client.status()
     if not invocation.say_json(status):
         for title, value in _rows(status, invocation.workspace.socket_path):
-            output.say(click.style(f"{title:<12}", fg="cyan") + output.plain(value))
+            output.say(output.paint(f"{title:<12}", "cyan") + output.plain(value))
 
 
 def _rows(status: StatusResult, socket_path: str) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,6 @@ def verb(invocation: Invocation) -> None:
         finally:
             os.close(descriptor)
     if invocation.json:
-        click.echo(output.json_text({}))
+        output.say(output.json_text({}))
     else:
         output.say(f"editd (pid {pid}) has ended")

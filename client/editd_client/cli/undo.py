@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def verb(
     invocation: Invocation, transaction: str | None, last: int | None, force: bool, authorship: Authorship
 ) -> None:
-    """Take back a transaction: the newest edit that is not undone, or any other, however old.
+    """Take back a transaction, the newest or any other.
 
-    What others changed in the same files since stays, by a three-way merge. Where that does not
-    merge cleanly nothing is changed, and the transactions in the way are named. An undo is a
-    transaction itself: `editctl redo` takes it back.
+    Without TX it is the newest edit that is not undone; with TX any, however old. What others
+    changed in the same files since stays, by a three-way merge. Where that does not merge cleanly
+    nothing is changed, and the transactions in the way are named. An undo is a transaction itself:
+    `editctl redo` takes it back.
 
     \b
     Examples:

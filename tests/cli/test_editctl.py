@@ -1,0 +1,87 @@
+"""`editctl` itself: its verbs, its help, its exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import editd_client.cli as editctl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHARED = {"applying", "invocation", "options", "output", "throwaway"}
+VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
+
+
+def test_every_module_is_a_verb_or_shared() -> None:
+    assert {module.name for module in pkgutil.iter_modules(editctl.__path__)} == set(VERBS) | SHARED
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verbs_help_begins_as_the_list_says_and_gives_examples(name: str) -> None:
+    said = importlib.import_module(f"editd_client.cli.{name}").verb.help
+    first = " ".join(said.split("\n\n")[0].split())
+    assert first.startswith(VERBS[name].rstrip("."))
+    examples = [line for line in said.partition("Examples:")[2].splitlines() if "editctl" in line]
+    assert 2 <= len(examples) <= 4
+
+
+def test_help_imports_neither_messages_nor_verbs() -> None:
+    program = (
+        "import sys; from editd_client.cli import run; code = run(['--help']);"
+        "assert not {'msgspec', 'msgpack', 'subprocess', 'asyncio'} & set(sys.modules), sys.modules.keys();"
+        "assert 'editd_client.cli.apply' not in sys.modules; sys.exit(code)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for name, said in VERBS.items():
+        assert name in result.stdout
+        assert said in result.stdout
+
+
+def test_no_verb_needs_pygit2_or_asyncio() -> None:
+    program = (
+        "import importlib, sys; from editd_client import cli, client;"
+        "[importlib.import_module(f'editd_client.cli.{v}') for s in cli.VERBS.values() for v in s];"
+        "assert not {'pygit2', 'asyncio', 'rich'} & set(sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--version"], editctl.DONE),
+        (["nonsense"], editctl.USAGE),
+        (["replace", "a", "only one text"], editctl.USAGE),
+        (["undo", "3", "--last", "2"], editctl.USAGE),
+        (["-C", "/", "log"], editctl.REFUSED),
+        (["-C", "/nowhere", "log", "--json"], editctl.REFUSED),
+    ],
+)
+def test_an_exit_code_says_what_kind_of_answer_it_was(words: list[str], code: int) -> None:
+    assert editctl.run(words) == code
+
+
+@pytest.mark.parametrize("verb", ["status", "stop"])
+def test_status_and_stop_start_no_daemon(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EDITD_SOCKET", str(tmp_path / "none.sock"))
+    assert editctl.run(["-C", str(tmp_path), verb]) == editctl.UNREACHABLE
+    assert "No daemon answers" in capsys.readouterr().err
+    assert editctl.run(["-C", str(tmp_path), verb, "--json"]) == editctl.UNREACHABLE
+    assert capsys.readouterr().out.startswith('{"error":{"code":null,"name":"unreachable"')
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert editctl.run(["completion", shell]) == editctl.DONE
+    assert "_EDITCTL_COMPLETE" in capsys.readouterr().out

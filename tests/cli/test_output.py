@@ -1,0 +1,141 @@
+"""How results are shown: on a terminal, in a pipe, as JSON."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+
+import pytest
+
+from editd.wire import messages
+from editd_client.cli import output
+from editd_client.errors import EditdError
+
+ODD = b"caf\xe9 \x1b[31m".decode("utf-8", "surrogateescape")
+DIFF = f"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n--- old\n+{ODD}\r\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _colourful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def transaction(**more: object) -> messages.Transaction:
+    given = {
+        "seq": 12, "id": "abcdef1" + "0" * 33, "kind": "edit", "actor": "alice", "session": None,
+        "message": "Why\n\nand how", "time": "2026-01-02T03:04:05.000006Z", "files": [], "undoes": [],
+        "undone_by": None, "request_id": None,
+    }  # fmt: skip
+    return messages.Transaction(**{**given, **more})  # type: ignore[arg-type]
+
+
+def test_off_a_terminal_a_diff_is_the_diff_byte_for_byte() -> None:
+    assert "\n".join(output.diff_lines(DIFF)) + "\n" == DIFF
+
+
+def test_on_a_terminal_a_diff_has_colours_and_no_control_characters_of_the_files() -> None:
+    with contextlib.redirect_stdout(Terminal()):
+        lines = list(output.diff_lines(DIFF))
+    assert lines[1] == "\x1b[1m--- a/a\x1b[0m"
+    assert lines[4] == "\x1b[31m--- old\x1b[0m"  # a line that was deleted, not a header
+    assert lines[5].startswith("\x1b[32m+caf\udce9 \\x1b[31m\\x0d")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_who_wants_no_colour_gets_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    with contextlib.redirect_stdout(Terminal()):
+        assert output.paint("text", "red") == "\x1b[31mtext\x1b[0m"
+        monkeypatch.setenv(name, value)
+        assert output.paint("text", "red") == "text"
+
+
+def test_no_diff_is_no_line() -> None:
+    assert list(output.diff_lines("")) == []
+
+
+def test_applying_reports_the_transaction_and_a_line_a_file() -> None:
+    def file(path: str, change: str | None, **more: object) -> messages.FileResult:
+        return messages.FileResult(path=path, change=change, version=None, base=None, **more)  # type: ignore[arg-type]
+
+    result = messages.ApplyResult(
+        transaction=transaction(),
+        files=[
+            file("a", "modified"),
+            file("b", "added", warnings=["mixed line ends"]),
+            file("new\nname", "renamed", from_="old"),
+            file("run", "mode", mode="100755"),
+            file("same", None),
+        ],
+        merged=["a"],
+    )
+    assert list(output.applied(result, dry_run=False)) == [
+        "[12 abcdef1] Why",
+        " M a",
+        " A b",
+        " R old -> new\\x0aname",
+        " M run (executable)",
+        "merged with what was there: a",
+        "warning: mixed line ends",
+    ]
+
+
+def test_a_line_of_the_log_says_what_was_undone() -> None:
+    undone = transaction(kind="undo", undoes=[3, 4], undone_by=13, session="s")
+    assert output.one_line(undone) == "12 abcdef1 undo by alice in s, of 3, 4, undone by 13 Why"
+
+
+def test_json_is_one_line_in_which_bytes_are_base64() -> None:
+    result = messages.LogResult(transactions=[transaction(message=ODD)], more=False)
+    text = output.json_text(result)
+    assert "\n" not in text
+    message = json.loads(text)["transactions"][0]["message"]
+    assert base64.b64decode(message["base64"]) == b"caf\xe9 \x1b[31m"
+
+
+def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hint = "Read it again, or ask for on_stale: merge."
+    made_by = {**json.loads(output.json_text(transaction()))}
+    error = EditdError(
+        1,
+        "stale",
+        f"a has changed. {hint}",
+        {"hint": hint, "changed_by": [made_by], "diff": "diff --git a/a b/a\n"},
+    )
+    output.tell_refusal(error, as_json=False)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:3] == [
+        "editctl: a has changed.",
+        "hint: Read it again, or ask for --merge.",
+        "changed by 12 abcdef1 edit by alice Why",
+    ]
+    assert told[3] == "diff --git a/a b/a"
+
+
+def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"files": [{"path": "a", "blocking": [7, 9]}, {"path": "b", "blocking": [9]}]}
+    output.tell_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  a: in the way: 7, 9",
+        "  b: in the way: 9",
+        "  see what it changed: editctl show 7",
+        "  see what it changed: editctl show 9",
+    ]
+
+
+def test_a_refusal_as_json_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    output.tell_refusal(EditdError(12, "file_missing", "No.", {"path": "a"}), as_json=True)
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {
+        "error": {"code": 12, "name": "file_missing", "message": "No.", "data": {"path": "a"}}
+    }
+    assert told.err == ""
