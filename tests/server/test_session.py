@@ -306,6 +306,25 @@ async def test_an_answer_to_a_client_that_is_gone_is_no_fault(tmp_path: Path) ->
 
 
 @runs
+async def test_a_fault_of_ours_is_told_to_who_asked_and_hurts_nobody_else(tmp_path: Path) -> None:
+    def fail(client: Client, request: Request) -> None:
+        if isinstance(request.params, messages.Undo):
+            raise ZeroDivisionError
+        answer_at_once(client, request)
+
+    async with daemon(tmp_path, fail) as running:
+        reader, writer = await running.connect()
+        writer.write(line(1, "undo") + line(2, "status"))
+        assert json.loads(await reader.readline())["error"]["data"]["name"] == "internal_error"
+        assert json.loads(await reader.readline())["id"] == 2
+        writer.write(b'{"method": "undo"}\n')
+        assert await reader.read() == b""
+        other, other_writer = await running.connect()
+        other_writer.write(line(1, "status"))
+        assert json.loads(await other.readline())["id"] == 1
+
+
+@runs
 async def test_random_and_nearly_valid_bytes_never_stop_the_daemon(tmp_path: Path) -> None:
     chance = random.Random(1)
     wire = ClientConnection()

@@ -66,6 +66,7 @@ def test_waiting_counts_what_is_taken_and_not_answered(encode: Callable[..., byt
     assert isinstance(connection.take(), Bad)
     assert connection.take() is None
     assert connection.waiting == 2
+    assert [connection.is_waiting_for(call_id) for call_id in (1, 2, 3, None)] == [True, True, False, False]
     connection.reply(2, messages.Empty())
     connection.refuse(1, STALE)
     assert connection.waiting == 0

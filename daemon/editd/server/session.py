@@ -8,14 +8,13 @@
 
 However much one client sends, others are served in between: a turn takes so many requests of it,
 and no more. Holds no policy and knows no method: requests go to `on_request`, whose answers come
-back by `reply` and `refuse`, each request's once. `on_request` must not raise.
+back by `reply` and `refuse`, each request's once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.system.peer import Peer, may_speak, peer_of
@@ -32,15 +31,6 @@ log = logging.getLogger(__name__)
 
 OVERLOADED_SECONDS = 1.0  # for one client too many to say in which encoding it wants to be told so
 CLOSE_SECONDS = 5.0  # for a client to read its last answers
-
-
-@dataclass(slots=True)
-class Context:
-    """What is known of a client beyond its requests; what it means is the dispatcher's business."""
-
-    session: str | None = None
-    actor: str | None = None
-    changesets: set[str] = field(default_factory=set)
 
 
 class Clients:
@@ -97,10 +87,9 @@ class Clients:
 
 
 class Client(asyncio.Protocol):
-    """One connection. `context` is the dispatcher's; `connection` has the form of its answers."""
+    """One connection. `connection` is its wire, where `hello` sets the form of errors."""
 
     def __init__(self, clients: Clients) -> None:
-        self.context = Context()
         self.connection = Connection()
         self.peer: Peer | None = None
         self._clients = clients
@@ -211,11 +200,23 @@ class Client(asyncio.Protocol):
                 log.info("closed a connection of %s: %s", self.peer, incoming.error.message)
                 self.close()
         elif self._is_welcome:
-            self._clients.on_request(self, incoming)
+            self._request(incoming)
         else:
             full = f"{self._limits.connections_max} clients are connected, and there is no room for more."
             self.refuse(incoming, error("overloaded", f"{full} Try again later."))
             self.close()
+
+    def _request(self, request: Request) -> None:
+        try:
+            self._clients.on_request(self, request)
+        except Exception:  # a fault of ours: told whole in the log, and to nobody but who asked
+            log.exception("a request of %s failed", self.peer)
+            if self.connection.is_waiting_for(request.id):
+                self.refuse(
+                    request, error("internal_error", "editd failed on this request. Its log tells where.")
+                )
+            else:
+                self.close()
 
     def _answer(self, answer: bytes) -> None:
         self._send(answer)

@@ -107,6 +107,10 @@ class Connection:
                 return incoming
         return None
 
+    def is_waiting_for(self, call_id: Id | None) -> bool:
+        """Whether a request with this id was taken and not answered; a notification is never known."""
+        return call_id in self._ids
+
     def reply(self, to: Id | None, result: Any) -> bytes:
         """The bytes that answer a request with its result; none for a notification."""
         self._leave(to)
