@@ -49,7 +49,7 @@ def compose(
     """The whole message, with a subject of our own where the author gave none."""
     body = authorship.message.replace("\0", "").strip("\n") or summary(kind, touches, undoes)
     lines = [f"Seq: {seq}", f"Kind: {kind}", f"Actor: {_value(authorship.actor)}"]
-    if authorship.message.strip("\n") == "":
+    if authorship.message == "":
         lines.append("Message: none")
     elif body != authorship.message:
         lines.append(f"Message: {_json(authorship.message)}")

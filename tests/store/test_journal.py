@@ -1,0 +1,158 @@
+"""The journal: whole frames or none, told apart from what an earlier use left behind."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+from editd.errors import HistoryDamaged
+from editd.store.journal import (
+    SEGMENT_BYTES,
+    Frame,
+    Journal,
+    Position,
+    committed,
+    frames,
+    segment_path,
+    segments,
+)
+from editd.store.record import Aborted, ChangeRecord, Committed, EntryRecord
+
+
+def record(seq: int, content: bytes = b"x") -> Committed:
+    change = ChangeRecord(b"a", None, EntryRecord(0o100644, bytes(20), None, content))
+    return Committed(seq, bytes(20), "edit", "me", None, "", None, seq, (), (change,))
+
+
+def seqs(folder: Path) -> list[int]:
+    return list(committed(frames(str(folder), Position(0, 0))))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(str(tmp_path))
+
+
+def test_what_is_appended_is_read_back_in_its_order(journal: Journal, tmp_path: Path) -> None:
+    journal.append([record(1), record(2)])
+    journal.append([record(3)])
+    read = list(frames(str(tmp_path), Position(0, 0)))
+    assert [[r.seq for r in frame.records] for frame in read] == [[1, 2], [3]]
+    assert read[-1].end == journal.position
+
+
+def test_reading_goes_on_from_a_position(journal: Journal, tmp_path: Path) -> None:
+    journal.append([record(1)])
+    here = journal.position
+    journal.append([record(2)])
+    assert [frame.records for frame in frames(str(tmp_path), here)] == [(record(2),)]
+    assert [frame.records for frame in frames(str(tmp_path), Position(0, 0), here)] == [(record(1),)]
+
+
+def test_c6_an_abort_voids_what_stands_before_it_from_its_seq_on(journal: Journal, tmp_path: Path) -> None:
+    journal.append([record(1), record(2), record(3)])
+    journal.append([Aborted(2)])
+    journal.append([record(2, b"another")])
+    standing = committed(frames(str(tmp_path), Position(0, 0)))
+    assert list(standing) == [1, 2]
+    assert standing[2] == record(2, b"another")
+
+
+def test_a_record_larger_than_a_segment_gets_one_of_its_own(journal: Journal, tmp_path: Path) -> None:
+    large = os.urandom(SEGMENT_BYTES + 5)
+    journal.append([record(1)])
+    journal.append([record(2, large)])
+    journal.append([record(3)])
+    standing = committed(frames(str(tmp_path), Position(0, 0)))
+    assert list(standing) == [1, 2, 3]
+    assert standing[2] == record(2, large)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_frame_cut_off_at_the_end_was_never_there(journal: Journal, tmp_path: Path, cut: int) -> None:
+    journal.append([record(1)])
+    start = journal.position.offset
+    journal.append([record(2, b"y" * 500)])
+    path = segment_path(str(tmp_path), journal.position.segment)
+    with open(path, "r+b") as file:
+        file.seek(start + cut)
+        file.write(bytes(1000))
+    assert seqs(tmp_path) == [1]
+
+
+def test_a_flipped_byte_with_whole_frames_after_it_is_damage(journal: Journal, tmp_path: Path) -> None:
+    start = 64
+    journal.append([record(1, b"z" * 100)])
+    journal.append([record(2)])
+    path = segment_path(str(tmp_path), journal.position.segment)
+    with open(path, "r+b") as file:
+        file.seek(start + 60)
+        byte = file.read(1)
+        file.seek(start + 60)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(HistoryDamaged, match="does not check") as refused:
+        seqs(tmp_path)
+    assert refused.value.data["file"] == path
+
+
+def test_c3_a_released_segment_is_used_again_and_its_old_frames_are_not_taken_for_new(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    large = b"q" * (SEGMENT_BYTES // 2)
+    for seq in range(1, 6):
+        journal.append([record(seq, large)])  # one segment each
+    first = segments(str(tmp_path))
+    journal.release(4)
+    for seq in range(6, 9):
+        journal.append([record(seq, large)])
+    assert len(segments(str(tmp_path))) == len(first)
+    assert seqs(tmp_path) == [5, 6, 7, 8] or seqs(tmp_path)[-4:] == [5, 6, 7, 8]
+
+
+def test_a_new_journal_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
+    first = Journal(str(tmp_path))
+    first.append([record(1)])
+    second = Journal(str(tmp_path))
+    second.append([record(2)])
+    assert second.position.segment > first.position.segment
+    assert seqs(tmp_path) == [1, 2]
+
+
+def test_a_segment_that_was_being_made_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f"{1:016x}.new").write_bytes(b"half")
+    Journal(str(tmp_path)).append([record(1)])
+    assert [path.suffix for path in tmp_path.iterdir()] == [".segment"]
+
+
+def test_a_segment_of_a_newer_version_is_not_read_over(journal: Journal, tmp_path: Path) -> None:
+    journal.append([record(1)])
+    path = segment_path(str(tmp_path), journal.position.segment)
+    with open(path, "r+b") as file:
+        file.write(b"someone else's file here")
+    with pytest.raises(HistoryDamaged):
+        seqs(tmp_path)
+
+
+def test_a_full_disk_refuses_an_append_and_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE stands in for the full disk: making a large segment fails half-way (EFBIG)."""
+    journal = Journal(str(tmp_path))
+    journal.append([record(1)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    was = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SEGMENT_BYTES, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            journal.append([record(2, bytes(SEGMENT_BYTES * 2))])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, was)
+    journal.append([record(2)])
+    assert seqs(tmp_path) == [1, 2]
+
+
+def test_committed_takes_frames_in_their_order() -> None:
+    here = Position(1, 64)
+    read = [Frame((record(1),), here), Frame((Aborted(1),), here), Frame((record(1, b"new"),), here)]
+    assert committed(read) == {1: record(1, b"new")}

@@ -1,0 +1,132 @@
+"""Git objects in memory: what git itself would have named them, at every step."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from editd.store.objects import (
+    EMPTY_TREE,
+    CommitObject,
+    Folder,
+    Oid,
+    TreeEntry,
+    Trees,
+    commit_content,
+    object_id,
+    tree_changes,
+)
+
+# Names that sort differently as files and as folders, and one that looks like a tree's own bytes.
+NAMES = ["a", "b", "a.b", "a-b", "a0", "d", "e x", "100644 a", "z", "\u00e9"]
+
+
+def git_tree(folder: Path, files: dict[bytes, Oid]) -> str:
+    """The tree that git makes of these files."""
+    index = folder / "index"
+    index.unlink(missing_ok=True)
+    environment = {**os.environ, "GIT_DIR": str(folder), "GIT_INDEX_FILE": str(index)}
+    lines = b"".join(b"100644 %b\t%b\0" % (oid.hex().encode(), path) for path, oid in files.items())
+    command = ["git", "update-index", "-z", "--add", "--index-info"]
+    subprocess.run(command, input=lines, env=environment, check=True)
+    done = subprocess.run(
+        ["git", "write-tree", "--missing-ok"], env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) -> None:
+    choose = random.Random(3)
+    stored: dict[Oid, bytes] = {}
+    trees, model = Trees(EMPTY_TREE, stored.__getitem__), dict[bytes, Oid]()
+    for step in range(1500):
+        changes = random_changes(choose, model)
+        before = trees.root
+        splice = trees.splice(
+            (path, None if oid is None else TreeEntry(0o100644, oid)) for path, oid in changes.items()
+        )
+        if choose.random() < 0.3:
+            trees.take_back(splice)
+            assert trees.root == before
+            continue
+        stored.update(splice.trees)
+        if choose.random() < 0.1:
+            trees = Trees(splice.root, stored.__getitem__)  # as after a restart
+        found = {path: after.oid if after else None for path, _, after in changed(stored, before, trees.root)}
+        assert found == {p: o for p, o in changes.items() if model.get(p) != o}
+        for path, oid in changes.items():
+            if oid is None:
+                del model[path]
+            else:
+                model[path] = oid
+        if step % 50 == 0:
+            assert trees.root.hex() == git_tree(repository, model)
+
+
+def changed(
+    stored: dict[Oid, bytes], before: Oid, after: Oid
+) -> list[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
+    return list(tree_changes(stored.__getitem__, before, after))
+
+
+def random_changes(choose: random.Random, model: dict[bytes, Oid]) -> dict[bytes, Oid | None]:
+    changes: dict[bytes, Oid | None] = {}
+    for _ in range(choose.randint(1, 4)):
+        path = "/".join(choose.choice(NAMES) for _ in range(choose.randint(1, 4))).encode()
+        held = {p: o for p, o in (model | changes).items() if o is not None}
+        if path in held and path not in changes and choose.random() < 0.5:
+            changes[path] = None
+        elif not any(p.startswith(path + b"/") or path.startswith(p + b"/") for p in held if p != path):
+            changes[path] = object_id("blob", b"%d" % choose.randrange(50))
+    return changes
+
+
+def test_a_file_may_take_the_place_of_an_emptied_folder_and_back() -> None:
+    stored: dict[Oid, bytes] = {}
+    trees = Trees(EMPTY_TREE, stored.__getitem__)
+    entry = TreeEntry(0o100644, object_id("blob", b""))
+    stored.update(trees.splice([(b"a/b", entry), (b"a/c/d", entry)]).trees)
+    stored.update(trees.splice([(b"a", entry), (b"a/b", None), (b"a/c/d", None)]).trees)
+    assert trees.entry(b"a") == entry
+    assert trees.folder(b"a") is None
+    stored.update(trees.splice([(b"a/b", entry), (b"a", None)]).trees)
+    assert trees.entry(b"a") is None
+    assert trees.entry(b"a/b") == entry
+
+
+def test_a_tree_of_no_files_is_the_empty_tree() -> None:
+    trees = Trees(EMPTY_TREE, dict[Oid, bytes]().__getitem__)
+    trees.splice([(b"a/b/c", TreeEntry(0o100644, bytes(20)))])
+    assert trees.splice([(b"a/b/c", None)]).root == EMPTY_TREE
+
+
+def test_a_decoded_folder_encodes_to_the_same_bytes() -> None:
+    raw = b"100644 a.b\0" + b"\x01" * 20 + b"40000 a\0" + b"\x02" * 20 + b"120000 b\0" + b"\x20" * 20
+    folder = Folder.decode(raw)
+    assert folder.encode() == raw
+    assert folder.folders() == [b"a"]
+    assert folder.files() == {
+        b"a.b": TreeEntry(0o100644, b"\x01" * 20),
+        b"b": TreeEntry(0o120000, b"\x20" * 20),
+    }
+
+
+def test_git_reads_the_commits(repository: Path) -> None:
+    content = commit_content(
+        EMPTY_TREE, [], "A U Thor <a@b.invalid>", "editd <e@b.invalid>", 5_000_000, "é\n\nSeq: 1\n"
+    )
+    done = subprocess.run(
+        ["git", "--git-dir", str(repository), "hash-object", "-t", "commit", "-w", "--stdin"],
+        input=content, capture_output=True, check=True,
+    )  # fmt: skip
+    assert bytes.fromhex(done.stdout.decode()) == object_id("commit", content)
+    assert CommitObject.decode(content) == CommitObject(EMPTY_TREE, None, "é\n\nSeq: 1\n")

@@ -1,0 +1,88 @@
+"""Commit messages: a person reads them, and editd reads the same back from whatever an author wrote."""
+
+from __future__ import annotations
+
+import pytest
+from editd.store import trailers
+from editd.values.content import Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, Entry, Touch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+names = texts.filter(bool)
+
+
+def touch(path: str, *, source: str | None = None, permissions: int | None = None) -> Touch:
+    after = Entry(0o100644, Version("a" * 40), permissions)
+    return Touch(WorkspacePath(path), None, after, None if source is None else WorkspacePath(source))
+
+
+@given(actor=names, session=st.none() | names, message=texts, request=st.none() | names)
+@example(actor="me", session=None, message="subject\n\nSeq: 99\nKind: baseline", request=None)
+@example(actor="a\nSeq: 7", session='"quoted"', message="\n\n", request=" ")
+@example(actor="\udcff", session="\udc80", message="trailing\n\n\n", request="\\")
+def test_whatever_an_author_writes_is_read_back(
+    actor: str, session: str | None, message: str, request: str | None
+) -> None:
+    said = Authorship(actor, session, message, request)
+    text = trailers.compose(7, "undo", said, 1_700_000_000_123_456, [touch("a")], [3, 5], '{"a":1}')
+    written = trailers.parse(text)
+    assert written.authorship == said
+    assert (written.seq, written.kind, written.undoes) == (7, "undo", (3, 5))
+    assert written.time_us == 1_700_000_000_123_456
+    assert written.notes == '{"a":1}'
+
+
+def test_moves_and_odd_permissions_are_kept() -> None:
+    touches = [touch("new\nname", source="old", permissions=0o600), touch("b", permissions=0o644)]
+    written = trailers.parse(trailers.compose(1, "edit", Authorship("me"), 0, touches, []))
+    assert written.moves == (("old", "new\nname"),)
+    assert written.permissions == (("new\nname", 0o600),)
+
+
+@pytest.mark.parametrize(
+    ("touches", "subject"),
+    [
+        ([touch("src/a.py")], "add src/a.py"),
+        ([touch("a"), touch("b"), touch("c")], "add a and 2 more"),
+        (
+            [
+                Touch(WorkspacePath("old"), Entry(0o100644, Version("a" * 40)), None),
+                touch("new", source="old"),
+            ],
+            "move new",
+        ),
+    ],
+)
+def test_a_transaction_without_a_message_gets_a_subject(touches: list[Touch], subject: str) -> None:
+    assert trailers.compose(1, "edit", Authorship("me"), 0, touches, []).splitlines()[0] == subject
+
+
+def test_a_subject_stays_short() -> None:
+    subject = trailers.summary("edit", [touch("x" * 300), touch("y")])
+    assert len(subject) == trailers.SUBJECT_CHARACTERS
+    assert subject.endswith("… and 1 more")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "a\n\nSeq: 1", "a\n\nSeq: x\nKind: edit\nActor: me\nTime: now"]
+)
+def test_a_message_that_is_not_ours_is_told_apart(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        trailers.parse(text)
+
+
+@pytest.mark.parametrize("actor", ["Ann Lee", "a <b> c\n", "", "…", "agent/7"])
+def test_an_actor_is_an_identity_that_git_takes(actor: str) -> None:
+    name, _, mail = trailers.ident(actor).rpartition(" ")
+    assert name
+    assert mail.startswith("<")
+    assert mail.endswith("@editd.invalid>")
+    assert not set("<>\n") & set(name + mail[1:-1])
+
+
+def test_times_are_read_back() -> None:
+    assert trailers.microseconds(trailers.rfc3339(1_234_567_890_000_001)) == 1_234_567_890_000_001
+    assert trailers.rfc3339(0) == "1970-01-01T00:00:00.000000Z"

@@ -1,0 +1,153 @@
+"""A workspace of a test's own with a real daemon on it: real socket, real git, real SIGKILL."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from editd.wire.messages import Replace, Write
+from editd_client.client import Client
+
+TOP = Path(__file__).resolve().parent.parent
+START_SECONDS = 30
+
+
+@dataclass
+class Workplace:
+    """A folder with a workspace in it, and everything that its daemon keeps."""
+
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()[:16]
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state" / "editd" / self.id
+
+    @property
+    def store(self) -> Path:
+        return self.state / "store.git"
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "run" / "editd" / f"{self.id}.sock")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a user's shell would have, with an empty home and our folders."""
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "TMPDIR") if name in os.environ
+        }
+        paths = [str(TOP / "daemon"), str(TOP / "client"), kept.get("PYTHONPATH", "")]
+        return {
+            **kept,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "HOME": str(self.folder / "home"),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_RUNTIME_DIR": str(self.folder / "run"),
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            **self.variables,
+        }
+
+    def start(self) -> Client:
+        """Start the daemon, wait until it answers, and return a client of it."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        reading, writing = os.pipe()
+        argv = [sys.executable, "-m", "editd", "-C", str(self.root), "--ready-fd", str(writing)]
+        self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            said = pipe.readline().strip()
+        assert said == "ready", f"{said!r}\n{self.log()}"
+        return self.client()
+
+    def client(self) -> Client:
+        return Client(self.socket)
+
+    def kill(self) -> None:
+        """SIGKILL, as the out-of-memory killer does it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(START_SECONDS)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for a clean end."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(START_SECONDS) == 0, self.log()
+
+    def end(self) -> None:
+        """However things stand, leave no process behind."""
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            self.process.wait(START_SECONDS)
+
+    def log(self) -> str:
+        try:
+            return (self.state / "log").read_text()
+        except FileNotFoundError:
+            return "(no log)"
+
+    def files(self) -> dict[str, bytes]:
+        """Every regular file of the workspace by its path, `.git` left out."""
+        return dict(files_below(self.root))
+
+    def write(self, files: Mapping[str, bytes | str]) -> None:
+        """Write files from outside, as anybody might."""
+        for path, content in files.items():
+            target = self.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def git(self, *argv: str, store: bool = False) -> str:
+        """Run git in the workspace, or on the history, and return what it prints."""
+        where = ["--git-dir", str(self.store)] if store else ["-C", str(self.root)]
+        identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+        done = subprocess.run(
+            ["git", *where, *identity, *argv], env=self.environment, capture_output=True, check=True
+        )
+        return done.stdout.decode("utf-8", "surrogateescape")
+
+
+@contextlib.contextmanager
+def workplace(folder: Path, files: Mapping[str, bytes | str] | None = None) -> Iterator[Workplace]:
+    place = Workplace(folder)
+    for name in ("workspace", "home", "run", "config"):
+        (folder / name).mkdir(parents=True)
+    place.write(files or {})
+    try:
+        yield place
+    finally:
+        place.end()
+
+
+def files_below(root: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_file() and not path.is_symlink() and ".git" not in Path(name).parts:
+            yield name, path.read_bytes()
+
+
+def write(path: str, content: str, **more: object) -> Write:
+    """A blind write, unless more is said."""
+    return Write(path=path, content=content, **({"force": True} | more))  # type: ignore[arg-type]
+
+
+def replace(path: str, old: str, new: str, **more: object) -> Replace:
+    return Replace(path=path, old=old, new=new, **more)  # type: ignore[arg-type]
