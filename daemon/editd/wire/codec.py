@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import Any
 
 import msgspec
@@ -55,21 +56,23 @@ def decode_json(body: bytes) -> Any:
 
 
 def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
-    """`value` with every text a `str`; Malformed (invalid_request) for what the protocol knows not."""
+    """`value` with every text a `str`; Malformed (invalid_params) for what the protocol knows not."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or kind is float or value is None:
+    if kind is str or kind is bool or value is None:
         return value
+    if kind is int or kind is float:
+        return _number(value)
     if kind is bytes:
         return text_of(value)
     if depth == LIMITS.nesting_max:
-        raise Malformed("invalid_request", f"The message is nested more than {LIMITS.nesting_max} deep.")
+        raise Malformed("invalid_params", f"The message is nested more than {LIMITS.nesting_max} deep.")
     if kind is list:
         return [plain(item, from_json=from_json, depth=depth + 1) for item in value]
     if kind is dict:
         if from_json and len(value) == 1 and (raw := _from_base64(value.get("base64"))) is not None:
             return text_of(raw)
         return {_key(key): plain(item, from_json=from_json, depth=depth + 1) for key, item in value.items()}
-    raise Malformed("invalid_request", "MessagePack's extension types are not part of this protocol.")
+    raise Malformed("invalid_params", "MessagePack's extension types are not part of this protocol.")
 
 
 def text_of(raw: bytes) -> str:
@@ -77,12 +80,20 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
+def _number(value: float) -> float:
+    """JSON has larger integers, and MessagePack has infinity: nothing here can be counted in either."""
+    is_countable = -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
+    if not is_countable:
+        raise Malformed("invalid_params", "Numbers are finite, and integers fit into 64 bits with a sign.")
+    return value
+
+
 def _key(key: Any) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, bytes):
         return text_of(key)
-    raise Malformed("invalid_request", "The keys of a map are strings.")
+    raise Malformed("invalid_params", "The keys of a map are strings.")
 
 
 def _from_base64(value: Any) -> bytes | None:
