@@ -1,0 +1,155 @@
+"""Writing git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
+
+Our own writer costs 240 µs for a transaction where libgit2's PackBuilder costs 700 (docs/benchmarks.md).
+Format: git's gitformat-pack(5): the pack, and its index of version 2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import zlib
+
+from editd.store.objects import ObjectKind, Oid, object_id
+
+_TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
+_HEADER = struct.Struct(">4sII")
+_LARGE = 1 << 31  # offsets from here on go into the index's table of 8-byte offsets
+_CHUNK = 1 << 20
+
+
+class PackWriter:
+    """One pack in the making, streamed to a temporary file; memory grows with the objects' number only."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder` is the store's objects/pack; it is made if missing. Raises OSError."""
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self._folder = folder
+        self._temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{id(self):x}")  # git gc removes tmp_*
+        self._file = open(self._temporary, "w+b", opener=_opener)  # noqa: SIM115  # closed by finish or abandon
+        self._file.write(_HEADER.pack(b"PACK", 2, 0))
+        self._entries: dict[Oid, tuple[int, int]] = {}  # offset, CRC-32 of the packed bytes
+        self._offset = _HEADER.size
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, oid: Oid) -> bool:
+        return oid in self._entries
+
+    def add(self, kind: ObjectKind, content: bytes, oid: Oid | None = None) -> Oid:
+        """Put an object in, once; returns its id. `oid` saves the hashing where it is known."""
+        name = object_id(kind, content) if oid is None else oid
+        if name in self._entries:
+            return name
+        packed = _entry_header(_TYPES[kind], len(content)) + zlib.compress(content, 1)
+        self._file.write(packed)
+        self._entries[name] = (self._offset, zlib.crc32(packed))
+        self._offset += len(packed)
+        return name
+
+    def finish(self, *, keep: bool = False) -> str | None:
+        """Make pack and index durable under their names; returns `pack-…`, or None for an empty pack.
+
+        With `keep` no gc may touch it until `release`. Raises OSError.
+        """
+        if not self._entries:
+            self.abandon()
+            return None
+        self._file.seek(0)
+        self._file.write(_HEADER.pack(b"PACK", 2, len(self._entries)))
+        checksum = self._checksum()
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(checksum)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        name = f"pack-{checksum.hex()}"
+        target = os.path.join(self._folder, name)
+        if keep:
+            _write_durably(target + ".keep", b"editd\n")
+        os.rename(self._temporary, target + ".pack")  # before its index: without one git does not see it
+        _write_durably(target + ".idx", self._index(checksum))
+        _sync_folder(self._folder)
+        return name
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+    def _checksum(self) -> bytes:
+        self._file.flush()
+        self._file.seek(0)
+        digest = hashlib.sha1()
+        while chunk := self._file.read(_CHUNK):
+            digest.update(chunk)
+        return digest.digest()
+
+    def _index(self, checksum: bytes) -> bytes:
+        """The .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order."""
+        oids = sorted(self._entries)
+        counts = [0] * 256
+        for oid in oids:
+            counts[oid[0]] += 1
+        total, fan_out = 0, list[int]()
+        for count in counts:
+            total += count
+            fan_out.append(total)
+        large = [o for o in (self._entries[oid][0] for oid in oids) if o >= _LARGE]
+        places = {offset: _LARGE | place for place, offset in enumerate(large)}
+        offsets = [places.get(self._entries[oid][0], self._entries[oid][0]) for oid in oids]
+        body = b"".join(
+            (
+                b"\xfftOc",
+                struct.pack(">I", 2),
+                struct.pack(">256I", *fan_out),
+                b"".join(oids),
+                struct.pack(f">{len(oids)}I", *(self._entries[oid][1] for oid in oids)),
+                struct.pack(f">{len(oids)}I", *offsets),
+                struct.pack(f">{len(large)}Q", *large),
+                checksum,
+            )
+        )
+        return body + hashlib.sha1(body).digest()
+
+
+def release(folder: str, name: str) -> None:
+    """The pack is named by head now: it needs no `.keep` any more."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, name + ".keep"))
+
+
+def _entry_header(kind: int, size: int) -> bytes:
+    """The type and the size, four bits and then seven at a time, lowest first."""
+    byte, size = kind << 4 | size & 15, size >> 4
+    header = bytearray()
+    while size:
+        header.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    header.append(byte)
+    return bytes(header)
+
+
+def _write_durably(path: str, content: bytes) -> None:
+    temporary = path + ".tmp"
+    with open(temporary, "wb", opener=_opener) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
