@@ -47,8 +47,9 @@ def test_the_line_after_the_last_line_end_is_there() -> None:
 
 
 def test_characters_are_units_of_the_encoding() -> None:
-    for encoding, characters in (("utf-8", 6), ("utf-16", 3), ("utf-32", 2)):
-        check("é😀x", "é😀", edit((0, characters), (0, characters + 1), ""), encoding=encoding)  # type: ignore[arg-type]
+    units: dict[PositionEncoding, int] = {"utf-8": 6, "utf-16": 3, "utf-32": 2}
+    for encoding, before in units.items():
+        check("é😀x", "é😀", edit((0, before), (0, before + 1), ""), encoding=encoding)
 
 
 def test_a_place_inside_a_character_is_refused() -> None:
@@ -73,12 +74,13 @@ def test_the_three_encodings_name_the_same_places(text: str, data: st.DataObject
     number = data.draw(st.integers(0, len(lines) - 1))
     column = data.draw(st.integers(0, len(lines[number])))
     head = lines[number][:column]
+    columns: dict[PositionEncoding, int] = {
+        "utf-8": len(head.encode()),
+        "utf-16": len(head.encode("utf-16-le")) // 2,
+        "utf-32": column,
+    }
     results = {
         edit_text(text, [edit((number, units), (number, units), "|")], encoding)
-        for encoding, units in (
-            ("utf-8", len(head.encode())),
-            ("utf-16", len(head.encode("utf-16-le")) // 2),
-            ("utf-32", column),
-        )
+        for encoding, units in columns.items()
     }
     assert len(results) == 1

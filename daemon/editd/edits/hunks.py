@@ -171,7 +171,7 @@ def _refusal(content: bytes, lines: Lines, hunk: Hunk, path: str) -> NoMatch:
     applied = next(_places(bare, new, 0), None)
     if applied is not None:
         return NoMatch(
-            f"Hunk {hunk.number} seems to be applied already: {path} holds what it makes at line {applied + 1}.",
+            f"Hunk {hunk.number} seems to be applied already: see line {applied + 1} of {path}.",
             hint="Leave it out, or read the file again.",
             data={**data, "already_applied": True, "applied_at_line": applied + 1},
         )

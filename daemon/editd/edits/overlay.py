@@ -37,9 +37,7 @@ class Overlay:
     def before(self, path: WorkspacePath) -> FileState | None:
         """What `path` holds in the snapshot; None for no file there."""
         if path not in self._before:
-            # Where a folder on the way is no folder in the snapshot, nothing can lie below it there.
-            is_below = any(folder in self._after for folder in folders_of(path))
-            self._before[path] = None if is_below else self._snapshot.at(path)
+            self._before[path] = None if self._is_below_put(path) else self._snapshot.at(path)
         return self._before[path]
 
     def at(self, path: WorkspacePath) -> FileState | None:
@@ -96,8 +94,14 @@ class Overlay:
         if link in self._after:
             state = self._after[link]
             return os.fsdecode(state.content) if state is not None and state.is_symlink else None
+        if self._is_below_put(link):
+            return None
         resolved = self._snapshot.resolve(link)
         return None if resolved == link else "../" * link.text.count("/") + resolved.text
+
+    def _is_below_put(self, path: WorkspacePath) -> bool:
+        """True where a folder on the way was put to: in the snapshot it is none, and nothing lies below."""
+        return any(folder in self._after for folder in folders_of(path))
 
 
 def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:

@@ -57,7 +57,7 @@ def parse(patch: str) -> tuple[FilePatch, ...]:
             raise reader.malformed("This is a combined diff of a merge", "Make it against one parent.")
         elif line.startswith(b"@@"):
             raise reader.malformed(
-                "A hunk stands here without the file it is for, or without its line numbers",
+                "A hunk stands here without the file it is for",
                 "Begin each file with `--- a/path` and `+++ b/path`, each hunk with `@@ -1,3 +1,4 @@`.",
             )
         else:
@@ -355,6 +355,8 @@ def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[Hunk, ...]:
     hunks: list[Hunk] = []
     while match := _HUNK.match(reader.peek()):
         hunks.append(_hunk(reader, match, len(hunks) + 1, is_crlf))
+    if reader.peek().startswith(b"@@"):
+        raise reader.malformed("A hunk's header has no line numbers", "Write it as `@@ -1,3 +1,4 @@`.")
     # A line left over would be lost without a word: the header counted too few.
     is_left_over = reader.peek()[:1] in (b"+", b"-", b" ") and reader.peek().rstrip() != b"--"
     if hunks and is_left_over and not _begins_plain_diff(reader):

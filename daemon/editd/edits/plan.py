@@ -231,7 +231,7 @@ class _Work:
             self.known[path].add(base)
 
     def _rebase(self, path: WorkspacePath, base: Base, before: FileState | None, stale: Stale) -> None:
-        """Start the edits of `path` from `base`; a version names no mode, so the one that is there is taken."""
+        """Start the edits of `path` from `base`; a version names no mode, so today's is taken."""
         state = None
         if base.version is not None:
             content = self.knowledge.content(base.version)

@@ -1,0 +1,478 @@
+"""Tests of `edits.plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editd.edits.diff import unified
+from editd.edits.plan import plan
+from editd.errors import (
+    Ambiguous,
+    BaseRequired,
+    Conflict,
+    FileExists,
+    FileMissing,
+    InvalidParams,
+    MalformedEdit,
+    NoMatch,
+    NotAFile,
+    NotText,
+    PathOutside,
+    Refused,
+    Stale,
+)
+from editd.values.changeset import (
+    Base,
+    Chmod,
+    Delete,
+    EditText,
+    Move,
+    Patch,
+    Position,
+    Replace,
+    Symlink,
+    TextEdit,
+    Write,
+)
+from editd.values.content import EXECUTABLE, FILE, FileState
+from in_memory import InMemory, Told, base_of, link_to, path_of
+
+if TYPE_CHECKING:
+    from editd.values.changeset import Edit, OnStale, Plan
+
+Files = Mapping[str, "FileState | bytes | None"]
+
+
+def states(files: Files) -> dict[str, FileState]:
+    return {
+        path: FileState(held) if isinstance(held, bytes) else held
+        for path, held in files.items()
+        if held is not None
+    }
+
+
+def planned(files: Files, *edits: Edit, told: Told | None = None, on_stale: OnStale = "reject") -> Plan:
+    return plan(edits, InMemory(states(files)), told or Told(), on_stale=on_stale)
+
+
+def check(
+    files: Files,
+    edits: Edit | list[Edit],
+    expected: Files,
+    *,
+    told: Told | None = None,
+    on_stale: OnStale = "reject",
+) -> Plan:
+    """The changes are exactly those `expected`, each from what was there before; None is "no such file"."""
+    edits = edits if isinstance(edits, list) else [edits]
+    result = planned(files, *edits, told=told, on_stale=on_stale)
+    before, after = states(files), states(expected)
+    assert {change.path.text: change.after for change in result.changes} == {
+        path: after.get(path) for path in expected
+    }
+    assert [change.before for change in result.changes] == [
+        before.get(change.path.text) for change in result.changes
+    ]
+    assert [change.path for change in result.changes] == sorted(change.path for change in result.changes)
+    assert {change.path for change in result.changes} <= set(result.touched)
+    assert set(result.reports) == set(result.touched)
+    return result
+
+
+def refusal(
+    kind: type[Refused], files: Files, *edits: Edit, told: Told | None = None, on_stale: OnStale = "reject"
+) -> Refused:
+    with pytest.raises(kind) as caught:
+        planned(files, *edits, told=told, on_stale=on_stale)
+    assert caught.value.hint
+    return caught.value
+
+
+A, B, C, D = (path_of(name) for name in "abcd")
+ONE, TWO = b"one\n", b"two\n"
+
+
+# ── write ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_new_file_is_written() -> None:
+    check({}, Write(A, ONE), {"a": ONE})
+    check({}, Write(A, ONE, base=Base(None), mode=EXECUTABLE), {"a": FileState(ONE, EXECUTABLE)})
+
+
+def test_over_a_file_that_was_not_read_a_base_or_force_is_needed() -> None:
+    refusal(BaseRequired, {"a": ONE}, Write(A, TWO))
+    check({"a": ONE}, Write(A, TWO, base=base_of(ONE)), {"a": TWO})
+    check({"a": ONE}, Write(A, TWO, force=True), {"a": TWO})
+    check({"a": ONE}, Write(A, TWO), {"a": TWO}, told=Told(read={"a": ONE}))
+
+
+def test_replacing_a_text_does_not_make_a_file_known() -> None:
+    refusal(BaseRequired, {"a": ONE}, Replace(A, "one", "1"), Write(A, TWO))
+
+
+def test_writing_what_is_there_is_no_change_and_no_error() -> None:
+    result = check({"a": ONE}, Write(A, ONE), {})
+    assert result.touched == (A,)
+    check({"a": ONE}, Write(A, ONE), {}, told=Told(read={"a": TWO}))
+    check({"a": ONE}, Write(A, ONE, mode=EXECUTABLE, force=True), {"a": FileState(ONE, EXECUTABLE)})
+
+
+def test_base_null_means_that_the_file_must_not_exist() -> None:
+    refusal(FileExists, {"a": ONE}, Write(A, ONE, base=Base(None)))
+    check({"a": ONE}, Write(A, TWO, base=Base(None), force=True), {"a": TWO})
+
+
+def test_mode_and_permissions_are_kept() -> None:
+    state = FileState(ONE, EXECUTABLE, 0o750)
+    result = check({"a": state}, Write(A, TWO, base=base_of(ONE)), {"a": FileState(TWO, EXECUTABLE)})
+    assert result.changes[0].after is not None
+    assert result.changes[0].after.permissions == 0o750
+    result = planned({"a": state}, Write(A, TWO, base=base_of(ONE), mode=FILE))
+    assert result.changes[0].after is not None
+    assert (result.changes[0].after.mode, result.changes[0].after.permissions) == (FILE, 0o640)
+
+
+# ── staleness ──────────────────────────────────────────────────────────────────────────────────
+
+
+def edits_with(base: Base | None) -> list[Edit]:
+    return [
+        Write(A, b"three\n", base=base),
+        Replace(A, "two", "2", base=base),
+        Delete(A, base=base),
+        Move(A, B, base=base),
+    ]
+
+
+def test_a_base_that_is_not_current_is_stale() -> None:
+    for edit in [*edits_with(base_of(ONE)), EditText(A, (), base_of(ONE)), Symlink(A, "x", base_of(ONE))]:
+        stale = refusal(Stale, {"a": TWO}, edit)
+        assert stale.data == {"path": "a", "base": base_of(ONE).version, "current": base_of(TWO).version}
+
+
+def test_what_the_session_last_saw_is_the_base_where_none_is_given() -> None:
+    for edit in [*edits_with(None), Chmod(A, executable=True)]:
+        refusal(Stale, {"a": TWO}, edit, told=Told(read={"a": ONE}))
+        planned({"a": TWO}, edit, told=Told(read={"a": TWO}))
+
+
+def test_with_neither_the_edit_is_never_stale() -> None:
+    check({"a": TWO}, Replace(A, "two", "2"), {"a": b"2\n"})
+
+
+def test_a_file_that_is_gone_or_came_is_stale_too() -> None:
+    assert refusal(Stale, {}, Write(A, TWO, base=base_of(ONE))).data["current"] is None
+    refusal(Stale, {}, Write(A, TWO), told=Told(read={"a": ONE}))
+    refusal(Stale, {"a": ONE}, Write(A, TWO), told=Told(read={"a": None}))
+    refusal(Stale, {}, Delete(A, base=base_of(ONE)))
+
+
+def test_force_makes_nothing_stale() -> None:
+    check({"a": TWO}, Write(A, b"3", base=base_of(ONE), force=True), {"a": b"3"})
+    check({"a": TWO}, Write(A, b"3", force=True), {"a": b"3"}, told=Told(read={"a": ONE}))
+
+
+def test_a_changeset_never_makes_itself_stale() -> None:
+    base = base_of(ONE)
+    check({"a": ONE}, [Replace(A, "one", "2", base=base), Replace(A, "2", "3", base=base)], {"a": b"3\n"})
+    check({"a": ONE}, [Replace(A, "one", "two"), Replace(A, "two", "3", base=base)], {"a": b"3\n"})
+    check({"a": ONE}, [Replace(A, "one", "two"), Replace(A, "two", "3", base=base_of(TWO))], {"a": b"3\n"})
+    check({"a": ONE}, [Delete(A), Write(A, TWO, base=Base(None))], {"a": TWO})
+    check({"a": ONE}, [Move(A, B), Replace(B, "one", "2", base=base)], {"a": None, "b": b"2\n"})
+    refusal(Stale, {"a": ONE}, Replace(A, "one", "2"), Replace(A, "2", "3", base=base_of(b"other")))
+
+
+BASE = b"a\nb\nc\nd\n"
+THERE = b"A\nb\nc\nd\n"
+OLD = Told(contents=[BASE])
+
+
+def test_a_stale_edit_is_merged_where_that_is_asked_for_and_clean() -> None:
+    for edit in (
+        Replace(A, "d", "D", base=base_of(BASE)),
+        Write(A, b"a\nb\nc\nD\n", base=base_of(BASE)),
+        EditText(A, (TextEdit(Position(3, 0), Position(3, 1), "D"),), base_of(BASE)),
+    ):
+        result = check({"a": THERE}, edit, {"a": b"A\nb\nc\nD\n"}, told=OLD, on_stale="merge")
+        assert result.merged == (A,)
+
+
+def test_several_edits_of_a_stale_path_are_made_on_its_base_and_merged_once() -> None:
+    base = base_of(BASE)
+    edits: list[Edit] = [
+        Replace(A, "d", "D", base=base),
+        Replace(A, "D", "E", base=base),
+        Chmod(A, executable=True),
+    ]
+    after = FileState(b"A\nb\nc\nE\n", EXECUTABLE)
+    check({"a": THERE}, edits, {"a": after}, told=OLD, on_stale="merge")
+
+
+def test_a_stale_patch_is_merged_by_what_the_session_saw() -> None:
+    told = Told(contents=[BASE], read={"a": BASE})
+    edit = Patch("--- a/a\n+++ b/a\n@@ -1,4 +1,4 @@\n a\n b\n c\n-d\n+D\n")
+    check({"a": THERE}, edit, {"a": b"A\nb\nc\nD\n"}, told=told, on_stale="merge")
+    refusal(Stale, {"a": THERE}, edit, told=told)
+
+
+def test_a_merge_that_collides_is_a_conflict_that_names_every_file() -> None:
+    base = base_of(BASE)
+    conflict = refusal(
+        Conflict, {"a": THERE, "b": THERE}, Replace(A, "a", "x", base=base), Replace(B, "a", "y", base=base),
+        told=OLD, on_stale="merge",
+    )  # fmt: skip
+    assert [file["path"] for file in conflict.data["files"]] == ["a", "b"]
+    assert conflict.data["files"][0] == {
+        "path": "a", "reason": "lines", "lines": [{"start_line": 1, "end_line": 1}],
+        "base": base.version, "current": base_of(THERE).version,
+    }  # fmt: skip
+
+
+def test_deleting_what_has_changed_since_is_a_conflict_even_with_merge() -> None:
+    refusal(Conflict, {"a": THERE}, Delete(A, base=base_of(BASE)), told=OLD, on_stale="merge")
+    refusal(Conflict, {}, Replace(A, "d", "D", base=base_of(BASE)), told=OLD, on_stale="merge")
+    check({}, Delete(A, base=base_of(BASE)), {}, told=OLD, on_stale="merge")
+
+
+def test_a_base_that_nobody_knows_cannot_be_merged() -> None:
+    refusal(Stale, {"a": THERE}, Replace(A, "d", "D", base=base_of(b"?")), told=OLD, on_stale="merge")
+
+
+def test_a_stale_file_is_moved_as_it_is_there_now() -> None:
+    edits: list[Edit] = [Replace(A, "d", "D", base=base_of(BASE)), Move(A, B)]
+    result = check({"a": THERE}, edits, {"a": None, "b": b"A\nb\nc\nD\n"}, told=OLD, on_stale="merge")
+    assert result.merged == (B,)
+    check({"a": THERE}, Move(A, B, base=base_of(BASE)), {"a": None, "b": THERE}, told=OLD, on_stale="merge")
+
+
+# ── replace and text ───────────────────────────────────────────────────────────────────────────
+
+
+def test_replacements_are_counted() -> None:
+    result = check({"a": b"x x\n"}, [Replace(A, "x", "y", 2), Replace(A, "y\n", "z\n")], {"a": b"y z\n"})
+    assert result.reports[A].replacements == 3
+
+
+def test_encoding_mark_and_line_ends_stay() -> None:
+    bom = b"\xef\xbb\xbf"
+    check({"a": bom + b"a\r\nb\r\n"}, Replace(A, "a\nb", "a\nB"), {"a": bom + b"a\r\nB\r\n"})
+    utf16 = "\ufeffé\r\nb".encode("utf-16-le")
+    check({"a": utf16}, Replace(A, "é\n", "è\n"), {"a": "\ufeffè\r\nb".encode("utf-16-le")})
+
+
+def test_content_that_is_no_text_is_refused() -> None:
+    refusal(NotText, {"a": b"\xff\0"}, Replace(A, "x", "y"))
+    refusal(NotText, {"a": b"\xff"}, EditText(A, (), base_of(b"\xff")))
+    fallback = plan(
+        [Replace(A, "é", "e")], InMemory(states({"a": b"\xe9"})), Told(), fallback_encoding="latin-1"
+    )
+    assert fallback.changes[0].after == FileState(b"e")
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    edits: list[Edit] = [
+        Replace(A, "x", "y"), EditText(A, (), Base(None)), Delete(A), Move(A, B), Chmod(A, executable=True),
+        Patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n"),
+    ]  # fmt: skip
+    for edit in edits:
+        refusal(FileMissing, {}, edit)
+
+
+def test_a_search_that_fails_refuses_the_whole_changeset() -> None:
+    refusal(NoMatch, {"a": ONE}, Write(B, ONE), Replace(A, "absent", "x"))
+    refusal(Ambiguous, {"a": b"x\nx\n"}, Replace(A, "x", "y"))
+
+
+# ── delete, move, chmod, symlink ───────────────────────────────────────────────────────────────
+
+
+def test_a_file_is_deleted() -> None:
+    check({"a": ONE}, Delete(A, base=base_of(ONE)), {"a": None})
+    check({}, [Write(A, ONE), Delete(A)], {})
+
+
+def test_a_move_is_two_changes_and_the_new_one_names_its_source() -> None:
+    result = check({"a": ONE}, Move(A, B), {"a": None, "b": ONE})
+    assert [change.source for change in result.changes] == [None, A]
+    assert result.changes[1].kind == "renamed"
+
+
+def test_a_move_stays_one_through_edits_and_further_moves() -> None:
+    result = check({"a": ONE}, [Move(A, B), Replace(B, "one", "1"), Move(B, C)], {"a": None, "c": b"1\n"})
+    assert result.changes[1].source == A
+    assert result.reports[C].replacements == 1
+    assert check({"a": ONE}, [Move(A, B), Move(B, A)], {}).touched == (A, B)
+
+
+def test_a_move_is_none_where_something_else_stands_at_its_source() -> None:
+    result = check({"a": ONE}, [Move(A, B), Write(A, TWO)], {"a": TWO, "b": ONE})
+    assert [change.source for change in result.changes] == [None, None]
+    result = check({"a": ONE, "b": TWO}, [Move(A, C), Move(B, A), Move(C, B)], {"a": TWO, "b": ONE})
+    assert [change.kind for change in result.changes] == ["modified", "modified"]
+
+
+def test_a_move_onto_a_file_needs_overwrite() -> None:
+    refusal(FileExists, {"a": ONE, "b": TWO}, Move(A, B))
+    check({"a": ONE, "b": TWO}, Move(A, B, overwrite=True), {"a": None, "b": ONE})
+    check({"a": ONE, "b": TWO}, [Delete(B), Move(A, B)], {"a": None, "b": ONE})
+    refusal(Stale, {"a": ONE, "b": TWO}, Move(A, B, overwrite=True), told=Told(read={"b": ONE}))
+    refusal(InvalidParams, {"a": ONE}, Move(A, A))
+
+
+def test_chmod_changes_the_mode_alone() -> None:
+    result = check({"a": ONE}, Chmod(A, executable=True), {"a": FileState(ONE, EXECUTABLE)})
+    assert result.changes[0].kind == "mode"
+    check({"a": ONE}, Chmod(A, executable=False), {})
+
+
+def test_a_symlink_is_made_and_may_dangle() -> None:
+    check({}, Symlink(A, "../elsewhere"), {"a": link_to("../elsewhere")})
+    refusal(FileExists, {"a": ONE}, Symlink(A, "b"))
+    refusal(FileExists, {"a": ONE}, Symlink(A, "b", base=Base(None)))
+    check({"a": ONE}, Symlink(A, "b", base=base_of(ONE)), {"a": link_to("b")})
+    check({"a": link_to("b")}, Symlink(A, "b"), {})
+    for target in ("", "a\0b", "x" * 5000, "\ud800"):
+        refusal(InvalidParams, {}, Symlink(A, target))
+
+
+# ── symlinks and folders on the way ────────────────────────────────────────────────────────────
+
+LINKED: Files = {"link": link_to("dir/real"), "dir/real": ONE}
+LINK = path_of("link")
+
+
+def test_content_is_edited_where_a_link_leads_and_the_link_is_kept() -> None:
+    for edit in (
+        Write(LINK, b"1\n", base=base_of(ONE)),
+        Replace(LINK, "one", "1"),
+        EditText(LINK, (TextEdit(Position(0, 0), Position(0, 3), "1"),), base_of(ONE)),
+        Patch("--- a/link\n+++ b/link\n@@ -1 +1 @@\n-one\n+1\n"),
+    ):
+        result = check(LINKED, edit, {"dir/real": b"1\n"})
+        assert "link" in result.reports[path_of("dir/real")].warnings[0]
+    check(LINKED, Chmod(LINK, executable=True), {"dir/real": FileState(ONE, EXECUTABLE)})
+    check({"link": link_to("new")}, Write(LINK, ONE), {"new": ONE})
+
+
+def test_deleting_and_moving_act_on_the_link_itself() -> None:
+    check(LINKED, Delete(LINK), {"link": None})
+    check(LINKED, Move(LINK, B), {"link": None, "b": link_to("dir/real")})
+
+
+def test_links_that_the_changeset_makes_are_followed_by_what_comes_after() -> None:
+    check(
+        {"dir/x": ONE},
+        [Symlink(A, "dir"), Replace(path_of("a/x"), "one", "1")],
+        {"a": link_to("dir"), "dir/x": b"1\n"},
+    )
+    check(LINKED, [Delete(LINK), Write(LINK, TWO)], {"link": TWO})
+    refusal(PathOutside, {}, Symlink(A, "/etc"), Write(path_of("a/passwd"), ONE))
+
+
+def test_a_path_is_never_both_a_file_and_a_folder() -> None:
+    below = path_of("a/b")
+    refusal(NotAFile, {"a": ONE}, Write(below, ONE))
+    refusal(NotAFile, {}, Write(A, ONE), Write(below, ONE))
+    refusal(NotAFile, {}, Write(below, ONE), Write(A, ONE))
+    refusal(NotAFile, {"a/b": ONE}, Write(A, ONE))
+    check({"a": ONE}, [Delete(A), Write(below, ONE)], {"a": None, "a/b": ONE})
+    check({"a": ONE}, [Move(A, C), Move(C, below)], {"a": None, "a/b": ONE})
+
+
+# ── patches ────────────────────────────────────────────────────────────────────────────────────
+
+
+def git(path: str, *lines: str, to: str | None = None) -> str:
+    return "\n".join([f"diff --git a/{path} b/{to or path}", *lines, ""])
+
+
+def test_a_patch_of_several_files_is_made_whole() -> None:
+    patch = (
+        git("a", "--- a/a", "+++ b/a", "@@ -1 +1 @@", "-one", "+1")
+        + git("b", "new file mode 100755", "--- /dev/null", "+++ b/b", "@@ -0,0 +1 @@", "+two")
+        + git("c", "deleted file mode 100644", "--- a/c", "+++ /dev/null", "@@ -1 +0,0 @@", "-one")
+        + git("d", "old mode 100644", "new mode 100755")
+    )
+    files = {"a": ONE, "c": ONE, "d": ONE}
+    check(
+        files,
+        Patch(patch),
+        {"a": b"1\n", "b": FileState(TWO, EXECUTABLE), "c": None, "d": FileState(ONE, EXECUTABLE)},
+    )
+
+
+def test_a_patch_renames_copies_and_makes_links() -> None:
+    rename = git(
+        "a", "rename from a", "rename to b", "--- a/a", "+++ b/b", "@@ -1 +1 @@", "-one", "+1", to="b"
+    )
+    assert check({"a": ONE}, Patch(rename), {"a": None, "b": b"1\n"}).changes[1].source == A
+    copy = git("a", "copy from a", "copy to b", to="b")
+    check({"a": FileState(ONE, EXECUTABLE)}, Patch(copy), {"b": FileState(ONE, EXECUTABLE)})
+    link = git(
+        "l",
+        "new file mode 120000",
+        "--- /dev/null",
+        "+++ b/l",
+        "@@ -0,0 +1 @@",
+        "+x",
+        "\\ No newline at end of file",
+    )
+    check({}, Patch(link), {"l": link_to("x")})
+    retarget = git(
+        "l", "index 1234567..89abcde 120000", "--- a/l", "+++ b/l", "@@ -1 +1 @@",
+        "-x", "\\ No newline at end of file", "+y", "\\ No newline at end of file",
+    )  # fmt: skip
+    check({"l": link_to("x"), "x": ONE}, Patch(retarget), {"l": link_to("y")})
+
+
+def test_a_patch_that_does_not_fit_is_refused() -> None:
+    new = git("a", "new file mode 100644", "--- /dev/null", "+++ b/a", "@@ -0,0 +1 @@", "+one")
+    refusal(FileExists, {"a": ONE}, Patch(new))
+    refusal(FileExists, {"a": ONE, "b": ONE}, Patch(git("a", "rename from a", "rename to b", to="b")))
+    refusal(NoMatch, {"a": TWO}, Patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+1\n"))
+    refusal(NoMatch, {"a": TWO}, Patch(git("a", "deleted file mode 100644")))
+    refusal(MalformedEdit, {"a": ONE}, Patch("no diff"))
+    refusal(InvalidParams, {}, Patch(git("l", "new file mode 120000")))
+
+
+def test_a_patch_of_a_text_in_another_encoding_is_made_on_its_text() -> None:
+    patch = Patch("--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-é\n+è\n b\n")
+    check({"a": "\ufeffé\r\nb\r\n".encode("utf-16-le")}, patch, {"a": "\ufeffè\r\nb\r\n".encode("utf-16-le")})
+    check({"a": "\ufeffé\nb\n".encode()}, patch, {"a": "\ufeffè\nb\n".encode()})
+
+
+def test_fuzz_and_offset_are_reported() -> None:
+    result = check({"a": b"0\none\n"}, Patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+1\n"), {"a": b"0\n1\n"})
+    assert result.reports[A].warnings
+
+
+NAMES = st.sampled_from(["a", "b", "d/c", "d/e f"])
+FILES = st.dictionaries(
+    NAMES,
+    st.builds(
+        FileState, st.lists(st.sampled_from([b"a\n", b"b\r\n", b"\xff\n"]), max_size=6).map(b"".join),
+        st.sampled_from([FILE, EXECUTABLE]),
+    ),
+)  # fmt: skip
+
+
+@given(FILES, FILES)
+def test_the_diff_of_any_two_trees_is_a_patch_from_one_to_the_other(
+    before: dict[str, FileState], after: dict[str, FileState]
+) -> None:
+    paths = sorted({*before, *after})
+    diff = "".join(unified(path_of(path), before.get(path), after.get(path)) for path in paths)
+    if diff:
+        check(
+            before,
+            Patch(diff),
+            {path: after.get(path) for path in paths if before.get(path) != after.get(path)},
+        )
+    else:
+        assert before == after

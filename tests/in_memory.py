@@ -1,0 +1,75 @@
+"""A snapshot and what is known of it, in memory: what `edits.plan` is given in its tests."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from editd.errors import NotAFile, PathOutside
+from editd.values.changeset import Base
+from editd.values.content import SYMLINK, FileState, Version, version_of
+from editd.values.path import WorkspacePath
+
+
+def path_of(text: str) -> WorkspacePath:
+    return WorkspacePath.parse(text)
+
+
+def link_to(target: str) -> FileState:
+    return FileState(os.fsencode(target), SYMLINK)
+
+
+@dataclass
+class InMemory:
+    """Files by path, folders where files lie in them, symlinks as the kernel follows them."""
+
+    files: dict[str, FileState]
+
+    def at(self, path: WorkspacePath) -> FileState | None:
+        if any(held.startswith(path.text + "/") for held in self.files):
+            raise NotAFile(f"{path} is a folder.", hint="Name a file.")
+        return self.files.get(path.text)
+
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
+        return path_of("/".join(self._walk(path.text.split("/"), 0)))
+
+    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
+        return path_of("/".join([*self._walk(path.text.split("/")[:-1], 0), path.name]))
+
+    def _walk(self, names: list[str], links: int) -> list[str]:
+        done: list[str] = []
+        for index, name in enumerate(names):
+            if name == "..":
+                if not done:
+                    raise PathOutside("outside")
+                done.pop()
+                continue
+            state = self.files.get("/".join([*done, name]))
+            if state is None or not state.is_symlink:
+                done.append(name)
+                continue
+            target = os.fsdecode(state.content)
+            if links > 40 or target.startswith("/"):
+                raise PathOutside("outside")
+            return self._walk([*done, *target.split("/"), *names[index + 1 :]], links + 1)
+        return done
+
+
+@dataclass
+class Told:
+    """What the history and the session know, told outright."""
+
+    contents: list[bytes] = field(default_factory=list)
+    read: dict[str, bytes | None] = field(default_factory=dict)
+
+    def content(self, version: Version) -> bytes | None:
+        return {version_of(content): content for content in self.contents}.get(version)
+
+    def seen(self, path: WorkspacePath) -> Base | None:
+        if path.text not in self.read:
+            return None
+        return base_of(self.read[path.text])
+
+
+def base_of(content: bytes | None) -> Base:
+    return Base(None if content is None else version_of(content))
