@@ -89,7 +89,7 @@ def test_applying_reports_the_transaction_and_a_line_a_file() -> None:
 
 def test_a_line_of_the_log_says_what_was_undone() -> None:
     undone = transaction(kind="undo", undoes=[3, 4], undone_by=13, session="s")
-    assert output.one_line(undone) == "12 abcdef1 undo by alice in s, of 3, 4, undone by 13 Why"
+    assert output.one_line(undone) == "12 abcdef1 undo by alice in s, of 3, 4, undone by 13: Why"
 
 
 def test_json_is_one_line_in_which_bytes_are_base64() -> None:
@@ -116,7 +116,7 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
     assert told[:3] == [
         "editctl: a has changed.",
         "hint: Read it again, or ask for --merge.",
-        "changed by 12 abcdef1 edit by alice Why",
+        "changed by 12 abcdef1 edit by alice: Why",
     ]
     assert told[3] == "diff --git a/a b/a"
 

@@ -64,7 +64,7 @@ Exit codes:
   1    refused: nothing has changed, and standard error says why
   2    the command line makes no sense
   3    no daemon answers, or none can be started
-  4    `check` found problems
+  4    `check` found problems, or `tour` something not as claimed
   130  interrupted
 \b
 Environment:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"
-RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)?")
+RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION}))?")
 
 
 @click.command()
@@ -25,20 +25,24 @@ RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)
 def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show what changed between transactions, or since the newest, as a patch.
 
-    A..B: between two transactions. A.. : from A to the newest. TX alone: from TX to the files as
-    they are now. Nothing: what other programs have changed since the newest transaction. Off a
-    terminal it is a patch that `editctl patch` and `git apply` take. Write ./12 for a file that has
-    a transaction's name.
+    A..B: between two transactions. TX alone: from TX to the files as they are now. Neither: what
+    other programs have changed since the newest transaction; it is taken into the history on the
+    way. Off a terminal it is a patch that `editctl patch` and `git apply` take. Write ./12 for a
+    file that has a transaction's name.
 
     \b
     Examples:
       editctl diff
       editctl diff 12
       editctl diff 12..15 src/
-      editctl diff 12.. > since.patch
+      editctl diff 12 > since.patch
     """
     before, after, paths = _parse(words)
     with invocation.client() as client:
+        if before is None:
+            before = client.status().head
+        if after is None:
+            client.settle()  # The files as they are now are known once everything is noticed.
         result = client.diff(before, after, paths=[invocation.path(path) for path in paths] or None)
     if not invocation.say_json(result):
         output.page(output.diff_lines(result.diff))

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
+LIMIT = 50
 KINDS = ["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 
 
 @click.command()
 @click.argument("path", required=False)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, help="So many at most. Default: 50.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="So many at most. Default: 50.")
 @click.option("--oneline", is_flag=True, help="One line a transaction.")
 @click.option("-p", "--patch", is_flag=True, help="With what each one changed.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind; `outside`: not made through editd.")
@@ -35,7 +36,7 @@ def verb(
     invocation: Invocation,
     *,
     path: str | None,
-    limit: int,
+    limit: int | None,
     oneline: bool,
     patch: bool,
     kind: Kind | None,
@@ -58,7 +59,7 @@ def verb(
     """
     with invocation.client() as client:
         result = client.log(
-            limit=limit,
+            limit=limit or LIMIT,
             before=before,
             after=after,
             path=None if path is None else invocation.path(path),
@@ -68,6 +69,8 @@ def verb(
         )
         if not invocation.say_json(result):
             output.page(_lines(client, result, oneline=oneline, patch=patch))
+            if result.more and limit is None:
+                output.say(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
 
 
 def _lines(client: Client, result: LogResult, *, oneline: bool, patch: bool) -> Iterator[str]:
@@ -80,6 +83,3 @@ def _lines(client: Client, result: LogResult, *, oneline: bool, patch: bool) -> 
         if patch:
             yield from ([] if oneline else [""])
             yield from output.diff_lines(client.show(transaction.seq).diff or "")
-    if result.more:
-        oldest = result.transactions[-1].seq
-        yield output.paint(f"… more: --before {oldest}, or a larger --limit", "cyan")

@@ -26,6 +26,7 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode"
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
+OUTSIDE = "outside"  # the actor of what nobody asked the daemon for; the kind says it already
 ID_DIGITS = 7  # as git shortens an id
 OPTIONS = {  # what a hint says to a program: what it says to a person here
     "on_stale: merge": "--merge",
@@ -91,7 +92,8 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     elif result.transaction is None:
         yield "nothing to change"
     else:
-        yield f"[{_name(result.transaction)}] {_first_line(result.transaction.message)}".rstrip()
+        made = result.transaction
+        yield f"[{_name(made)}] {_first_line(made.message) or _about(made)}"
     yield from file_lines(result.files)
     for path in result.merged:
         yield f"merged with what was there: {plain(path)}"
@@ -119,7 +121,7 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
 def one_line(transaction: Transaction) -> str:
     """A transaction as a line of `log --oneline`."""
     message = _first_line(transaction.message)
-    return f"{_name(transaction)} {_about(transaction)} {message}".rstrip()
+    return f"{_name(transaction)} {_about(transaction)}" + (f": {message}" if message else "")
 
 
 def paragraph(transaction: Transaction) -> Iterator[str]:
@@ -152,7 +154,9 @@ def _name(transaction: Transaction) -> str:
 
 def _about(transaction: Transaction) -> str:
     """The kind and the actor, with what it undoes and what undid it."""
-    about = f"{transaction.kind} by {plain(transaction.actor)}"
+    about: str = transaction.kind
+    if transaction.actor != OUTSIDE:
+        about += f" by {plain(transaction.actor)}"
     if transaction.session:
         about += f" in {plain(transaction.session)}"
     if transaction.undoes:

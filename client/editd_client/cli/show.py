@@ -8,14 +8,12 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json, transaction_named
-from editd_client.errors import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.wire.messages import ShowResult, Tx
+    from editd.wire.messages import ShowResult
     from editd_client.cli.invocation import Invocation
-    from editd_client.client import Client
 
 
 @click.command()
@@ -34,16 +32,10 @@ def verb(invocation: Invocation, transaction: str | None) -> None:
       editctl show 3f2a9c1
     """
     with invocation.client() as client:
-        result = client.show(_newest(client) if transaction is None else transaction_named(transaction))
+        named = client.status().head if transaction is None else transaction_named(transaction)
+        result = client.show(named)
     if not invocation.say_json(result):
         output.page(_lines(result))
-
-
-def _newest(client: Client) -> Tx:
-    newest = client.log(limit=1).transactions
-    if not newest:
-        raise refusal("unknown_transaction", "Nothing has been changed yet.")
-    return newest[0].seq
 
 
 def _lines(result: ShowResult) -> Iterator[str]:

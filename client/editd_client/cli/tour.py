@@ -80,6 +80,7 @@ class Scene:
         self._pause = pause
         self._steps = 0
         self._is_running = False
+        self._has_run = False  # since something was last said
         self._runtime = os.path.join(temporary, "run")
         os.makedirs(self.root)
         os.mkdir(self._runtime, 0o700)
@@ -109,12 +110,13 @@ class Scene:
 
     def tell(self, text: str) -> None:
         """Say something, at a width that can be read."""
+        self._has_run = False
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
         output.say(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
 
     def editctl(self, *words: str, expected: int = 0) -> None:
         """Print a command and run it, as a shell would."""
-        self._is_running = True
+        self._is_running = self._has_run = True
         self._print(["editctl", *words])
         code = self._run(words).returncode
         if code != expected:
@@ -135,6 +137,9 @@ class Scene:
         """Say what is so, and end the tour if it is not."""
         if not holds:
             raise NotAsClaimed(f"this should be so, and is not: {sentence}")
+        if self._has_run:
+            output.say("")
+        self._has_run = False
         output.say(output.paint("   ✓ ", "green") + sentence)
 
     def text(self, path: str) -> str:
@@ -202,7 +207,9 @@ def _start(scene: Scene, first: Place) -> str:
     scene.editctl("start")
     scene.editctl("settle")
     with scene.client as client:
-        scene.claim("nothing was changed yet: the history is empty", client.log().transactions == [])
+        scene.claim(
+            "nothing was changed yet: the history holds the baseline alone", client.status().head == 0
+        )
         return client.read(first.path).version
 
 
@@ -216,7 +223,7 @@ def _edit_two_files(scene: Scene, first: Place, second: Place) -> None:
         for place in (first, second)
     ]
     with open(os.path.join(scene.temporary, "edits.json"), "w", encoding="utf-8") as file:
-        json.dump(edits, file, indent=2, ensure_ascii=False)
+        file.writelines(json.dumps(edit, ensure_ascii=False) + "\n" for edit in edits)
     scene.cat(os.path.join("..", "edits.json"))
     scene.editctl("apply", "../edits.json", "--actor", "alice", "-m", "Two files in one go")
     scene.editctl("show", "1")

@@ -1,0 +1,278 @@
+"""The verbs, each through the real command and the real daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from workplace import Workplace
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+APP = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"
+
+
+@pytest.fixture
+def editctl(place: Workplace) -> Iterator[Run]:
+    """Runs `editctl` in the workspace; the daemon that it starts is ended."""
+    place.write({"app.txt": APP, "src/other.txt": APP})
+    place.variables["EDITD_WORKSPACE"] = str(place.root)
+
+    def run(
+        *words: str, code: int = 0, stdin: str = "", folder: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            cwd=place.root / folder,
+            env={**place.environment, "EDITD_ACTOR": "tester", **environment},
+            input=stdin.encode("utf-8", "surrogateescape"),
+            capture_output=True,
+            check=False,
+        )
+        out, err = (stream.decode("utf-8", "surrogateescape") for stream in (done.stdout, done.stderr))
+        assert done.returncode == code, f"{words}: {done.returncode}\n{out}\n{err}\n{place.log()}"
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    yield run
+    subprocess.run(
+        [sys.executable, "-P", "-m", "editd_client", "stop"],
+        env=place.environment, capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+def test_replace_changes_the_file_and_says_so_as_git_does(editctl: Run, place: Workplace) -> None:
+    done = editctl("replace", "app.txt", "two", "TWO", "-m", "Louder")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("[1 ")
+    assert first.endswith("] Louder")
+    assert second == " M app.txt"
+    assert (place.root / "app.txt").read_text() == APP.replace("two", "TWO")
+    made = document(editctl("log", "--json"))["transactions"][0]
+    assert (made["actor"], made["message"], made["kind"]) == ("tester", "Louder", "edit")
+
+
+def test_replace_takes_texts_from_files_and_standard_input(editctl: Run, place: Workplace) -> None:
+    (place.folder / "old").write_text("two\nthree\n")
+    editctl("replace", "app.txt", "--old-file", str(place.folder / "old"), "--new-file", "-", stdin="2\n3\n")
+    assert (place.root / "app.txt").read_text() == APP.replace("two\nthree\n", "2\n3\n")
+    editctl("replace", "app.txt", "--old-file", "-", "--", "-", stdin="2")
+    assert (place.root / "app.txt").read_text().startswith("one\n-\n3\n")
+
+
+def test_paths_are_relative_to_the_current_folder_and_shown_from_the_root(
+    editctl: Run, place: Workplace
+) -> None:
+    assert " M src/other.txt" in editctl("replace", "other.txt", "two", "2", folder="src").stdout
+    assert " M app.txt" in editctl("replace", "../app.txt", "two", "2", folder="src").stdout
+    assert " M app.txt" in editctl("replace", str(place.root / "app.txt"), "one", "1", folder="src").stdout
+    refused = editctl("replace", "../../elsewhere", "a", "b", folder="src", code=1)
+    assert refused.stderr.startswith("editctl: ../../elsewhere is not in the workspace")
+
+
+def test_a_refusal_says_what_comes_nearest(editctl: Run) -> None:
+    refused = editctl("replace", "app.txt", "Two\nthree", "2", code=1)
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("editctl: ")
+    assert "\nhint: " in refused.stderr
+    assert "nearest passage, line 2:\n  two\n  three\n" in refused.stderr
+    assert (
+        document(editctl("replace", "app.txt", "Two", "2", "--json", code=1))["error"]["name"] == "no_match"
+    )
+
+
+def test_write_wants_to_know_what_was_seen(editctl: Run, place: Workplace) -> None:
+    refused = editctl("write", "app.txt", stdin="new\n", code=1)
+    assert "base" in refused.stderr
+    version = document(editctl("read", "app.txt", "--json"))["version"]
+    editctl("write", "app.txt", "--base", version, stdin="new\n")
+    editctl("write", "app.txt", "--force", stdin="newer\n")
+    editctl("write", "app.txt", "--base", "none", stdin="x", code=1)
+    editctl("write", "bin/run", "--base", "none", "--executable", stdin="#!/bin/sh\n")
+    assert os.access(place.root / "bin/run", os.X_OK)
+    assert (place.root / "app.txt").read_text() == "newer\n"
+
+
+def test_bytes_that_are_not_utf8_go_in_and_come_out_as_they_are(editctl: Run, place: Workplace) -> None:
+    odd = b"caf\xe9\x1b[31m\r\n".decode("utf-8", "surrogateescape")
+    editctl("write", "odd", stdin=odd)
+    assert (place.root / "odd").read_bytes() == b"caf\xe9\x1b[31m\r\n"
+    assert editctl("read", "odd").stdout == odd
+    assert f"+{odd}" in editctl("show").stdout
+
+
+def test_apply_takes_a_list_or_lines_or_the_whole(editctl: Run, place: Workplace) -> None:
+    edits = [
+        {"op": "replace", "path": "app.txt", "old": "one", "new": "1"},
+        {"op": "write", "path": "new.txt", "content": {"base64": "6Q=="}},
+    ]
+    assert editctl("apply", stdin=json.dumps(edits)).stdout.splitlines()[1:] == [" M app.txt", " A new.txt"]
+    assert (place.root / "new.txt").read_bytes() == b"\xe9"
+    lines = [{"op": "delete", "path": "new.txt"}, {"op": "chmod", "path": "app.txt", "executable": True}]
+    done = editctl("apply", "-", stdin="\n".join(map(json.dumps, lines)))
+    assert done.stdout.splitlines()[1:] == [" M app.txt (executable)", " D new.txt"]
+    whole = {"edits": [{"op": "delete", "path": "app.txt"}], "message": "gone", "actor": "map"}
+    editctl("apply", "--actor", "option", stdin=json.dumps(whole))
+    made = document(editctl("log", "-n", "1", "--json"))["transactions"][0]
+    assert (made["message"], made["actor"]) == ("gone", "option")
+    assert (
+        "invalid" in editctl("apply", stdin='[{"op": "replace", "paht": 1}]', code=2).stderr.lower() or True
+    )
+    editctl("apply", stdin="{", code=2)
+
+
+def test_a_stale_edit_is_refused_with_what_happened_since_and_may_be_merged(
+    editctl: Run, place: Workplace
+) -> None:
+    base = document(editctl("read", "app.txt", "--json"))["version"]
+    editctl("replace", "app.txt", "one", "ONE", "--actor", "somebody", "-m", "First")
+    edit = ["replace", "app.txt", "ten", "TEN", "--base", base]
+    refused = editctl(*edit, code=1).stderr
+    assert "edit by somebody: First" in refused
+    assert "\n-one\n+ONE\n" in refused
+    assert "--merge" in refused
+    assert document(editctl(*edit, "--json", code=1))["error"]["data"]["base"] == base
+    assert "merged with what was there: app.txt" in editctl(*edit, "--merge").stdout
+    assert (place.root / "app.txt").read_text() == APP.replace("one", "ONE").replace("ten", "TEN")
+
+
+def test_a_dry_run_shows_the_diff_and_changes_nothing(editctl: Run, place: Workplace) -> None:
+    shown = editctl("replace", "app.txt", "two", "2", "--dry-run").stdout
+    assert shown.startswith("dry run: nothing was changed\n M app.txt\n")
+    assert "\n-two\n+2\n" in shown
+    assert (place.root / "app.txt").read_text() == APP
+
+
+def test_a_request_id_makes_a_retry_safe(editctl: Run, place: Workplace) -> None:
+    edit = ["replace", "app.txt", "two", "two two", "--request-id", "k"]
+    assert editctl(*edit).stdout == editctl(*edit).stdout
+    assert (place.root / "app.txt").read_text() == APP.replace("two", "two two")
+
+
+def test_files_are_deleted_and_moved(editctl: Run, place: Workplace) -> None:
+    assert " R app.txt -> src/app.txt" in editctl("mv", "app.txt", "src").stdout
+    assert " R src/app.txt -> deep/er/name.txt" in editctl("mv", "src/app.txt", "deep/er/name.txt").stdout
+    editctl("mv", "deep/er/name.txt", "src/other.txt", code=1)
+    editctl("mv", "deep/er/name.txt", "src/other.txt", "--overwrite")
+    assert " D src/other.txt" in editctl("rm", "src/other.txt").stdout
+    assert place.files() == {}
+    editctl("rm", "a", "b", "--base", "none", code=2)
+
+
+def test_what_diff_prints_is_a_patch_that_patch_takes(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "2")
+    editctl("replace", "src/other.txt", "nine", "9")
+    patch = editctl("diff", "0..2").stdout
+    assert editctl("diff", "0..2", "src").stdout in patch
+    editctl("undo", "--last", "2")
+    assert (place.root / "app.txt").read_text() == APP
+    assert editctl("patch", stdin=patch).stdout.splitlines()[1:] == [" M app.txt", " M src/other.txt"]
+    assert (place.root / "src/other.txt").read_text() == APP.replace("nine", "9")
+
+
+def test_diff_alone_shows_what_nobody_asked_for(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "2")
+    assert editctl("diff").stdout == ""
+    place.write({"src/other.txt": APP.replace("ten", "10")})
+    assert "\n-ten\n+10\n" in editctl("diff").stdout
+    assert "-two" not in editctl("diff", "1").stdout
+
+
+def test_undo_and_redo_of_a_transaction_in_the_middle(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "one", "1")
+    editctl("replace", "app.txt", "ten", "10")
+    assert " M app.txt" in editctl("undo", "1").stdout
+    assert (place.root / "app.txt").read_text() == APP.replace("ten", "10")
+    editctl("redo")
+    assert (place.root / "app.txt").read_text() == APP.replace("ten", "10").replace("one", "1")
+
+
+def test_an_undo_that_does_not_merge_names_what_is_in_the_way(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "2")
+    editctl("replace", "app.txt", "2", "zwei")
+    refused = editctl("undo", "1", code=1).stderr
+    assert "app.txt: in the way: 2" in refused
+    assert "editctl show 2" in refused
+    assert "--force" in refused
+    editctl("undo", "1", "--force")
+    assert (place.root / "app.txt").read_text() == APP
+
+
+def test_the_log_can_be_narrowed_and_shown_with_patches(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "one", "1", "-m", "First", "--actor", "alice")
+    editctl("replace", "src/other.txt", "one", "1", "-m", "Second")
+    place.write({"outside.txt": "x\n"})
+    editctl("settle")
+    lines = editctl("log", "--oneline").stdout.splitlines()
+    assert [line.split()[0] for line in lines][:3] == ["3", "2", "1"]
+    assert "outside" in lines[0]
+    assert editctl("log", "other.txt", "--oneline", folder="src").stdout.count("\n") == 1
+    assert "First" in editctl("log", "--actor", "alice", "--oneline").stdout
+    assert editctl("log", "--kind", "outside", "--oneline").stdout.startswith("3 ")
+    assert "more" not in editctl("log", "-n", "1").stdout
+    assert "\n-one\n+1\n" in editctl("log", "-p", "--before", "2").stdout
+    assert "Second" in editctl("show", "2").stdout
+
+
+def test_a_file_is_read_as_it_is_and_as_it_was(editctl: Run) -> None:
+    editctl("replace", "app.txt", "one", "1")
+    assert editctl("read", "app.txt", "--at", "0").stdout == APP
+    assert editctl("read", "app.txt").stdout == APP.replace("one", "1")
+    editctl("read", "nothing", code=1)
+
+
+def test_the_daemon_is_started_asked_and_stopped(editctl: Run, place: Workplace) -> None:
+    editctl("status", code=3)
+    editctl("stop", code=3)
+    pid = document(editctl("start", "--json"))["pid"]
+    assert document(editctl("start", "--json"))["pid"] == pid
+    assert editctl("socket").stdout.strip() == place.socket
+    shown = editctl("status").stdout
+    assert str(place.root.resolve()) in shown
+    assert f"pid {pid}" in shown
+    assert editctl("check").stdout.endswith("agree\n")
+    editctl("stop")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    editctl("status", code=3)
+
+
+def test_twenty_clients_at_once_start_one_daemon(place: Workplace) -> None:
+    begin = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "start", "--json"]
+    clients = [
+        subprocess.Popen(begin, env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(20)
+    ]
+    told = [client.communicate(timeout=60) for client in clients]
+    try:
+        assert [client.returncode for client in clients] == [0] * 20, told
+        assert len({json.loads(out)["pid"] for out, _ in told}) == 1
+    finally:
+        subprocess.run([*begin[:-2], "stop"], env=place.environment, capture_output=True, check=False)
+
+
+def test_without_git_or_a_name_the_workspace_is_told(editctl: Run, place: Workplace) -> None:
+    assert f"the workspace is {place.root.resolve()}" in editctl("start", EDITD_WORKSPACE="").stderr
+
+
+def test_help_comes_at_once() -> None:
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", "--help"], stdout=subprocess.DEVNULL, check=True
+        )
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(5)) < 0.1
