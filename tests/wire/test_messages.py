@@ -75,4 +75,4 @@ def test_every_limit_is_on_the_page() -> None:
 
 def test_a_message_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
-        messages.SettleResult(head=1).head = 2  # type: ignore[misc]
+        messages.SettleResult(head=1).head = 2  # pyright: ignore
