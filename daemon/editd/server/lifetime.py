@@ -42,6 +42,7 @@ from editd.wire.limits import LIMITS
 from editd.workspace.files import Files
 from editd.workspace.scope import Scope
 from editd.workspace.tree import Tree
+from editd.workspace.uncovered import load_uncovered
 
 if TYPE_CHECKING:
     import socket
@@ -140,11 +141,10 @@ class Daemon:
             flock.release()
 
     def _take(self) -> Flock:
-        os.makedirs(self._places.state, 0o700, exist_ok=True)
         flock = take(os.path.join(self._places.state, "lock"))
         if flock is None:
             raise AlreadyRunning(self._places.root)
-        with open(os.path.join(self._places.state, "root"), "wb") as file:
+        with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
             file.write(os.fsencode(self._places.root) + b"\n")
         return flock
 
@@ -188,13 +188,13 @@ class Daemon:
         """Open the history and recover. Raises HistoryDamaged, IoError."""
         history = History(self._places.state)
         config = self._config
-        scope = Scope(self._places.root)
+        uncovered = load_uncovered(self._places.state)
         engine = Engine(
             history,
             Tree(disk, file_bytes_max=config.file_bytes_max),
             Files(disk, publish=config.publish),
             self._clock,
-            scope.is_in,
+            lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             fallback_encoding=config.encoding,
             weaker=disk.weaker,
         )
@@ -356,6 +356,10 @@ class _Call:
 def _is_home(root: str) -> bool:
     """Is it somebody's home, and not the service's folder that some system users have as theirs?"""
     return root in ("/root", os.path.realpath(os.path.expanduser("~"))) or os.path.dirname(root) == "/home"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def set_up_log(path: str | None) -> None:

@@ -14,6 +14,7 @@ back by `reply` and `refuse`, each request's once.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,6 +87,14 @@ class Clients:
         return len(self._turned_away) > self.limits.connections_max
 
 
+class Pace(enum.Enum):
+    """Where a client's requests stand between its turns."""
+
+    DRY = enum.auto()  # all that is whole was taken
+    TAKING = enum.auto()  # in the middle of a turn
+    HELD = enum.auto()  # there may be more to take, and reading is paused
+
+
 class Client(asyncio.Protocol):
     """One connection. `connection` is its wire, where `hello` sets the form of errors."""
 
@@ -99,7 +108,7 @@ class Client(asyncio.Protocol):
         self._is_welcome = False
         self._does_not_read = False
         self._has_ended = False  # it will say no more, and may still listen
-        self._is_held = False  # there may be more to take than was taken
+        self._pace = Pace.DRY
         self._next_turn: asyncio.Handle | None = None
 
     # ── What the dispatcher says ───────────────────────────────────────────────────────────────
@@ -171,7 +180,7 @@ class Client(asyncio.Protocol):
         """Take what is whole, but no more than one turn's share; then pause, or read on."""
         assert self._transport is not None
         self._next_turn = None
-        self._is_held = True  # so that an answer given at once does not begin a turn within this one
+        self._pace = Pace.TAKING
         for _ in range(self._limits.requests_waiting_max):
             if self._transport.is_closing():
                 return
@@ -182,12 +191,13 @@ class Client(asyncio.Protocol):
                 self._taken_all()
                 return
             self._deliver(incoming)
+        self._pace = Pace.HELD
         self._transport.pause_reading()
         self._go_on()
 
     def _taken_all(self) -> None:
         assert self._transport is not None
-        self._is_held = False
+        self._pace = Pace.DRY
         if not self._has_ended:
             self._transport.resume_reading()
         elif self.connection.waiting == 0:
@@ -220,9 +230,9 @@ class Client(asyncio.Protocol):
 
     def _answer(self, answer: bytes) -> None:
         self._send(answer)
-        if self._is_held:
+        if self._pace is Pace.HELD:
             self._go_on()
-        elif self._has_ended and self.connection.waiting == 0:
+        elif self._pace is Pace.DRY and self._has_ended and self.connection.waiting == 0:
             self.close()
 
     def _send(self, data: bytes) -> None:
@@ -240,5 +250,5 @@ class Client(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take the next turn after the others have had theirs, if there is room for what comes."""
-        if self._is_held and self._next_turn is None and not self._is_full:
+        if self._pace is Pace.HELD and self._next_turn is None and not self._is_full:
             self._next_turn = self._loop.call_soon(self._take_turn)

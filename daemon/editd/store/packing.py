@@ -21,7 +21,7 @@ from editd.errors import HistoryDamaged, Refused
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.journal import Frame, Position, committed, frames
-from editd.store.objects import CommitObject, ObjectKind, Oid, TreeEntry, Trees, object_id
+from editd.store.objects import EMPTY_TREE, CommitObject, ObjectKind, Oid, TreeEntry, Trees, object_id
 from editd.store.pack import PackWriter, release
 from editd.store.record import Committed, transaction_of
 from editd.store.trailers import parse
@@ -89,6 +89,8 @@ class Packer:
                     writer.add("blob", side.content, side.version)
         for tree, raw in splice.trees.items():
             writer.add("tree", raw, tree)
+        if splice.root == EMPTY_TREE:
+            writer.add("tree", b"", EMPTY_TREE)
         writer.add("commit", content, oid)
         self._new_trees.update(splice.trees)
         self._head, self.packed = oid, record.seq

@@ -1,7 +1,11 @@
-"""The store: a bare repository of the daemon's own, that plain git reads and nothing else writes."""
+"""The store: a bare repository of the daemon's own, that plain git reads and nothing else writes.
+
+Owns its layout. Folders are 0700 and files 0600: the history holds what the files hold, secrets included.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -15,16 +19,22 @@ _CONFIG = """[core]
 \tauto = 0
 """
 _DESCRIPTION = "The history that editd keeps of one workspace: one commit for each transaction.\n"
+# Each after the one that it is in. No `hooks`: nothing runs because of what the store holds.
+_FOLDERS = ("", "objects", "objects/pack", "objects/info", "refs", "refs/heads")
 
 
 def create_store(path: str) -> None:
-    """Make the repository where there is none yet. Folders are 0700 and files 0600. Raises OSError.
+    """Make the repository where there is none yet, durably; what is there already stays. Raises OSError.
 
-    HEAD comes last: git takes a folder without one for no repository, and so a crash in between is mended
-    by doing this again.
+    The folder that `path` is in must be there. HEAD comes last: git takes a folder without one for no
+    repository, and so a crash in between is mended by doing this again.
     """
-    for folder in ("objects/pack", "objects/info", "refs/heads"):
-        os.makedirs(os.path.join(path, folder), 0o700, exist_ok=True)
+    for folder in _FOLDERS:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.join(path, folder), 0o700)
+    for folder in reversed(_FOLDERS):
+        _sync_folder(os.path.join(path, folder))
+    _sync_folder(os.path.dirname(os.path.abspath(path)))
     _write(os.path.join(path, "config"), _CONFIG)
     _write(os.path.join(path, "description"), _DESCRIPTION)
     _write(os.path.join(path, "HEAD"), f"ref: {REF}\n")
@@ -33,15 +43,33 @@ def create_store(path: str) -> None:
 def borrow(path: str, objects: Sequence[str]) -> None:
     """Let the store read the objects of the user's repositories, given by their `objects` folders.
 
-    What a transaction touches is copied before, so nothing that can be undone rests on this.
+    What a transaction touches is copied before, so nothing that can be undone rests on this. All that
+    was borrowed before and is not named again is given back. Raises OSError.
     """
-    usable = [folder for folder in objects if "\n" not in folder and not folder.startswith(('"', "#"))]
-    _write(os.path.join(path, "objects/info/alternates"), "".join(f"{folder}\n" for folder in usable))
+    lines = [f"{folder}\n" for folder in objects if can_borrow(folder)]
+    _write(os.path.join(path, "objects/info/alternates"), "".join(lines))
+
+
+def can_borrow(folder: str) -> bool:
+    """Whether a line of `alternates` can name this folder (gitrepository-layout(5)): most can."""
+    return "\n" not in folder and not folder.startswith(('"', "#"))
 
 
 def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    """Replace the file in one step, durably, so that a git that reads meanwhile sees the one or the other."""
+    temporary = path + ".new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(os.fsencode(text))
         file.flush()
         os.fsync(file.fileno())
+    os.rename(temporary, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

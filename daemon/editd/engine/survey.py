@@ -1,0 +1,161 @@
+"""The surveying process: it takes the baseline, and walks the workspace when the daemon wants to settle.
+
+`python -m editd.engine.survey ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
+Nothing of unbounded size runs in the daemon itself; here, a walk holds up nobody.
+
+`{do: "baseline", time}` → `{progress}` …, `{baseline, files, uncovered}`: the commit is durable, head is not moved.
+`{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, strays}`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
+from editd.store.pack import PackWriter
+from editd.store.repository import borrow, create_store
+from editd.store.trailers import compose, ident
+from editd.system.pipe import read_frame, write_frame
+from editd.values.transaction import Authorship
+from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
+from editd.workspace.scope import Scope
+from editd.workspace.uncovered import load_uncovered, save_uncovered
+
+FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
+BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing
+PROGRESS_SECONDS = 0.2
+BASELINE = Authorship("outside", None, "baseline: the workspace as first seen")
+
+
+@dataclass
+class Surveyor:
+    root: str
+    folder: str  # the state folder
+
+    def __post_init__(self) -> None:
+        self._cache = os.path.join(self.folder, "scan.cache")
+        self._known = load_known(self._cache)
+        self._uncovered = load_uncovered(self.folder)
+
+    def baseline(self, time_us: int) -> dict[str, Any]:
+        """Put the workspace as it is now into the store, durably; returns the answer's frame. Raises OSError."""
+        store = os.path.join(self.folder, "store.git")
+        create_store(store)
+        taking = _Taking(PackWriter(os.path.join(store, "objects", "pack")))
+        walk = Walk(self.root, Scope(self.root), {}, taking.take)
+        try:
+            commit = self._put(walk, taking.writer, time_us)
+            borrow(store, sorted({folder for index in walk.indexes.values() for folder in index.objects}))
+            taking.writer.finish()
+        except BaseException:
+            taking.writer.abandon()
+            raise
+        self._uncovered = frozenset(taking.left)
+        save_uncovered(self.folder, self._uncovered)
+        self._keep(walk)
+        return {"baseline": commit.hex(), "files": walk.files, "uncovered": self._left_out(walk)}
+
+    def _put(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
+        """Write the trees and the commit of what `walk` finds, the blobs being written on the way."""
+        entries: list[tuple[bytes, TreeEntry | None]] = []
+        told = time.monotonic()
+        for found in walk.folders():
+            prefix = found.path + b"/" if found.path else b""
+            for name, (mode, version) in found.files.items():
+                entries.append((prefix + name, TreeEntry(mode, bytes.fromhex(version))))
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                write_frame(sys.stdout.buffer, {"progress": walk.files})
+        splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).splice(entries)
+        if splice.root == EMPTY_TREE:
+            writer.add("tree", b"", EMPTY_TREE)
+        for oid, raw in splice.trees.items():
+            writer.add("tree", raw, oid)
+        who = ident("editd")
+        message = compose(0, "baseline", BASELINE, time_us, [], [])
+        return writer.add("commit", commit_content(splice.root, [], who, who, time_us, message))
+
+    def scan(self, number: int) -> None:
+        """Walk the workspace and tell of every folder, then that it is done."""
+        walk = Walk(self.root, Scope(self.root), self._known)
+        for found in walk.folders():
+            prefix = found.path + b"/" if found.path else b""
+            files = [
+                [os.fsdecode(name), mode, version]
+                for name, (mode, version) in found.files.items()
+                if prefix + name not in self._uncovered
+            ]
+            frame = {"id": number, "folder": os.fsdecode(found.path), "files": files}
+            write_frame(sys.stdout.buffer, frame)
+        self._keep(walk)
+        write_frame(
+            sys.stdout.buffer,
+            {
+                "id": number,
+                "done": True,
+                "files": walk.files,
+                "uncovered": self._left_out(walk),
+                "strays": [os.fsdecode(stray) for stray in walk.strays],
+            },
+        )
+
+    def _keep(self, walk: Walk) -> None:
+        self._known = walk.known
+        try:
+            save_known(self._cache, self._known)
+        except OSError as error:
+            print(f"the scan's cache could not be saved: {error}", file=sys.stderr)  # noqa: T201  # to the log
+
+    def _left_out(self, walk: Walk) -> list[str]:
+        """What is not looked after, in sentences with examples."""
+        said = (
+            (sorted(self._uncovered), "were too many for the baseline and are captured when an edit touches them"),
+            (walk.too_large, f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"),
+            (walk.unreadable, "could not be read"),
+        )
+        return [f"{len(paths)} files {what}: {_some(paths)}" for paths, what in said if paths]
+
+
+@dataclass
+class _Taking:
+    """Puts what the walk reads into a pack, as far as the budget goes."""
+
+    writer: PackWriter
+    files: int = 0
+    content_bytes: int = 0
+    left: list[bytes] = field(default_factory=list)
+
+    def take(self, path: bytes, content: bytes) -> bool:
+        if self.files >= FILES_MAX or self.content_bytes + len(content) > BYTES_MAX:
+            self.left.append(path)
+            return False
+        self.files += 1
+        self.content_bytes += len(content)
+        self.writer.add("blob", content, object_id("blob", content))
+        return True
+
+
+def _some(paths: list[bytes]) -> str:
+    shown = ", ".join(os.fsdecode(path) or "." for path in paths[:3])
+    return shown + (", …" if len(paths) > 3 else "")
+
+
+def main() -> None:
+    surveyor = Surveyor(sys.argv[1], sys.argv[2])
+    while (request := read_frame(sys.stdin.buffer)) is not None:
+        if request["do"] == "scan":
+            surveyor.scan(request["id"])
+            continue
+        try:
+            answer = surveyor.baseline(request["time"])
+        except OSError as error:
+            answer = {"failed": str(error)}
+        write_frame(sys.stdout.buffer, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Scope: which paths of the workspace editd looks after without being asked.
+
+Out of scope are git's own folders, our temporaries, what git ignores and does not track, and, where no
+git says anything, what is commonly generated. A path that is out comes in when an edit touches it.
+Nested repositories and submodules each speak for their own files.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pygit2
+
+from editd.values.path import WorkspacePath, is_protected_name
+from editd.workspace.item import is_temporary
+
+# What a build or an install makes again, and nobody wants undone. Only where no git says what is ignored.
+GENERATED = frozenset(
+    {"node_modules", ".venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+     ".hypothesis", ".gradle", ".next", ".svelte-kit", ".terraform", ".direnv"}
+)  # fmt: skip
+_GENERATED_BESIDE = {"target": "Cargo.toml", "build": "build.gradle", "vendor": "composer.json"}
+_GENERATED_WITH = ("CACHEDIR.TAG", "pyvenv.cfg")  # a folder that holds one of these says so itself
+
+# The user's repository may belong to somebody else; we only read it.
+pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one repository ignores, asked by paths of the workspace."""
+
+    repository: pygit2.Repository
+    top: bytes  # the work tree's folder in the workspace
+    above: bytes  # where the work tree's top lies above the workspace's root: the root's path in it
+
+    def ignores(self, path: bytes, *, is_folder: bool) -> bool:
+        """What git's rules say; that tracked files are never ignored is for the caller to know."""
+        inside = path[len(self.top) + 1 :] if self.top else self.above + path
+        text = inside.decode("utf-8", "replace")  # libgit2 takes no other bytes; patterns rarely name them
+        try:
+            return bool(self.repository.path_is_ignored(text + ("/" if is_folder else "")))
+        except (pygit2.GitError, ValueError):
+            return False  # a rule that cannot be read hides nothing
+
+
+class Scope:
+    """Decides by the repositories' ignore rules as they are when it is made."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.fsencode(os.path.realpath(root))
+        self._rules: dict[bytes, Rules | None] = {}
+
+    def is_in(self, path: WorkspacePath) -> bool:
+        """Is this path looked after? For a single path; walking asks `takes` folder by folder."""
+        names = path.raw.split(b"/")
+        rules = self.rules(b"", None)
+        for depth in range(1, len(names) + 1):
+            here, is_folder = b"/".join(names[:depth]), depth < len(names)
+            if not self.takes(here, rules, is_folder=is_folder):
+                return False
+            if is_folder:
+                rules = self.rules(here, rules)
+        return True
+
+    def takes(self, path: bytes, rules: Rules | None, *, is_folder: bool) -> bool:
+        """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
+        name = path.rpartition(b"/")[2]
+        if is_protected_name(os.fsdecode(name)) or is_temporary(name):
+            return False
+        if rules is None:
+            return not (is_folder and self._is_generated(path))
+        return not rules.ignores(path, is_folder=is_folder)
+
+    def rules(self, folder: bytes, above: Rules | None) -> Rules | None:
+        """The rules that hold in `folder`: its own repository's if it is one's top, else those from above."""
+        if folder not in self._rules:
+            self._rules[folder] = self._own_rules(folder)
+        return self._rules[folder] or above
+
+    def _own_rules(self, folder: bytes) -> Rules | None:
+        place = os.path.join(self._root, folder) if folder else self._root
+        if not os.path.lexists(os.path.join(place, b".git")):
+            return None if folder else self._rules_above()
+        repository = _open(place)
+        return None if repository is None else Rules(repository, folder, b"")
+
+    def _rules_above(self) -> Rules | None:
+        """The workspace may be a folder in a repository."""
+        place = self._root
+        while (above := os.path.dirname(place)) != place:
+            place = above
+            if os.path.lexists(os.path.join(place, b".git")):
+                repository = _open(place)
+                inside = os.path.relpath(self._root, place) + b"/"
+                return None if repository is None else Rules(repository, b"", inside)
+        return None
+
+    def _is_generated(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        text = os.fsdecode(name)
+        if text in GENERATED:
+            return True
+        sign = _GENERATED_BESIDE.get(text)
+        if sign is not None and self._exists(above, sign):
+            return True
+        return any(self._exists(path, sign) for sign in _GENERATED_WITH)
+
+    def _exists(self, folder: bytes, name: str) -> bool:
+        return os.path.lexists(os.path.join(self._root, folder, os.fsencode(name)))
+
+
+
+def _open(place: bytes) -> pygit2.Repository | None:
+    """The repository with its work tree's top at `place`; None where it is broken or bare."""
+    try:
+        repository = pygit2.Repository(os.fsdecode(place), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+    except (pygit2.GitError, ValueError):
+        return None
+    return None if repository.is_bare else repository
