@@ -12,6 +12,7 @@ import msgspec
 
 from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply
+from editd.wire.errors import Malformed
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
@@ -246,6 +247,12 @@ class Client:
                     if isinstance(answer, Failure) and answer.id in (ident, None):
                         error = answer.error
                         raise EditdError(error.code, error.name, error.message, error.data)
+        except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
+            self.close()
+            raise Unreachable(
+                f"What came back for `{params.method}` is not understood: {error}.",
+                hint="Another version of the daemon may be running: `editctl stop` ends it.",
+            ) from error
         except TimeoutError:
             self.close()
             raise Unreachable(f"The daemon has not answered `{params.method}` for {silence:.0f} s.") from None

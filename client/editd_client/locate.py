@@ -44,8 +44,10 @@ class Workspace:
         return os.path.join(state, "editd", self.id)
 
 
-def find_workspace(named: str | None = None, start: str = ".") -> Workspace:
+def find_workspace(named: str | None = None, start: str | None = None) -> Workspace:
     """Return the workspace: `named`, else EDITD_WORKSPACE, else the git top level above, else `start`.
+
+    `start` is the current folder, where it is not given.
 
     Raises EditdError (`file_missing`, `not_a_file`, `permission_denied`) for what is no folder, and
     for a folder that editd will not own.
@@ -53,11 +55,19 @@ def find_workspace(named: str | None = None, start: str = ".") -> Workspace:
     named = named or os.environ.get("EDITD_WORKSPACE") or None
     if named is not None:
         return _checked(Workspace(os.path.realpath(named), "named"))
-    here = os.path.realpath(start)
+    here = os.path.realpath(current_folder() if start is None else start)
     for folder in _upwards(here):
         if os.path.lexists(os.path.join(folder, ".git")):  # a file, in a linked worktree or submodule
             return _checked(Workspace(folder, "git"))
     return _checked(Workspace(here, "here"))
+
+
+def current_folder() -> str:
+    """The current folder's path; EditdError (`file_missing`) where it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise refusal("file_missing", "The current folder does not exist any more.") from None
 
 
 def socket_folder() -> str:

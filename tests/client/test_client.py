@@ -96,3 +96,14 @@ def test_a_daemon_that_is_silent_is_unreachable(tmp_path: Path, monkeypatch: pyt
 def test_where_no_daemon_listens_none_is_started_by_a_path(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="No daemon answers"):
         Client(str(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("answer", [{"surprise": 1}, messages.Empty(), b"\xff"])
+def test_what_is_no_answer_of_the_protocol_is_told_as_such(tmp_path: Path, answer: object) -> None:
+    with (
+        scripted(tmp_path / "s", lambda _: answer),
+        Client(str(tmp_path / "s")) as client,
+        pytest.raises(Unreachable, match="`settle` is not understood") as raised,
+    ):
+        client.settle()
+    assert "editctl stop" in raised.value.hint

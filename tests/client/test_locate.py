@@ -110,3 +110,11 @@ def test_the_state_lies_where_the_user_keeps_state(tmp_path: Path, monkeypatch: 
     assert workspace.state_folder == f"{os.environ['HOME']}/.local/state/editd/{workspace.id}"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert workspace.state_folder == f"/state/editd/{workspace.id}"
+
+
+def test_a_current_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(EditdError, match="does not exist any more"):
+        find_workspace()

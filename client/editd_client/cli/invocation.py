@@ -15,7 +15,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.errors import refusal
-from editd_client.locate import Workspace, find_workspace
+from editd_client.locate import Workspace, current_folder, find_workspace
 
 if TYPE_CHECKING:
     from editd.wire.messages import Message
@@ -53,7 +53,7 @@ class Invocation:
         Where the current folder is not in the workspace, it is relative to the workspace's root.
         """
         root = self.workspace.root
-        here = os.getcwd()
+        here = current_folder()
         return os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
 
     def path(self, given: str) -> str:
