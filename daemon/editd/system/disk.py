@@ -24,6 +24,7 @@ import fcntl
 import os
 import secrets
 import signal
+import stat
 import struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -383,24 +384,16 @@ def _walk(root: int, path: bytes) -> int:
     folder = os.dup(root)
     for name in path.split(b"/"):
         try:
-            # O_NOFOLLOW with O_DIRECTORY: a symlink is "not a directory", whatever it points to.
-            below = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
-        except NotADirectoryError:
-            if _is_link(folder, name):
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
-            raise
+            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         finally:
             os.close(folder)
+        mode = os.fstat(below).st_mode  # of what was opened: a symlink too is opened as such
+        if not stat.S_ISDIR(mode):
+            os.close(below)
+            number = errno.ELOOP if stat.S_ISLNK(mode) else errno.ENOTDIR
+            raise OSError(number, os.strerror(number), path)
         folder = below
     return folder
-
-
-def _is_link(folder: int, name: bytes) -> bool:
-    try:
-        os.readlink(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
 
 
 def _can_exchange(folder: RealFolder, first: bytes, second: bytes) -> bool:

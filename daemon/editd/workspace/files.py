@@ -28,7 +28,7 @@ from editd.errors import Refused
 from editd.values.changeset import Change
 from editd.values.path import WorkspacePath
 from editd.workspace import obstacles
-from editd.workspace.folders import NO_WAY, prune, remove_folder, stat_of
+from editd.workspace.folders import NO_WAY, is_folder, prune, remove_folder, stat_of
 from editd.workspace.item import (
     Item,
     folder_that_stays,
@@ -70,7 +70,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
-class Overtaken(Exception):  # noqa: N818 - it says what is the case, like all of the house's
+class Overtaken(Exception):
     """Somebody wrote before we did. All is as they left it; the staging is STAGED and is to be discarded.
 
     `paths` are where it was found out. `orphans` are what somebody wrote at a path at which something
@@ -85,7 +85,7 @@ class Overtaken(Exception):  # noqa: N818 - it says what is the case, like all o
         self.orphans = list(orphans)
 
 
-class HalfPublished(Exception):  # noqa: N818
+class HalfPublished(Exception):
     """What was put in place could not be taken back: files are in doubt, the temporaries are left.
 
     `path` is where; `orphans` as in `Overtaken`. The cause is the error that stood in the way.
@@ -170,6 +170,8 @@ class Files:
 
         Raises Overtaken where a path does not hold `before`, IoError or PermissionDenied where the disk
         says no; the staging is then still STAGED. Raises HalfPublished where putting back failed too.
+        Stagings are published in the order in which they were staged; where a folder becomes a file
+        and one staged later has a temporary in it, that counts as Overtaken too.
         """
         assert State.PUBLISHED in TRANSITIONS[staging.state], staging.state
         publishing = Publishing(self._disk, is_exchanging=self._is_exchanging, clear=self._finish_all)
@@ -238,10 +240,15 @@ class Files:
         return None if path is None else self.stray(path)
 
     def remove_leftover(self, change: Change, token: str, index: int) -> None:
-        """Remove it. The caller has looked at it, and keeps what is not known otherwise."""
+        """Remove it, and the folder of a deleted file if it was all that lay there.
+
+        The caller has looked at it, and keeps what is not known otherwise.
+        """
         path = self._find_leftover(change, token, index)
         if path is not None:
             self.sweep(path)
+        if change.after is None:
+            prune(self._disk, [split(change.path.raw)[0]])
 
     def put(
         self, path: WorkspacePath, after: FileState | None, expected: Sequence[FileState | None], token: str
@@ -256,6 +263,8 @@ class Files:
             if after is None:
                 prune(self._disk, [split(path.raw)[0]])  # Finishing would have done it.
             return True
+        if after is None and self._is_folder(path):
+            return True  # The file has made way already.
         for before in expected:
             if self._holds(path, before):
                 return self._put([Change(path, before, after)], token)
@@ -328,6 +337,11 @@ class Files:
             if error.errno not in NO_WAY:
                 raise refusal_of(error, path, "could not be looked at") from error
             return state is None
+
+    def _is_folder(self, path: WorkspacePath) -> bool:
+        with suppress(OSError):  # Something else is there, or above it.
+            return is_folder(self._disk, path.raw)
+        return False
 
     def _find_leftover(self, change: Change, token: str, index: int) -> bytes | None:
         temporary = temporary_name(token, index)

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 
 def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
     """Refuse what cannot be published; `pending` is what will be published before. As `Files.check`."""
+    earlier = tuple(pending)
     gone: set[bytes] = set()
-    for change in (*pending, *changes):
+    for change in (*earlier, *changes):
         (gone.add if change.after is None else gone.discard)(change.path.raw)
+    ours = {change.path for change in earlier}
     look = _Look(disk, gone)
     for change in changes:
+        if change.path in ours:
+            continue  # What will stand there then is no one's but ours.
         try:
             look.check(item_of(change))
         except OSError as error:

@@ -34,7 +34,7 @@ _CHANGED_PLACES = NO_WAY | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.E
 """What the disk says where somebody has put something else, or taken it away, since the plan was made."""
 
 
-class Differs(Exception):  # noqa: N818 - it says what is the case, like all of the house's
+class Differs(Exception):
     """A path does not hold what the plan says that it held."""
 
 

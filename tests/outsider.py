@@ -1,0 +1,88 @@
+"""A program that is not editd and writes to the same file, or turns a folder into a symlink and back.
+
+Run as a process of its own. What `write` prints at the end are those of its versions that it replaced
+itself, told exactly: a save exchanges and reads what came out; what is written in place is known by its
+inode, which is kept open so that it is not used again. A version that is neither there nor known to the
+daemon was lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+SIZE = 64
+AT_FDCWD = -100
+rename = ctypes.CDLL(None).renameat2
+
+
+def exchange(path: str, other: str) -> None:
+    rename(AT_FDCWD, os.fsencode(path), AT_FDCWD, os.fsencode(other), 2)  # RENAME_EXCHANGE
+
+
+def version(number: int) -> bytes:
+    return b"theirs %d" % number + b" " * (SIZE - len(b"theirs %d" % number))
+
+
+def save(path: str, content: bytes) -> str:
+    """Write a temporary and let it take the file's place; return what was there."""
+    temporary = f"{path}.theirs"
+    Path(temporary).write_bytes(content)
+    exchange(temporary, path)
+    replaced = Path(temporary).read_bytes()
+    Path(temporary).unlink()
+    return replaced.decode().strip()
+
+
+class InPlace:
+    """Write into the file as it is, in one of three ways."""
+
+    def __init__(self, kind: str) -> None:
+        self.flags = os.O_WRONLY | (os.O_TRUNC if kind == "truncate" else 0)
+        self.seconds = 0.0002 if kind == "hold" else 0.0
+        self.last = -1  # open on the inode that the last version was written to
+        self.text = ""
+
+    def write(self, path: str, content: bytes) -> str:
+        """Return the last version if this replaced it, else nothing."""
+        descriptor = os.open(path, self.flags)
+        time.sleep(random.uniform(0, self.seconds))
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+        is_same = self.last >= 0 and os.path.sameopenfile(descriptor, self.last)
+        replaced = self.text if is_same else ""
+        if self.last >= 0:
+            os.close(self.last)
+        self.last = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+        self.text = content.decode().strip()
+        os.close(descriptor)
+        return replaced
+
+
+KINDS = ("save", "truncate", "overwrite", "hold")
+
+
+def write(kind: str, path: str, rounds: int) -> None:
+    writer = save if kind == "save" else InPlace(kind).write
+    replaced = set()
+    for number in range(rounds):
+        replaced.add(writer(path, version(number)))
+        time.sleep(random.uniform(0, 0.0003))
+    print(json.dumps(sorted(replaced)))
+
+
+def flip(path: str, other: str) -> None:
+    """Let a folder and a symlink change places until killed."""
+    while True:
+        exchange(path, other)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "flip":
+        flip(sys.argv[2], sys.argv[3])
+    write(sys.argv[1], sys.argv[2], int(sys.argv[3]))

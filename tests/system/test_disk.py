@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import outsider
+from editd.system.disk import (
+    PROBE_PREFIX,
+    RealDisk,
+    ignore_lease_signal,
+    read_whole,
+    take_lease,
+    write_whole,
+)
+from editd.values.path import TEMPORARY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOTH_WAYS = pytest.mark.parametrize("walk", [False, True], ids=["openat2", "walk"])
+
+
+def refused(disk: RealDisk, path: bytes) -> int | None:
+    with pytest.raises(OSError) as caught:
+        disk.folder(path)
+    return caught.value.errno
+
+
+@BOTH_WAYS
+def test_a_folder_is_reached_by_its_names(tmp_path: Path, walk: bool) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/f").write_bytes(b"content")
+    with RealDisk(str(tmp_path), walk=walk).folder(b"a/b") as folder:
+        descriptor = folder.open(b"f")
+        assert read_whole(descriptor, 7) == b"content"
+        os.close(descriptor)
+        assert folder.names() == [b"f"]
+
+
+@BOTH_WAYS
+def test_no_symlink_is_followed_to_a_folder(tmp_path: Path, walk: bool) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "inside").symlink_to("a")
+    (tmp_path / "outside").symlink_to("/etc")
+    (tmp_path / "nowhere").symlink_to("gone")
+    disk = RealDisk(str(tmp_path), walk=walk)
+    assert {refused(disk, name) for name in (b"inside", b"outside", b"nowhere", b"outside/x")} == {
+        errno.ELOOP
+    }
+
+
+@BOTH_WAYS
+def test_nothing_above_the_root_is_reached(tmp_path: Path, walk: bool) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    disk = RealDisk(str(root), walk=walk)
+    assert {refused(disk, path) for path in (b"..", b"../root", b"/etc")} == {errno.EXDEV}
+
+
+@BOTH_WAYS
+def test_what_is_missing_is_told_from_what_is_no_folder(tmp_path: Path, walk: bool) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    disk = RealDisk(str(tmp_path), walk=walk)
+    assert refused(disk, b"gone/x") == errno.ENOENT
+    assert refused(disk, b"f") == errno.ENOTDIR
+    assert refused(disk, b"f/x") == errno.ENOTDIR
+
+
+@BOTH_WAYS
+def test_a_folder_that_is_flipped_to_a_symlink_never_leads_outside(tmp_path: Path, walk: bool) -> None:
+    for place in ("outside", "root/sub"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "f").write_text(place)
+    (tmp_path / "root/link").symlink_to(tmp_path / "outside")
+    disk = RealDisk(str(tmp_path / "root"), walk=walk)
+    seen: set[bytes] = set()
+    with flipping(tmp_path / "root/sub", tmp_path / "root/link"):
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            try:
+                with disk.folder(b"sub") as folder:
+                    descriptor = folder.open(b"f")
+                    seen.add(read_whole(descriptor, 0))
+                    os.close(descriptor)
+            except OSError as error:
+                seen.add(errno.errorcode[error.errno or 0].encode())
+    assert seen == {b"root/sub", b"ELOOP"}
+
+
+@contextmanager
+def flipping(path: Path, other: Path) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, outsider.__file__, "flip", str(path), str(other)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_move_never_replaces(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    with RealDisk(str(tmp_path)).folder(b"") as folder:
+        with pytest.raises(FileExistsError):
+            folder.move(b"a", folder, b"b")
+        folder.move(b"a", folder, b"c")
+        folder.exchange(b"b", folder, b"c")
+    assert ((tmp_path / "b").read_text(), (tmp_path / "c").read_text()) == ("a", "b")
+
+
+def test_a_lease_says_whether_anybody_is_writing(tmp_path: Path) -> None:
+    ignore_lease_signal()
+    (tmp_path / "f").write_bytes(b"")
+    reader = os.open(tmp_path / "f", os.O_RDONLY)
+    assert take_lease(reader)
+    os.close(reader)
+    writer = os.open(tmp_path / "f", os.O_WRONLY)
+    reader = os.open(tmp_path / "f", os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        take_lease(reader)
+    os.close(writer)
+    assert take_lease(reader)
+    os.close(reader)
+
+
+def test_someone_waiting_for_a_lease_does_not_end_us(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    program = (
+        "import os, sys; sys.path[:0] = sys.argv[2:]\n"
+        "from editd.system import disk; disk.ignore_lease_signal()\n"
+        "d = os.open(sys.argv[1], os.O_RDONLY); assert disk.take_lease(d)\n"
+        "try: os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK)\n"
+        "except BlockingIOError: print('alive')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "f"), *sys.path], capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, b"alive\n"), ran.returncode == -signal.SIGIO
+
+
+def test_reading_and_writing_go_on_until_all_is_done() -> None:
+    reader, writer = os.pipe()
+    write_whole(writer, b"x" * 5000)
+    write_whole(writer, b"")
+    os.close(writer)
+    assert read_whole(reader, 10) == b"x" * 5000
+    os.close(reader)
+
+
+def test_reading_stops_beyond_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 50_000)
+    descriptor = os.open(tmp_path / "f", os.O_RDONLY)
+    assert 100 < len(read_whole(descriptor, 0, 100)) < 50_000
+    os.close(descriptor)
+
+
+def test_a_root_that_went_away_is_noticed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    disk = RealDisk(str(root))
+    assert disk.is_root_in_place()
+    root.rename(tmp_path / "elsewhere")
+    assert not disk.is_root_in_place()
+    root.mkdir()
+    assert not disk.is_root_in_place()
+    (tmp_path / "elsewhere").rmdir()
+    assert refused(disk, b"a") == errno.ENOENT
+    with disk.folder(b"") as folder, pytest.raises(FileNotFoundError):
+        folder.make_folder(b"a")
+
+
+def test_the_root_may_be_reached_through_a_symlink(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "link").symlink_to("root")
+    disk = RealDisk(str(tmp_path / "link"))
+    assert disk.root == os.fsencode(tmp_path / "root")
+    assert disk.is_root_in_place()
+
+
+def test_probing_leaves_nothing_behind(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert PROBE_PREFIX.startswith(TEMPORARY_PREFIX.encode())
+    assert not [sentence for sentence in disk.weaker if "not tried" in sentence]
+    disk.sync()
+    disk.close()
+
+
+def test_a_read_only_root_is_taken_and_said() -> None:
+    if not Path("/sys/kernel").is_dir():
+        pytest.skip("no /sys here, which no one can write to")
+    assert [text for text in RealDisk("/sys/kernel").weaker if "not tried" in text]
+
+
+def test_names_are_any_bytes(tmp_path: Path) -> None:
+    names = [b"\xff\xfe", b"new\nline", b"x" * 255]
+    with RealDisk(str(tmp_path)).folder(b"") as folder:
+        for name in names:
+            os.close(folder.create(name, 0o644))
+        assert sorted(folder.names()) == sorted(names)

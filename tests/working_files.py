@@ -1,0 +1,62 @@
+"""Files of a workspace as tests write and see them: from outside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.values.changeset import Change
+from editd.values.content import SYMLINK, FileState
+from editd.values.path import WorkspacePath
+from editd.workspace.tree import Tree
+
+OLD, NEW, THEIRS, NEWEST = FileState(b"old"), FileState(b"new"), FileState(b"theirs"), FileState(b"newest")
+LINK = FileState(b"target", SYMLINK)
+Held = dict[str, FileState]
+
+ignore_lease_signal()  # as the daemon does at its start
+
+
+def put(root: Path, files: Held) -> None:
+    """Make files as another program would, by a temporary and a rename."""
+    for name, state in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.parent / "being saved~"
+        if state.is_symlink:
+            aside.symlink_to(os.fsdecode(state.content))
+        else:
+            aside.write_bytes(state.content)
+            if state.is_executable:
+                aside.chmod(0o755)
+        aside.rename(path)
+
+
+def held(root: Path) -> Held:
+    """Return every file in the workspace, temporaries too, and each empty folder as a file `<path>/`."""
+    disk = RealDisk(str(root))
+    tree = Tree(disk, file_bytes_max=1 << 20)
+    found: Held = {}
+    for folder, folders, names in os.walk(root):
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in [*names, *links]:
+            path = os.path.relpath(f"{folder}/{name}", root)
+            state = tree.read(WorkspacePath(path))
+            assert state is not None
+            found[path] = state
+        if not names and not folders and folder != str(root):
+            found[os.path.relpath(folder, root) + "/"] = FileState(b"")
+    disk.close()
+    return found
+
+
+def change(path: str, before: FileState | None, after: FileState | None, source: str | None = None) -> Change:
+    return Change(
+        WorkspacePath.parse(path), before, after, None if source is None else WorkspacePath.parse(source)
+    )
+
+
+def changes_between(before: Held, after: Held) -> list[Change]:
+    paths = sorted(before.keys() | after.keys())
+    return [change(p, before.get(p), after.get(p)) for p in paths if before.get(p) != after.get(p)]

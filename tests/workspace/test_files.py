@@ -1,0 +1,368 @@
+"""What one transaction does to the files, and what becomes of it when it cannot be whole."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import subprocess
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from editd.errors import IoError
+from editd.system.disk import RealDisk
+from editd.values.content import EXECUTABLE, SYMLINK, FileState
+from editd.values.path import WorkspacePath
+from editd.workspace.files import TRANSITIONS, Files, HalfPublished, Overtaken, State
+from meddling import MeddlingDisk, failing
+from working_files import LINK, NEW, OLD, THEIRS, Held, change, changes_between, held, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd.values.changeset import Change
+
+How = Literal["exchange", "rename"]
+BOTH_WAYS = pytest.mark.parametrize("how", ["exchange", "rename"])
+EVERY_SHAPE: dict[str, tuple[Held, Held]] = {
+    "create": ({}, {"a": NEW}),
+    "create in folders": ({}, {"d/e/f": NEW, "d/e/g": NEW, "d/h": NEW}),
+    "create a symlink": ({}, {"d/l": LINK}),
+    "create an executable": ({}, {"a": FileState(b"new", EXECUTABLE)}),
+    "modify": ({"a": OLD}, {"a": NEW}),
+    "modify so that it is empty": ({"a": OLD}, {"a": FileState(b"")}),
+    "modify many": ({"a": OLD, "d/b": OLD}, {"a": NEW, "d/b": NEW}),
+    "modify and make executable": ({"a": OLD}, {"a": FileState(b"new", EXECUTABLE)}),
+    "make executable": ({"a": OLD}, {"a": FileState(b"old", EXECUTABLE)}),
+    "make not executable": ({"a": FileState(b"old", EXECUTABLE)}, {"a": OLD}),
+    "delete": ({"a": OLD, "b": OLD}, {"b": OLD}),
+    "delete the last in a folder": ({"d/e/f": OLD, "d/g": OLD}, {"d/g": OLD}),
+    "delete all": ({"d/e/f": OLD}, {}),
+    "delete a symlink": ({"l": LINK}, {}),
+    "a file becomes a symlink": ({"a": OLD}, {"a": LINK}),
+    "a symlink becomes a file": ({"a": LINK}, {"a": NEW}),
+    "a symlink to elsewhere": ({"a": LINK}, {"a": FileState(b"elsewhere", SYMLINK)}),
+    "a folder becomes a file": ({"a/b/c": OLD, "a/d": OLD}, {"a": NEW}),
+    "a folder becomes a symlink": ({"a/b": OLD}, {"a": LINK}),
+    "a file becomes a folder": ({"a": OLD}, {"a/b/c": NEW, "a/d": NEW}),
+    "a symlink becomes a folder": ({"a": LINK}, {"a/b": NEW}),
+    "odd names": ({"\udcff": OLD, "n\nl": OLD}, {"\udcff": NEW, "n\nl": NEW, "x" * 255: NEW}),
+}
+IN_EVERY_SHAPE = pytest.mark.parametrize(("before", "after"), EVERY_SHAPE.values(), ids=EVERY_SHAPE)
+
+
+def carry_out(files: Files, changes: list[Change], token: str = "t") -> None:
+    files.check(changes)
+    staging = files.stage(changes, token)
+    files.publish(staging)
+    files.finish(staging)
+
+
+@BOTH_WAYS
+@IN_EVERY_SHAPE
+def test_the_files_become_what_they_are_to_be(tmp_path: Path, how: How, before: Held, after: Held) -> None:
+    put(tmp_path, before)
+    carry_out(Files(RealDisk(str(tmp_path)), publish=how), changes_between(before, after))
+    assert held(tmp_path) == after
+
+
+@IN_EVERY_SHAPE
+def test_what_is_discarded_was_never_there(tmp_path: Path, before: Held, after: Held) -> None:
+    put(tmp_path, before)
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage(changes_between(before, after), "t")
+    files.discard(staging)
+    files.discard(staging)
+    assert held(tmp_path) == before
+
+
+@BOTH_WAYS
+@IN_EVERY_SHAPE
+def test_an_error_in_the_last_step_leaves_all_as_it_was(
+    tmp_path: Path, how: How, before: Held, after: Held
+) -> None:
+    put(tmp_path, before)
+    disk = MeddlingDisk(str(tmp_path))
+    disk.meddle["move", b"zz"] = failing()
+    files = Files(disk, publish=how)
+    staging = files.stage([*changes_between(before, after), change("zz", None, NEW)], "t")
+    with pytest.raises(IoError) as refused:
+        files.publish(staging)
+    assert refused.value.data["errno_name"] == "EIO"
+    files.discard(staging)
+    assert held(tmp_path) == before
+
+
+@BOTH_WAYS
+@IN_EVERY_SHAPE
+def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
+    tmp_path: Path, how: How, before: Held, after: Held
+) -> None:
+    put(tmp_path, {**before, "zz": OLD})
+    files = Files(RealDisk(str(tmp_path)), publish=how)
+    staging = files.stage([*changes_between(before, after), change("zz", OLD, NEW)], "t")
+    put(tmp_path, {"zz": THEIRS})
+    with pytest.raises(Overtaken) as overtaken:
+        files.publish(staging)
+    files.discard(staging)
+    assert [path.text for path in overtaken.value.paths] == ["zz"]
+    assert overtaken.value.orphans == []
+    assert held(tmp_path) == {**before, "zz": THEIRS}
+
+
+def test_what_can_not_be_taken_back_is_left_for_recovery(tmp_path: Path) -> None:
+    put(tmp_path, {"a": OLD})
+    disk = MeddlingDisk(str(tmp_path))
+    disk.meddle["move", b"zz"] = failing()
+    disk.meddle["exchange", 2] = failing(errno.ENOSPC)
+    files = Files(disk)
+    staging = files.stage([change("a", OLD, NEW), change("zz", None, NEW)], "t")
+    with pytest.raises(HalfPublished) as half:
+        files.publish(staging)
+    assert half.value.path == WorkspacePath.parse("a")
+    assert (staging.state, TRANSITIONS[staging.state]) == (State.HALF, frozenset())
+    assert files.leftover(change("a", OLD, NEW), "t", 0) == OLD
+    assert not files.sweep(b".editd-t-0")
+
+
+def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path: Path) -> None:
+    states: list[Held] = [
+        {"a": OLD, "d/b": OLD},
+        {"a": NEW, "d/b": FileState(b"old", EXECUTABLE)},
+        {"a": THEIRS, "d/b": FileState(b"new", EXECUTABLE)},
+        {"d/b": FileState(b"new", EXECUTABLE), "e/new": NEW},
+        {"d": NEW, "e/new": OLD},
+        {"d": LINK, "a": NEW},
+        {"d": LINK, "a": NEW, "e/x/y": NEW},
+    ]
+    put(tmp_path, states[0])
+    files = Files(RealDisk(str(tmp_path)))
+    steps = [changes_between(before, after) for before, after in itertools.pairwise(states)]
+    pending: list[Change] = []
+    stagings = []
+    for number, changes in enumerate(steps):
+        files.check(changes, pending)
+        stagings.append(files.stage(changes, f"t{number}"))
+        pending += changes
+    for staging in stagings:
+        files.publish(staging)
+    for staging in stagings:
+        files.finish(staging)
+    assert held(tmp_path) == states[-1]
+    for staging in reversed(stagings):
+        with pytest.raises(AssertionError):
+            files.discard(staging)
+
+
+def test_a_batch_that_is_discarded_newest_first_leaves_no_folder(tmp_path: Path) -> None:
+    files = Files(RealDisk(str(tmp_path)))
+    stagings = [files.stage([change(f"d/e/{n}", None, NEW)], f"t{n}") for n in range(3)]
+    for staging in reversed(stagings):
+        files.discard(staging)
+    assert held(tmp_path) == {}
+
+
+def test_a_folder_that_is_made_before_us_is_taken_as_it_is(tmp_path: Path) -> None:
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("d/a", None, NEW)], "t")
+    put(tmp_path, {"d/b": THEIRS})
+    files.discard(staging)
+    assert held(tmp_path) == {"d/b": THEIRS}
+
+
+def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Path) -> None:
+    put(tmp_path, {"a/b": OLD})
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("a", None, NEW), change("a/b", OLD, None)], "t")
+    put(tmp_path, {"a/c": THEIRS})
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == {"a/b": OLD, "a/c": THEIRS}
+
+
+def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
+    put(tmp_path, {"a/b": OLD, "z": OLD})
+    (tmp_path / "a").chmod(0o2751)
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("a", None, NEW), change("a/b", OLD, None), change("z", THEIRS, NEW)], "t")
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o2751
+
+
+def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> None:
+    put(tmp_path, {"d/a": OLD})
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("d/a", OLD, NEW)], "t")
+    (tmp_path / "d").rename(tmp_path / "e")
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    assert (tmp_path / "e/a").read_bytes() == b"old"
+
+
+def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path) -> None:
+    put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
+    files = Files(RealDisk(str(tmp_path / "root")))
+    staging = files.stage([change("d/a", OLD, NEW)], "t")
+    (tmp_path / "root/d").rename(tmp_path / "root/e")
+    (tmp_path / "root/d").symlink_to("../outside")
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path / "outside") == {"a": OLD}
+
+
+@pytest.mark.parametrize("somewhere", ["target", "temporary"])
+def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) -> None:
+    put(tmp_path, {"a": OLD})
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("a", OLD, NEW)], "t")
+    (tmp_path / ("a" if somewhere == "target" else ".editd-t-0")).unlink()
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == ({} if somewhere == "target" else {"a": OLD})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=12", "tmpfs", str(small)]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no small file system to be had: {mounted.stderr.decode().strip()}")
+    yield small
+    subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_a_full_disk_refuses_and_leaves_nothing(small_disk: Path) -> None:
+    put(small_disk, {"a": OLD})
+    files = Files(RealDisk(str(small_disk)))
+    with pytest.raises(IoError) as refused:
+        files.stage([change("a", OLD, NEW), change("d/b", None, FileState(b"x" * 100_000))], "t")
+    assert refused.value.data["errno_name"] == "ENOSPC"
+    assert held(small_disk) == {"a": OLD}
+    many = [change(f"d/{number}/f", None, NEW) for number in range(20)]
+    with pytest.raises(IoError):
+        files.stage(many, "u")
+    assert held(small_disk) == {"a": OLD}
+
+
+def test_a_file_system_mounted_within_is_synced_too(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk(str(small_disk.parent))
+    synced: list[bytes] = []
+    monkeypatch.setattr(disk, "sync", lambda path=b"": synced.append(path))
+    files = Files(disk)
+    carry_out(files, [change("a", None, NEW)])
+    files.sync()
+    carry_out(files, [change("small/d/a", None, NEW)], "u")
+    files.sync()
+    assert synced == [b"", b"", b"small"]
+
+
+# Recovery
+
+
+@pytest.mark.parametrize(
+    ("there", "after", "expected", "is_put"),
+    [
+        (OLD, NEW, [OLD], True),
+        (OLD, NEW, [None, OLD], True),
+        (NEW, NEW, [OLD], True),
+        (None, NEW, [None], True),
+        (None, None, [OLD], True),
+        (OLD, None, [OLD], True),
+        (FileState(b"old", EXECUTABLE), OLD, [FileState(b"old", EXECUTABLE)], True),
+        (THEIRS, NEW, [OLD, None], False),
+        (THEIRS, None, [OLD], False),
+        (OLD, NEW, [None], False),
+        (None, NEW, [OLD], False),
+        (LINK, NEW, [OLD], False),
+    ],
+)
+def test_recovery_puts_a_state_only_over_what_is_expected(
+    tmp_path: Path,
+    there: FileState | None,
+    after: FileState | None,
+    expected: list[FileState | None],
+    is_put: bool,
+) -> None:
+    put(tmp_path, {} if there is None else {"d/a": there})
+    files = Files(RealDisk(str(tmp_path)))
+    assert files.put(WorkspacePath.parse("d/a"), after, expected, "t") is is_put
+    state = after if is_put else there
+    assert held(tmp_path) == ({} if state is None else {"d/a": state})
+
+
+def test_recovery_leaves_alone_what_is_no_file(tmp_path: Path) -> None:
+    put(tmp_path, {"d/a": OLD, "f": OLD})
+    files = Files(RealDisk(str(tmp_path)))
+    assert not files.put(WorkspacePath.parse("d"), NEW, [None, OLD], "t")
+    assert not files.put(WorkspacePath.parse("f/x"), NEW, [None], "t")
+    assert held(tmp_path) == {"d/a": OLD, "f": OLD}
+
+
+@IN_EVERY_SHAPE
+def test_recovery_finishes_what_a_crash_cut_off_anywhere(tmp_path: Path, before: Held, after: Held) -> None:
+    changes = sorted(changes_between(before, after), key=lambda found: found.after is not None)
+    for cut in range(2 * len(changes) + 2):
+        root = tmp_path / str(cut)
+        put(root, {"unrelated": OLD, **before})
+        leave_after(root, changes, cut)
+        files = Files(RealDisk(str(root)))
+        for found in changes:
+            assert files.put(found.path, found.after, [found.before], "redo")
+        for index, found in enumerate(changes):
+            assert files.leftover(found, "t", index) in (None, found.before, found.after)
+            files.remove_leftover(found, "t", index)
+        assert held(root) == {"unrelated": OLD, **after}, cut
+
+
+def leave_after(root: Path, changes: list[Change], cut: int) -> None:
+    """Publish as a daemon that dies after so many steps does."""
+    disk = MeddlingDisk(str(root))
+
+    def die() -> None:
+        if sum(disk.counts.values()) > cut:
+            raise KeyboardInterrupt
+
+    for number in range(20):
+        disk.meddle["move", number] = disk.meddle["exchange", number] = die
+    files = Files(disk)
+    staging = files.stage(changes, "t")
+    try:
+        files.publish(staging)
+    except KeyboardInterrupt:
+        return
+    if cut % 2:
+        files.finish(staging)
+
+
+def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> None:
+    put(tmp_path, {"d/.editd-dead-0": THEIRS})
+    files = Files(RealDisk(str(tmp_path)))
+    staging = files.stage([change("d/a", None, NEW)], "t")
+    assert files.stray(b"d/.editd-dead-0") == THEIRS
+    assert files.sweep(b"d/.editd-dead-0")
+    assert files.sweep(b"d/.editd-dead-0")
+    assert files.stray(b"d/.editd-dead-0") is None
+    assert not files.sweep(b"d/.editd-t-0")
+    files.publish(staging)
+    assert held(tmp_path) == {"d/a": NEW}
+    with pytest.raises(AssertionError):
+        files.sweep(b"d/a")
+
+
+def test_nothing_is_followed_or_written_outside(tmp_path: Path) -> None:
+    put(tmp_path, {"root/a": OLD, "secret": OLD})
+    (tmp_path / "root/l").symlink_to("../secret")
+    files = Files(RealDisk(str(tmp_path / "root")))
+    carry_out(files, [change("l", FileState(b"../secret", SYMLINK), NEW)])
+    assert held(tmp_path) == {"root/a": OLD, "root/l": NEW, "secret": OLD}
+    assert os.path.islink(tmp_path / "root/l") is False
