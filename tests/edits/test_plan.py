@@ -385,6 +385,13 @@ def test_a_path_is_never_both_a_file_and_a_folder() -> None:
     check({"a": ONE}, [Move(A, C), Move(C, below)], {"a": None, "a/b": ONE})
 
 
+def test_a_folder_whose_files_go_may_give_way_to_a_file() -> None:
+    below, beside = path_of("a/b"), path_of("a/c")
+    check({"a/b": ONE}, [Delete(below), Write(A, TWO)], {"a": TWO, "a/b": None})
+    files: Files = {"a/b": ONE, "a/c": ONE}
+    refusal(NotAFile, files, Delete(below), Write(A, TWO), Replace(beside, "one", "1"))
+
+
 # ── patches ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from editd.edits.replace import no_match
 from editd.errors import NoMatch
@@ -58,16 +59,16 @@ def apply_hunks(content: bytes, hunks: Sequence[Hunk], *, fuzz: int = 0, path: s
     What is put in stands as it is in the patch where the hunk matches to the byte, else it takes the
     line ends of the lines around it, and leaves a missing final newline missing.
     """
-    lines = _lines_of(content)
+    file = _File(_lines_of(content))
     result: list[bytes] = []
     warnings = []
     taken = offset = 0
     for hunk in hunks:
-        place = _locate(lines, hunk, taken, offset, fuzz)
+        place = _locate(file, hunk, taken, offset, fuzz)
         if place is None:
-            raise _refusal(content, lines, hunk, path)
-        result += lines[taken : place.start]
-        result += _put_in(place, lines)
+            raise _refusal(content, file, hunk, path)
+        result += file.lines[taken : place.start]
+        result += _put_in(place, file.lines)
         taken = place.start + len(_old(place.lines))
         offset = place.offset
         if place.offset or place.fuzz:
@@ -75,8 +76,18 @@ def apply_hunks(content: bytes, hunks: Sequence[Hunk], *, fuzz: int = 0, path: s
                 f"Hunk {hunk.number} of {path} was applied at line {place.start + 1} "
                 f"({place.offset:+d} lines from where it says, fuzz {place.fuzz})."
             )
-    result += lines[taken:]
+    result += file.lines[taken:]
     return Applied(_joined(result), tuple(warnings))
+
+
+@dataclass(frozen=True)
+class _File:
+    lines: Lines
+
+    @cached_property
+    def bare(self) -> Lines:
+        """The lines without their ends, for hunks that do not match to the byte."""
+        return [_bare(line) for line in self.lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +101,8 @@ class _Place:
     exact: bool
 
 
-def _locate(lines: Lines, hunk: Hunk, low: int, offset: int, fuzz: int) -> _Place | None:
+def _locate(file: _File, hunk: Hunk, low: int, offset: int, fuzz: int) -> _Place | None:
     leading, trailing = hunk.context
-    bare = [_bare(line) for line in lines]
     for dropped in range(min(fuzz, max(leading, trailing)) + 1):
         # As in patch(1): the side with more context loses first.
         head = max(0, dropped + leading - max(leading, trailing))
@@ -104,12 +114,14 @@ def _locate(lines: Lines, hunk: Hunk, low: int, offset: int, fuzz: int) -> _Plac
         if leading < trailing and hunk.old_start <= 1:
             firsts.append(0)
         elif trailing < leading:
-            firsts.append(len(lines) - len(old))
-        for keys, goal, exact in ((lines, old, True), (bare, [_bare(line) for line in old], False)):
-            start = _find(keys, goal, firsts, low)
-            if start is not None:
-                # Nothing shows how a hunk without old lines would match, so it takes the file's line ends.
-                return _Place(start, cut, start - named, dropped, exact and (bool(old) or not lines))
+            firsts.append(len(file.lines) - len(old))
+        start = _find(file.lines, old, firsts, low)
+        # Nothing shows how a hunk without old lines would match, so it takes the file's line ends.
+        exact = start is not None and (bool(old) or not file.lines)
+        if start is None:
+            start = _find(file.bare, [_bare(line) for line in old], firsts, low)
+        if start is not None:
+            return _Place(start, cut, start - named, dropped, exact)
     return None
 
 
@@ -164,11 +176,10 @@ def _joined(lines: Lines) -> bytes:
     )
 
 
-def _refusal(content: bytes, lines: Lines, hunk: Hunk, path: str) -> NoMatch:
+def _refusal(content: bytes, file: _File, hunk: Hunk, path: str) -> NoMatch:
     data = {"path": path, "hunk": hunk.number, "line": hunk.line, "expected_line": hunk.old_start}
     new = [_bare(text) for sign, text in hunk.lines if sign != b"-"]
-    bare = [_bare(line) for line in lines]
-    applied = next(_places(bare, new, 0), None)
+    applied = next(_places(file.bare, new, 0), None)
     if applied is not None:
         return NoMatch(
             f"Hunk {hunk.number} seems to be applied already: see line {applied + 1} of {path}.",

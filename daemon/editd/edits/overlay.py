@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from editd.errors import PathOutside
+from editd.errors import NotAFile, PathOutside
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Overlay:
         self._snapshot = snapshot
         self._before: dict[WorkspacePath, FileState | None] = {}
         self._after: dict[WorkspacePath, FileState | None] = {}
+        self._thinned: set[WorkspacePath] = set()  # folders that something was removed from
         self._has_own_links = False
 
     def __iter__(self) -> Iterator[WorkspacePath]:
@@ -37,8 +38,17 @@ class Overlay:
     def before(self, path: WorkspacePath) -> FileState | None:
         """What `path` holds in the snapshot; None for no file there."""
         if path not in self._before:
-            self._before[path] = None if self._is_below_put(path) else self._snapshot.at(path)
+            self._before[path] = None if self._is_below_put(path) else self._look(path)
         return self._before[path]
+
+    def _look(self, path: WorkspacePath) -> FileState | None:
+        try:
+            return self._snapshot.at(path)
+        except NotAFile:
+            # A folder whose files go may give way to a file; whether all of them go shows on the disk.
+            if path in self._thinned:
+                return None
+            raise
 
     def at(self, path: WorkspacePath) -> FileState | None:
         """What `path` holds by now; None for no file there."""
@@ -48,6 +58,8 @@ class Overlay:
         """Let `path` hold `state` from now on."""
         links = [held for held in (self.before(path), state) if held is not None and held.is_symlink]
         self._has_own_links |= bool(links)
+        if state is None:
+            self._thinned.update(folders_of(path))
         self._after[path] = state
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:

@@ -189,20 +189,26 @@ class _Work:
 
     def refuse_files_in_files(self, touched: Sequence[WorkspacePath]) -> None:
         """NotAFile where a path would be both a file and a folder afterwards."""
+        named, folders = set(touched), set[WorkspacePath]()
         for path in touched:
-            if self.overlay.at(path) is None or self.overlay.before(path) is not None:
+            if self.overlay.at(path) is None:
                 continue
+            is_new = self.overlay.before(path) is None
             for folder in folders_of(path):
+                if folder in folders or not (is_new or folder in named):
+                    continue  # Looked at before, or a folder since `path` was there before.
                 try:
                     holds_file = self.overlay.at(folder) is not None
                 except NotAFile:
-                    break  # A folder, and so are those above it.
+                    folders.add(folder)
+                    break  # So are those above it.
                 if holds_file:
                     raise NotAFile(
                         f"{path} cannot be made: {folder} is a file.",
                         hint=f"Choose another name, or delete {folder} in the same changeset.",
                         data={"path": path.text, "file": folder.text},
                     )
+                folders.add(folder)
 
     # ── Staleness ──────────────────────────────────────────────────────────────────────────────
 
