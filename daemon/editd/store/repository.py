@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from editd.store.head import REF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CONFIG = """[core]
 \trepositoryformatversion = 0
