@@ -21,7 +21,7 @@ FLOORS: dict[str, set[str]] = {
     "workspace": {"edits", "values"} | GROUND,
     "engine": {"store", "workspace", "edits", "values", "config"} | GROUND,
     "config": {"values", "errors"},
-    "server": {"engine", "wire", "values", "config"} | GROUND,
+    "server": {"engine", "store", "workspace", "edits", "wire", "values", "config"} | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
 CLIENT_MAY_IMPORT = {"wire"}

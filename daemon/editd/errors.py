@@ -22,7 +22,7 @@
     HistoryDamaged               the operator: the history fails its own check
 
 Anything else that is raised is a fault of ours. The names on the wire are the `code` of each
-class; their numbers are the wire's (`wire.errors`).
+class; their numbers are the wire's (`wire.messages.ERROR_CODES`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ None of it is waited for by an edit; all of it is finished before the daemon end
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from typing import TYPE_CHECKING, Any
@@ -36,15 +37,16 @@ class Background:
         self._busy = asyncio.Lock()  # one request to the packer at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._task: asyncio.Task[None] | None = None
+        self._end = asyncio.Event()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
         """Pack and sync all there is, then end the packing process."""
+        self._end.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task  # not cancelled: an answer that nobody waits for would be taken for the next one
         await self._pack()
         await self._sync()
         if self._packer is not None:
@@ -59,8 +61,9 @@ class Background:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
+        while not self._end.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
             now = loop.time()
             quiet = self._engine.clock.monotonic() - self._engine.last_write
             if self._engine.packing_due() and (
@@ -125,10 +128,9 @@ class Background:
         async with self._busy:
             if self._packer is None:
                 argv = [sys.executable, "-m", "editd.store.packing", self._folder]
-                self._packer = Child(
-                    argv, nice=PACKER_NICE, on_frame=self._answers.put_nowait, on_death=self._died
-                )
-                await self._packer.start()
+                packer = Child(argv, nice=PACKER_NICE, on_frame=self._answers.put_nowait, on_death=self._died)
+                await packer.start()
+                self._packer = packer
             self._packer.send(request)
             return await self._answers.get()
 

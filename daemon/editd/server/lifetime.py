@@ -28,7 +28,7 @@ from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, Shutt
 from editd.server import translate
 from editd.server.background import Background
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
-from editd.server.listen import bind
+from editd.server.listen import bind, serve
 from editd.server.scanning import Scanner
 from editd.server.session import Client, Clients
 from editd.server.turns import Turns
@@ -159,7 +159,7 @@ class Daemon:
         try:
             if read_head(os.path.join(self._places.state, "store.git")) is not None:
                 workshop = self._open(disk, scanner)
-            server = await loop.create_unix_server(self._clients.connect, sock=listening)
+            server = await serve(listening, self._clients.connect)
             ready()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
             if workshop is None:

@@ -115,8 +115,9 @@ class Scanner:
 
     async def _started(self) -> Child:
         if self._child is None:
-            self._child = Child(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
-            await self._child.start()
+            child = Child(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
+            await child.start()
+            self._child = child
         return self._child
 
     def _died(self, _status: int) -> None:

@@ -162,7 +162,7 @@ def _position(position: messages.Position) -> changeset.Position:
     return changeset.Position(position.line, position.character)
 
 
-def _base(base: str | None | UnsetType) -> changeset.Base | None:
+def _base(base: str | UnsetType | None) -> changeset.Base | None:
     return None if isinstance(base, UnsetType) else changeset.Base(_version(base))
 
 
@@ -307,7 +307,7 @@ def _file_result(
     before = change.before
     if change.source is not None:
         before = next((c.before for c in given.changes if c.path == change.source), None)
-    content: str | None | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
     if return_content:
         content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")
     shown: str | UnsetType = UNSET

@@ -41,7 +41,7 @@ class Edit(Message, tag_field="op"):
 class Write(Edit, tag="write"):
     path: str
     content: str
-    base: str | None | UnsetType = UNSET
+    base: str | UnsetType | None = UNSET
     mode: Literal["100644", "100755"] | UnsetType = UNSET
     force: bool = False
 
@@ -51,7 +51,7 @@ class Replace(Edit, tag="replace"):
     old: str
     new: str
     count: int = 1
-    base: str | None | UnsetType = UNSET
+    base: str | UnsetType | None = UNSET
 
 
 class Position(Message):
@@ -79,13 +79,13 @@ class Patch(Edit, tag="patch"):
 
 class Delete(Edit, tag="delete"):
     path: str
-    base: str | None | UnsetType = UNSET
+    base: str | UnsetType | None = UNSET
 
 
 class Move(Edit, tag="move"):
     path: str
     to: str
-    base: str | None | UnsetType = UNSET
+    base: str | UnsetType | None = UNSET
     overwrite: bool = False
 
 
@@ -97,7 +97,7 @@ class Chmod(Edit, tag="chmod"):
 class Symlink(Edit, tag="symlink"):
     path: str
     target: str
-    base: str | None | UnsetType = UNSET
+    base: str | UnsetType | None = UNSET
 
 
 AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
@@ -356,8 +356,8 @@ class FileResult(Message):
     base: str | None
     change: ChangeKind | None  # null where the edit leaves the file as it is
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
-    mode: Mode | None | UnsetType = UNSET
-    content: str | None | UnsetType = UNSET
+    mode: Mode | UnsetType | None = UNSET
+    content: str | UnsetType | None = UNSET
     diff: str | UnsetType = UNSET
     replacements: int | UnsetType = UNSET
     warnings: list[str] = []
