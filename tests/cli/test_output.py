@@ -11,7 +11,6 @@ import pytest
 
 from editd.wire import messages
 from editd_client.cli import output
-from editd_client.errors import EditdError
 
 ODD = b"caf\xe9 \x1b[31m".decode("utf-8", "surrogateescape")
 DIFF = f"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n--- old\n+{ODD}\r\n"
@@ -98,44 +97,3 @@ def test_json_is_one_line_in_which_bytes_are_base64() -> None:
     assert "\n" not in text
     message = json.loads(text)["transactions"][0]["message"]
     assert base64.b64decode(message["base64"]) == b"caf\xe9 \x1b[31m"
-
-
-def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    hint = "Read it again, or ask for on_stale: merge."
-    made_by = {**json.loads(output.json_text(transaction()))}
-    error = EditdError(
-        1,
-        "stale",
-        f"a has changed. {hint}",
-        {"hint": hint, "changed_by": [made_by], "diff": "diff --git a/a b/a\n"},
-    )
-    output.tell_refusal(error, as_json=False)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:3] == [
-        "editctl: a has changed.",
-        "hint: Read it again, or ask for --merge.",
-        "changed by 12 abcdef1 edit by alice: Why",
-    ]
-    assert told[3] == "diff --git a/a b/a"
-
-
-def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"files": [{"path": "a", "blocking": [7, 9]}, {"path": "b", "blocking": [9]}]}
-    output.tell_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
-    assert capsys.readouterr().err.splitlines()[1:] == [
-        "  a: in the way: 7, 9",
-        "  b: in the way: 9",
-        "  see what it changed: editctl show 7",
-        "  see what it changed: editctl show 9",
-    ]
-
-
-def test_a_refusal_as_json_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    output.tell_refusal(EditdError(12, "file_missing", "No.", {"path": "a"}), as_json=True)
-    told = capsys.readouterr()
-    assert json.loads(told.out) == {
-        "error": {"code": 12, "name": "file_missing", "message": "No.", "data": {"path": "a"}}
-    }
-    assert told.err == ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from editd import __version__
-from editd_client.cli import output
+from editd_client.cli import refusals
 from editd_client.cli.invocation import Invocation
 from editd_client.errors import EditdError, Unreachable
 
@@ -132,10 +132,10 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except EditdError as error:
-        output.tell_refusal(error, as_json=invocation.json)
+        refusals.tell_refusal(error, as_json=invocation.json)
         return REFUSED
     except Unreachable as error:
-        output.tell_unreachable(error, as_json=invocation.json)
+        refusals.tell_unreachable(error, as_json=invocation.json)
         return UNREACHABLE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
-    from editd_client.errors import EditdError, Unreachable
 
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
@@ -28,12 +27,6 @@ DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
 OUTSIDE = "outside"  # the actor of what nobody asked the daemon for; the kind says it already
 ID_DIGITS = 7  # as git shortens an id
-OPTIONS = {  # what a hint says to a program: what it says to a person here
-    "on_stale: merge": "--merge",
-    "on_conflict: force": "--force",
-    "force: true": "--force",
-    "count: ": "--count ",
-}
 
 
 def say(text: str) -> None:
@@ -67,9 +60,9 @@ def _pager() -> subprocess.Popen[bytes] | None:
         return None
 
 
-def paint(text: str, colour: str | None, *, bold: bool = False) -> str:
-    """The text in a colour, where standard output is a terminal."""
-    return click.style(text, fg=colour, bold=bold or None) if is_coloured(sys.stdout) else text
+def paint(text: str, colour: str | None, *, bold: bool = False, stream: TextIO | None = None) -> str:
+    """The text in a colour, where `stream` (standard output) is a terminal."""
+    return click.style(text, fg=colour, bold=bold or None) if is_coloured(stream or sys.stdout) else text
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -118,10 +111,11 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
         yield f" {paint(letter, COLOURS[letter])} {path}"
 
 
-def one_line(transaction: Transaction) -> str:
-    """A transaction as a line of `log --oneline`."""
+def one_line(transaction: Transaction, stream: TextIO | None = None) -> str:
+    """A transaction as a line of `log --oneline`, for `stream` (standard output)."""
     message = _first_line(transaction.message)
-    return f"{_name(transaction)} {_about(transaction)}" + (f": {message}" if message else "")
+    about = f"{_name(transaction, stream)} {_about(transaction, stream)}"
+    return f"{about}: {message}" if message else about
 
 
 def paragraph(transaction: Transaction) -> Iterator[str]:
@@ -138,21 +132,22 @@ def paragraph(transaction: Transaction) -> Iterator[str]:
     yield from file_lines(transaction.files)
 
 
-def diff_lines(diff: str) -> Iterator[str]:
-    """A diff's lines with their colours; off a terminal they are the diff's own, byte for byte."""
+def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:
+    """A diff's lines for `stream` (standard output): in colour, or off a terminal byte for byte."""
+    is_terminal = (stream or sys.stdout).isatty()
     in_header = False
     for line in diff.removesuffix("\n").split("\n") if diff else ():
         in_header = line.startswith("diff ") or (in_header and not line.startswith("@@"))
         colour = None if in_header else DIFF_COLOURS.get(line[:1])
-        shown = plain(line, but="\t") if sys.stdout.isatty() else line
-        yield paint(shown, colour, bold=in_header) if in_header or colour else shown
+        shown = plain(line, but="\t") if is_terminal else line
+        yield paint(shown, colour, bold=in_header, stream=stream) if in_header or colour else shown
 
 
-def _name(transaction: Transaction) -> str:
-    return paint(f"{transaction.seq} {transaction.id[:ID_DIGITS]}", "yellow")
+def _name(transaction: Transaction, stream: TextIO | None = None) -> str:
+    return paint(f"{transaction.seq} {transaction.id[:ID_DIGITS]}", "yellow", stream=stream)
 
 
-def _about(transaction: Transaction) -> str:
+def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
     """The kind and the actor, with what it undoes and what undid it."""
     about: str = transaction.kind
     if transaction.actor != OUTSIDE:
@@ -163,72 +158,11 @@ def _about(transaction: Transaction) -> str:
         about += f", of {', '.join(map(str, transaction.undoes))}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
-    return paint(about, "cyan")
+    return paint(about, "cyan", stream=stream)
 
 
 def _first_line(message: str) -> str:
     return plain(message.partition("\n")[0])
-
-
-# ── Errors ────────────────────────────────────────────────────────────────────────────────────
-
-
-def tell_refusal(error: EditdError, *, as_json: bool) -> None:
-    """Say why not and what to do next: on standard error, or as a JSON document."""
-    if as_json:
-        _say_json_error(error.code, error.name, error.message, error.data)
-        return
-    message = error.message.removesuffix(error.hint).rstrip()
-    _complain(click.style("editctl: ", fg="red", bold=True) + plain(message, but="\n\t"))
-    hint = error.hint
-    for spoken, option in OPTIONS.items():
-        hint = hint.replace(spoken, option)
-    if hint:
-        _complain(click.style("hint: ", fg="yellow") + plain(hint, but="\n\t"))
-    for line in _particulars(error):
-        _complain(line)
-
-
-def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
-    """Say that there is no daemon, in the same two forms."""
-    if as_json:
-        _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
-        return
-    _complain(click.style("editctl: ", fg="red", bold=True) + plain(error.message))
-    if error.hint:
-        _complain(click.style("hint: ", fg="yellow") + plain(error.hint))
-
-
-def _particulars(error: EditdError) -> Iterator[str]:
-    """What a refusal's data has to say to a person."""
-    data = error.data
-    if error.name == "stale":
-        yield from _changes_since(data)
-    if error.name == "conflict":
-        for file in data.get("files", ()):
-            blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
-            yield f"  {plain(str(file.get('path')))}" + (f": in the way: {blocking}" if blocking else "")
-        for seq in sorted({seq for file in data.get("files", ()) for seq in file.get("blocking", ())}):
-            yield f"  see what it changed: editctl show {seq}"
-    nearest = data.get("nearest")
-    if isinstance(nearest, dict):
-        yield f"nearest passage, line {nearest.get('start_line')}:"
-        yield from ("  " + plain(line, but="\t") for line in str(nearest.get("text", "")).splitlines())
-
-
-def _changes_since(data: dict[str, Any]) -> Iterator[str]:
-    """The diff since the base of a stale edit, and the transactions that made it."""
-    import msgspec
-
-    from editd.wire.messages import Transaction
-
-    for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
-        yield f"changed by {one_line(transaction)}"
-    yield from diff_lines(data.get("diff") or "")
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write((line if is_coloured(sys.stderr) else click.unstyle(line)) + "\n")
 
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────
@@ -245,7 +179,3 @@ def json_text(result: Message | dict[str, Any]) -> str:
 
     document = encode_json(result)
     return (msgspec.json.format(document) if sys.stdout.isatty() else document).decode()
-
-
-def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
-    say(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))

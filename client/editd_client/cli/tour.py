@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import textwrap
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
+from editd_client.cli.scene import NotAsClaimed, Scene
 from editd_client.cli.throwaway import copy_folder, find_places, make_example
-from editd_client.client import Client
-from editd_client.locate import Workspace
+from editd_client.locate import current_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from editd_client.cli.throwaway import Place
 
 NOT_AS_CLAIMED = 4
-COMMAND_SECONDS_MAX = 30.0
-WIDTH_MAX = 88
 BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some other program wrote"
 
 
@@ -53,120 +42,16 @@ def verb(pause: bool) -> int:
       editctl tour
       editctl tour --pause
     """
-    temporary = tempfile.mkdtemp(prefix="editd-tour-")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # a KeyboardInterrupt, so that we clean up
-    scene = Scene(temporary, os.path.basename(os.getcwd()) or "folder", pause=pause)
+    source = current_folder()
+    scene = Scene(os.path.basename(source) or "folder", pause=pause)
     try:
-        _play(scene, os.getcwd())
+        _play(scene, source)
     except NotAsClaimed as error:
         output.say(output.paint(f"\n✗ {error}", "red", bold=True))
         return NOT_AS_CLAIMED
     finally:
         scene.strike()
     return 0
-
-
-class NotAsClaimed(Exception):
-    """Something that the tour said is not so."""
-
-
-class Scene:
-    """A throw-away workspace, what is said about it and what is done in it."""
-
-    def __init__(self, temporary: str, name: str, *, pause: bool) -> None:
-        self.temporary = temporary
-        self.root = os.path.join(os.path.realpath(temporary), name)
-        self._pause = pause
-        self._steps = 0
-        self._is_running = False
-        self._has_run = False  # since something was last said
-        self._runtime = os.path.join(temporary, "run")
-        os.makedirs(self.root)
-        os.mkdir(self._runtime, 0o700)
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "EDITD_SOCKET"},
-            "EDITD_WORKSPACE": self.root,
-            "EDITD_PAGER": "cat",
-            "XDG_STATE_HOME": os.path.join(temporary, "state"),
-            "XDG_RUNTIME_DIR": self._runtime,
-        }
-        if path := os.environ.get("PYTHONPATH"):  # relative entries mean another folder over there
-            absolute = (os.path.abspath(entry) for entry in path.split(os.pathsep) if entry)
-            self._environment["PYTHONPATH"] = os.pathsep.join(absolute)
-
-    @property
-    def client(self) -> Client:
-        """A client of the scene's own daemon."""
-        return Client(os.path.join(self._runtime, "editd", f"{Workspace(self.root, 'named').id}.sock"))
-
-    def step(self, title: str, text: str) -> None:
-        """Say what comes next."""
-        self._steps += 1
-        if self._pause:
-            click.pause("\n(Enter goes on)")
-        output.say(output.paint(f"\n{self._steps}. {title}", None, bold=True))
-        self.tell(text)
-
-    def tell(self, text: str) -> None:
-        """Say something, at a width that can be read."""
-        self._has_run = False
-        width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
-        output.say(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
-
-    def editctl(self, *words: str, expected: int = 0) -> None:
-        """Print a command and run it, as a shell would."""
-        self._is_running = self._has_run = True
-        self._print(["editctl", *words])
-        code = self._run(words).returncode
-        if code != expected:
-            raise NotAsClaimed(f"that command's exit code should be {expected}, and is {code}")
-
-    def cat(self, path: str) -> None:
-        """Print a text file as a shell would."""
-        self._print(["cat", path])
-        output.say(self.text(path).rstrip("\n"))
-
-    def append(self, line: str, path: str) -> None:
-        """Change a file behind editd's back, as an editor or a script would."""
-        output.say(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
-        with open(os.path.join(self.root, path), "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-    def claim(self, sentence: str, holds: bool) -> None:
-        """Say what is so, and end the tour if it is not."""
-        if not holds:
-            raise NotAsClaimed(f"this should be so, and is not: {sentence}")
-        if self._has_run:
-            output.say("")
-        self._has_run = False
-        output.say(output.paint("   ✓ ", "green") + sentence)
-
-    def text(self, path: str) -> str:
-        """What a file of the workspace holds."""
-        with open(os.path.join(self.root, path), encoding="utf-8", newline="") as file:
-            return file.read()
-
-    def strike(self) -> None:
-        """End the daemon and remove everything, whatever state they are in."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        if self._is_running:
-            # `start` first: a daemon that was only just being started is waited for, so that it can be ended.
-            for word in ("start", "stop"):
-                self._run([word], stdout=subprocess.DEVNULL)
-        shutil.rmtree(self.temporary, ignore_errors=True)
-
-    def _print(self, command: Sequence[str]) -> None:
-        output.say(output.paint(f"\n   $ {shlex.join(command)}", "green"))
-
-    def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
-        sys.stdout.flush()
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words],
-            cwd=self.root, env=self._environment, timeout=COMMAND_SECONDS_MAX, check=False,
-            stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-        )  # fmt: skip
 
 
 def _play(scene: Scene, source: str) -> None:
@@ -216,7 +101,8 @@ def _start(scene: Scene, first: Place) -> str:
 def _edit_two_files(scene: Scene, first: Place, second: Place) -> None:
     scene.step(
         "Two files, one transaction",
-        "Alice edits two files at once: both edits take effect, or neither does.",
+        "Alice edits two files at once: both edits take effect, or neither does. The answer comes when "
+        "they are on stable storage.",
     )
     edits = [
         {"op": "replace", "path": place.path, "old": place.top, "new": place.top + BY_ALICE}
@@ -229,8 +115,8 @@ def _edit_two_files(scene: Scene, first: Place, second: Place) -> None:
     scene.editctl("show", "1")
     with scene.client as client:
         made = client.show(1).transaction
-    scene.claim("one transaction changed both files", len(made.files) == 2 and made.kind == "edit")
-    scene.claim("and it is on stable storage already: the answer waits for that", made.seq == 1)
+    paths = {change.path for change in made.files}
+    scene.claim("one transaction changed both files", paths == {first.path, second.path})
 
 
 def _edit_stale(scene: Scene, first: Place, read_by_bob: str) -> None:

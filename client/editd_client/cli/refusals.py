@@ -1,0 +1,89 @@
+"""How a refusal is told: the fact, the next step, and what its data has to say to a person.
+
+On standard error as text, or on standard output as one JSON document where `--json` asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from editd_client.cli.output import diff_lines, json_text, one_line, paint, plain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.errors import EditdError, Unreachable
+
+OPTIONS = {  # what a hint says to a program: what it says to a person here
+    "on_stale: merge": "--merge",
+    "on_conflict: force": "--force",
+    "force: true": "--force",
+    "count: ": "--count ",
+}
+
+
+def tell_refusal(error: EditdError, *, as_json: bool) -> None:
+    """Say why not and what to do next: on standard error, or as a JSON document."""
+    if as_json:
+        _say_json_error(error.code, error.name, error.message, error.data)
+        return
+    message = error.message.removesuffix(error.hint).rstrip()
+    _complain(_title("editctl: ", "red") + plain(message, but="\n\t"))
+    hint = error.hint
+    for spoken, option in OPTIONS.items():
+        hint = hint.replace(spoken, option)
+    if hint:
+        _complain(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
+    for line in _particulars(error):
+        _complain(line)
+
+
+def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
+    """Say that there is no daemon, in the same two forms."""
+    if as_json:
+        _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
+        return
+    _complain(_title("editctl: ", "red") + plain(error.message))
+    if error.hint:
+        _complain(_title("hint: ", "yellow") + plain(error.hint))
+
+
+def _particulars(error: EditdError) -> Iterator[str]:
+    """What a refusal's data has to say to a person."""
+    data = error.data
+    if error.name == "stale":
+        yield from _changes_since(data)
+    if error.name == "conflict":
+        for file in data.get("files", ()):
+            blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
+            yield f"  {plain(str(file.get('path')))}" + (f": in the way: {blocking}" if blocking else "")
+        for seq in sorted({seq for file in data.get("files", ()) for seq in file.get("blocking", ())}):
+            yield f"  see what it changed: editctl show {seq}"
+    nearest = data.get("nearest")
+    if isinstance(nearest, dict):
+        yield f"nearest passage, line {nearest.get('start_line')}:"
+        yield from ("  " + plain(line, but="\t") for line in str(nearest.get("text", "")).splitlines())
+
+
+def _changes_since(data: dict[str, Any]) -> Iterator[str]:
+    """The diff since the base of a stale edit, and the transactions that made it."""
+    import msgspec
+
+    from editd.wire.messages import Transaction
+
+    for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
+        yield f"changed by {one_line(transaction, sys.stderr)}"
+    yield from diff_lines(data.get("diff") or "", sys.stderr)
+
+
+def _title(word: str, colour: str) -> str:
+    return paint(word, colour, bold=True, stream=sys.stderr)
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
+    say(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))

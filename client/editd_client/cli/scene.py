@@ -1,0 +1,136 @@
+"""The tour's stage: a throw-away workspace, what is said about it and what is done in it.
+
+Its files, its history, its daemon and its socket lie in one temporary folder, and `strike` removes
+them all. Commands are run as they are printed, by the real `editctl`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.client import Client
+from editd_client.locate import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMAND_SECONDS_MAX = 30.0
+WIDTH_MAX = 88  # characters of a line of prose
+
+
+class NotAsClaimed(Exception):
+    """Something that the tour said is not so."""
+
+
+class Scene:
+    """A throw-away workspace, what is said about it and what is done in it."""
+
+    def __init__(self, name: str, *, pause: bool) -> None:
+        """`name` is the workspace's; with `pause`, a key is waited for before each step."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)  # a KeyboardInterrupt, so that we clean up
+        self.temporary = os.path.realpath(tempfile.mkdtemp(prefix="editd-tour-"))
+        self.root = os.path.join(self.temporary, name)
+        self._pause = pause
+        self._steps = 0
+        self._is_running = False
+        self._has_run = False  # since something was last said
+        self._runtime = os.path.join(self.temporary, "run")
+        os.makedirs(self.root)
+        os.mkdir(self._runtime, 0o700)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "EDITD_SOCKET"},
+            "EDITD_WORKSPACE": self.root,
+            "EDITD_PAGER": "cat",
+            "XDG_STATE_HOME": os.path.join(self.temporary, "state"),
+            "XDG_RUNTIME_DIR": self._runtime,
+        }
+        if path := os.environ.get("PYTHONPATH"):  # relative entries mean another folder over there
+            absolute = (os.path.abspath(entry) for entry in path.split(os.pathsep) if entry)
+            self._environment["PYTHONPATH"] = os.pathsep.join(absolute)
+
+    @property
+    def client(self) -> Client:
+        """A client of the scene's own daemon."""
+        return Client(os.path.join(self._runtime, "editd", f"{Workspace(self.root, 'named').id}.sock"))
+
+    def step(self, title: str, text: str) -> None:
+        """Say what comes next."""
+        self._steps += 1
+        if self._pause:
+            click.pause("\n(Enter goes on)")
+        output.say(output.paint(f"\n{self._steps}. {title}", None, bold=True))
+        self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Say something, at a width that can be read."""
+        self._has_run = False
+        width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
+        output.say(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
+
+    def editctl(self, *words: str, expected: int = 0) -> None:
+        """Print a command and run it, as a shell would."""
+        self._is_running = self._has_run = True
+        self._print(["editctl", *words])
+        code = self._run(words).returncode
+        self._is_running = words[0] != "stop"
+        if code != expected:
+            raise NotAsClaimed(f"that command's exit code should be {expected}, and is {code}")
+
+    def cat(self, path: str) -> None:
+        """Print a text file as a shell would."""
+        self._print(["cat", path])
+        output.say(self.text(path).rstrip("\n"))
+
+    def append(self, line: str, path: str) -> None:
+        """Change a file behind editd's back, as an editor or a script would."""
+        output.say(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
+        with open(os.path.join(self.root, path), "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def claim(self, sentence: str, holds: bool) -> None:
+        """Say what is so, and end the tour if it is not."""
+        if not holds:
+            raise NotAsClaimed(f"this should be so, and is not: {sentence}")
+        if self._has_run:
+            output.say("")
+        self._has_run = False
+        output.say(output.paint("   ✓ ", "green") + sentence)
+
+    def text(self, path: str) -> str:
+        """What a file of the workspace holds."""
+        with open(os.path.join(self.root, path), encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def strike(self) -> None:
+        """End the daemon and remove everything, whatever state they are in."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            # `start` first: a daemon that was only just being started is waited for, so that it can be ended.
+            for word in ("start", "stop") if self._is_running else ():
+                self._run([word], stdout=subprocess.DEVNULL)
+        finally:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def _print(self, command: Sequence[str]) -> None:
+        output.say(output.paint(f"\n   $ {shlex.join(command)}", "green"))
+
+    def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+        sys.stdout.flush()
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            cwd=self.root, env=self._environment, timeout=COMMAND_SECONDS_MAX, check=False,
+            stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
+        )  # fmt: skip

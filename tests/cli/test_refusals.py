@@ -1,0 +1,57 @@
+"""How a no is told, to people and to programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from editd_client.cli.refusals import tell_refusal
+from editd_client.errors import EditdError
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hint = "Read it again, or ask for on_stale: merge."
+    made_by = {
+        "seq": 12, "id": "abcdef1" + "0" * 33, "kind": "edit", "actor": "alice", "session": None,
+        "message": "Why\n\nand how", "time": "2026-01-02T03:04:05.000006Z", "files": [], "undoes": [],
+        "undone_by": None, "request_id": None,
+    }  # fmt: skip
+    error = EditdError(
+        1,
+        "stale",
+        f"a has changed. {hint}",
+        {"hint": hint, "changed_by": [made_by], "diff": "diff --git a/a b/a\n"},
+    )
+    tell_refusal(error, as_json=False)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:3] == [
+        "editctl: a has changed.",
+        "hint: Read it again, or ask for --merge.",
+        "changed by 12 abcdef1 edit by alice: Why",
+    ]
+    assert told[3] == "diff --git a/a b/a"
+
+
+def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"files": [{"path": "a", "blocking": [7, 9]}, {"path": "b", "blocking": [9]}]}
+    tell_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  a: in the way: 7, 9",
+        "  b: in the way: 9",
+        "  see what it changed: editctl show 7",
+        "  see what it changed: editctl show 9",
+    ]
+
+
+def test_a_refusal_as_json_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_refusal(EditdError(12, "file_missing", "No.", {"path": "a"}), as_json=True)
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {
+        "error": {"code": 12, "name": "file_missing", "message": "No.", "data": {"path": "a"}}
+    }
+    assert told.err == ""
