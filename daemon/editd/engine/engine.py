@@ -8,6 +8,7 @@ Nothing here is async, and nothing on this path grows with the size of the works
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections import deque
@@ -29,6 +30,7 @@ from editd.errors import (
     FileMissing,
     InUse,
     InvalidParams,
+    IoError,
     NotAFile,
     NothingToUndo,
     Refused,
@@ -118,6 +120,7 @@ class Engine:
         files: Files,
         clock: Clock,
         is_ours: Callable[[WorkspacePath], bool],
+        is_in_place: Callable[[], bool],
         *,
         fallback_encoding: str | None = None,
         weaker: Sequence[str] = (),
@@ -125,6 +128,7 @@ class Engine:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
         `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
+        `is_in_place` tells whether the workspace's folder is still where it was.
         """
         self.history = history
         self.tree = tree
@@ -134,12 +138,15 @@ class Engine:
         self.broken: Refused | None = None
         self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
+        self._is_in_place = is_in_place
         self._fallback_encoding = fallback_encoding
         self._boot = boot_id()
         self._unfinished: list[Step] = []
         self._last_us = 0
         self.synced = Seq(0)  # all up to here are in the files for good
         self.last_write = 0.0
+        if not is_in_place():
+            raise _gone()
         strangers = recover(history, tree, files, self._boot)
         self.adopt(strangers)
 
@@ -178,6 +185,8 @@ class Engine:
             return None
         if self.broken is not None:
             return self.broken
+        if not self._is_in_place():
+            return _gone()
         if self.history.is_backed_up:
             reason = Broken(
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
@@ -330,8 +339,8 @@ class Engine:
 
     def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
         """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
-        if not found or self.broken is not None:
-            return []
+        if not found or self.broken is not None or not self._is_in_place():
+            return []  # a workspace that was moved away is not one in which all was deleted
         batch = self._batch()
         batch.view.strangers.update(found)
         self._adopt_into(batch, None)
@@ -609,6 +618,15 @@ def _check_undoable(transaction: Transaction) -> None:
             hint=f"Undo {transaction.undone_by} to have it back.",
             data={"undone_by": transaction.undone_by},
         )
+
+
+def _gone() -> Refused:
+    cause = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return IoError(
+        cause,
+        "The workspace's folder was moved or removed",
+        hint="Put it back, or stop the daemon. The history has everything that was recorded.",
+    )
 
 
 def _never_still(request: Write) -> Refused:

@@ -80,18 +80,13 @@ def _chains(history: History, boot: bytes) -> dict[WorkspacePath, Chain]:
     published = max((record.published_through for record in history.hot), default=0) if same_boot else 0
     chains: dict[WorkspacePath, Chain] = {}
     for record in history.hot:
-        if record.seq <= published or not record.token:
-            continue
+        is_ours = bool(record.token) and record.seq > published
         for change in _changes(record, history):
-            chain = chains.setdefault(change.path, Chain([change.before]))
-            chain.states.append(change.after)
-            chain.is_torn_possible = not same_boot
-    for record in history.hot:  # what was adopted later has its say: it is not ours to undo
-        if record.token:
-            continue
-        for change in _changes(record, history):
-            if change.path in chains:
-                chains[change.path].states.append(change.after)
+            chain = chains.get(change.path)
+            if chain is None and is_ours:
+                chain = chains[change.path] = Chain([change.before], is_torn_possible=not same_boot)
+            if chain is not None:  # what was adopted in between counts, too: it is what stood there then
+                chain.states.append(change.after)
     return chains
 
 

@@ -195,6 +195,7 @@ class Daemon:
             Files(disk, publish=config.publish),
             self._clock,
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
+            disk.is_root_in_place,
             fallback_encoding=config.encoding,
             weaker=disk.weaker,
         )

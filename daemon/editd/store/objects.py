@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Oid = bytes  # 20 bytes
 ObjectKind = Literal["blob", "tree", "commit"]
@@ -151,9 +151,13 @@ class Trees:
             self._folders.clear()
         before: dict[bytes, Folder | None] = {}
         ordered = sorted(changes, key=lambda change: change[1] is not None)  # what goes makes room
-        for path, entry in ordered:
-            above, _, name = path.rpartition(b"/")
-            self._editable(above, before).put(name, entry)
+        try:
+            for path, entry in ordered:
+                above, _, name = path.rpartition(b"/")
+                self._editable(above, before).put(name, entry)
+        except BaseException:  # a folder that cannot be read leaves all of them as they were
+            self._restore(before)
+            raise
         trees: dict[Oid, bytes] = {}
         root_before, self.root = self.root, self._close(before, trees)
         return Splice(self.root, trees, before, root_before)
@@ -161,7 +165,10 @@ class Trees:
     def take_back(self, splice: Splice) -> None:
         """Undo `splice`, which must be the newest one."""
         self.root = splice._root_before
-        for path, folder in splice._folders.items():
+        self._restore(splice._folders)
+
+    def _restore(self, folders: Mapping[bytes, Folder | None]) -> None:
+        for path, folder in folders.items():
             if folder is None:
                 self._folders.pop(path, None)
             else:
