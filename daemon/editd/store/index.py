@@ -18,9 +18,10 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 SCHEMA = 1
+TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")
 UNDOING: tuple[Kind, ...] = ("undo", "rollback", "restore")
@@ -92,7 +93,7 @@ class Index:
         request = transaction.authorship.request_id
         if request is not None:
             self._requests[request] = transaction.seq
-        self._touched.update(touch.path.raw for touch in transaction.touches)
+        self._remember(touch.path.raw for touch in transaction.touches)
         if len(self._waiting) >= WAITING_MAX:
             self.flush()
 
@@ -108,7 +109,6 @@ class Index:
                     _set_undone(database, undone, transaction.seq)
         self._waiting.clear()
         self._requests.clear()
-        self._touched.clear()
 
     def clear(self) -> None:
         """Forget everything: it is to be built anew."""
@@ -185,12 +185,18 @@ class Index:
     def is_touched(self, path: WorkspacePath) -> bool:
         """Has any transaction touched this path, so that its bytes before and after are in the store?"""
         raw = path.raw
-        if raw in self._touched:
-            return True
-        return (
-            self._database.execute("select 1 from touch where path = ? limit 1", (raw,)).fetchone()
-            is not None
-        )
+        if raw not in self._touched:
+            found = self._database.execute("select 1 from touch where path = ? limit 1", (raw,)).fetchone()
+            if found is None:
+                return False
+            self._remember((raw,))
+        return True
+
+    def _remember(self, touched: Iterable[bytes]) -> None:
+        """Keep in memory which paths were touched, so that an edit does not ask the database."""
+        if len(self._touched) > TOUCHED_MAX and not self._waiting:
+            self._touched.clear()
+        self._touched.update(touched)
 
     def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
         """The last touch of `path` at or before `seq`."""

@@ -6,6 +6,7 @@ git-interpret-trailers knows them. A value that is not plain printable text is w
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass
@@ -132,8 +133,14 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
 
 def rfc3339(time_us: int) -> str:
     """The time as RFC 3339 in UTC with microseconds."""
-    moment = _EPOCH + timedelta(microseconds=time_us)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_us % 1_000_000:06d}Z"
+    seconds, fraction = divmod(time_us, 1_000_000)
+    return f"{_second(seconds)}.{fraction:06d}Z"
+
+
+@functools.lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    """A second's text: edits come in bursts, and strftime costs as much as a hash of the file."""
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def microseconds(text: str) -> int:
