@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -85,3 +86,16 @@ def test_status_and_stop_start_no_daemon(
 def test_each_shell_gets_a_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert editctl.run(["completion", shell]) == editctl.DONE
     assert "_EDITCTL_COMPLETE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_a_reader_who_has_seen_enough_makes_no_error(buffering: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as closed:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", "completion", "fish"],
+            env={**os.environ, "PYTHONUNBUFFERED": buffering},
+            stdout=closed, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (editctl.DONE, b"")

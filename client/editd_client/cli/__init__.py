@@ -139,6 +139,9 @@ def run(arguments: Sequence[str]) -> int:
         return UNREACHABLE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+    except SystemExit:
+        # Click's own way out, of two cases: a shell's word is completed, or nobody reads any more.
+        return DONE
     except BrokenPipeError:
         # Whoever read our output has enough; Python must not complain of it again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
