@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 SIZE = 64
+KEPT_MAX = 16
 AT_FDCWD = -100
 rename = ctypes.CDLL(None).renameat2
 
@@ -45,22 +46,24 @@ class InPlace:
     def __init__(self, kind: str) -> None:
         self.flags = os.O_WRONLY | (os.O_TRUNC if kind == "truncate" else 0)
         self.seconds = 0.0002 if kind == "hold" else 0.0
-        self.last = -1  # open on the inode that the last version was written to
-        self.text = ""
+        # The text in each file written to, by inode, newest last: while the daemon puts things back, two of
+        # ours may take turns at the path.
+        self.written: dict[int, tuple[int, str]] = {}
 
     def write(self, path: str, content: bytes) -> str:
-        """Return the last version if this replaced it, else nothing."""
+        """Return the version that this replaced, if it was one of ours, else nothing."""
         descriptor = os.open(path, self.flags)
         time.sleep(random.uniform(0, self.seconds))
         os.pwrite(descriptor, content, 0)
         os.ftruncate(descriptor, len(content))
-        is_same = self.last >= 0 and os.path.sameopenfile(descriptor, self.last)
-        replaced = self.text if is_same else ""
-        if self.last >= 0:
-            os.close(self.last)
-        self.last = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
-        self.text = content.decode().strip()
+        inode = os.fstat(descriptor).st_ino
+        kept, replaced = self.written.pop(inode, (-1, ""))
+        if kept < 0:
+            kept = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+        self.written[inode] = kept, content.decode().strip()
         os.close(descriptor)
+        if len(self.written) > KEPT_MAX:
+            os.close(self.written.pop(next(iter(self.written)))[0])
         return replaced
 
 
