@@ -40,6 +40,7 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
     try:
         places = Places.of(workspace)
         os.makedirs(places.state, 0o700, exist_ok=True)
+        os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config()
         asyncio.run(Daemon(places, config, idle_seconds=idle).run(lambda: say.say("ready")))
@@ -73,7 +74,7 @@ class _Teller:
 def _in_background(workspace: str, idle: float | None) -> int:
     """Start the daemon in a session of its own, and wait until it answers."""
     reading, writing = os.pipe()
-    argv = [sys.executable, "-m", "editd", "-C", workspace, "--ready-fd", str(writing)]
+    argv = [sys.executable, "-P", "-m", "editd", "-C", workspace, "--ready-fd", str(writing)]
     if idle is not None:
         argv += ["--idle", str(idle)]
     nothing = subprocess.DEVNULL

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken
-from editd.server.children import Child
+from editd.server.children import PYTHON, Child
 from editd.store.journal import Position
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Background:
         """One request to the packing process, started if need be; None where it died."""
         async with self._busy:
             if self._packer is None:
-                argv = [sys.executable, "-m", "editd.store.packing", self._folder]
+                argv = [*PYTHON, "editd.store.packing", self._folder]
                 packer = Child(argv, nice=PACKER_NICE, on_frame=self._answers.put_nowait, on_death=self._died)
                 await packer.start()
                 self._packer = packer

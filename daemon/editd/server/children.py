@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from typing import TYPE_CHECKING, cast
 
 from editd.system import pipe
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PYTHON = (sys.executable, "-P", "-m")  # -P: nothing is imported from the current folder, be it a workspace
 CLOSE_SECONDS = 5.0  # a pack that is being written takes less; what is cut off is done again
 LINE_BYTES_MAX = 64 * 1024  # of a child's complaints; a longer one is logged in pieces
 _INPUT, _OUTPUT = 0, 1
@@ -88,7 +90,7 @@ class Child:
 
     @property
     def _name(self) -> str:
-        return " ".join(self._argv[1:3])
+        return " ".join(self._argv[2:4])
 
     def _heard(self, frame: pipe.Frame) -> None:
         if not self._closing:

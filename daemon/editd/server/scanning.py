@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken
-from editd.server.children import Child
+from editd.server.children import PYTHON, Child
 from editd.values.content import Version
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Scanner:
     """The scanning process. It also takes the baseline, before there is an engine."""
 
     def __init__(self, root: str, folder: str) -> None:
-        self._argv = [sys.executable, "-m", "editd.engine.survey", root, folder]
+        self._argv = [*PYTHON, "editd.engine.survey", root, folder]
         self._child: Child | None = None
         self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._number = 0
