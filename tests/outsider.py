@@ -12,9 +12,15 @@ import ctypes
 import json
 import os
 import random
+import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZE = 64
 KEPT_MAX = 16
@@ -83,6 +89,17 @@ def flip(path: str, other: str) -> None:
     """Let a folder and a symlink change places until killed."""
     while True:
         exchange(path, other)
+
+
+@contextmanager
+def flipping(path: Path, other: Path) -> Iterator[None]:
+    """Let a program of its own call `flip`."""
+    process = subprocess.Popen([sys.executable, __file__, "flip", str(path), str(other)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 if __name__ == "__main__":

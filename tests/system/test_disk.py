@@ -6,9 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +20,6 @@ from editd.system.disk import (
     write_whole,
 )
 from editd.values.path import TEMPORARY_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BOTH_WAYS = pytest.mark.parametrize("walk", [False, True], ids=["openat2", "walk"])
 
@@ -83,7 +78,7 @@ def test_a_folder_that_is_flipped_to_a_symlink_never_leads_outside(tmp_path: Pat
     (tmp_path / "root/link").symlink_to(tmp_path / "outside")
     disk = RealDisk(str(tmp_path / "root"), walk=walk)
     seen: set[bytes] = set()
-    with flipping(tmp_path / "root/sub", tmp_path / "root/link"):
+    with outsider.flipping(tmp_path / "root/sub", tmp_path / "root/link"):
         end = time.monotonic() + 1
         while time.monotonic() < end:
             try:
@@ -94,16 +89,6 @@ def test_a_folder_that_is_flipped_to_a_symlink_never_leads_outside(tmp_path: Pat
             except OSError as error:
                 seen.add(errno.errorcode[error.errno or 0].encode())
     assert seen == {b"root/sub", b"ELOOP"}
-
-
-@contextmanager
-def flipping(path: Path, other: Path) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, outsider.__file__, "flip", str(path), str(other)])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_move_never_replaces(tmp_path: Path) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import subprocess
+import time
+from contextlib import suppress
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from editd.errors import IoError
+from editd.errors import IoError, Refused
 from editd.system.disk import RealDisk
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.files import TRANSITIONS, Files, HalfPublished, Overtaken, State
 from meddling import MeddlingDisk, failing
+from outsider import flipping
 from working_files import LINK, NEW, OLD, THEIRS, Held, change, changes_between, held, put
 
 if TYPE_CHECKING:
@@ -139,7 +142,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
     ]
     put(tmp_path, states[0])
     files = Files(RealDisk(str(tmp_path)))
-    steps = [changes_between(before, after) for before, after in itertools.pairwise(states)]
+    steps = [changes_between(before, after) for before, after in pairwise(states)]
     pending: list[Change] = []
     stagings = []
     for number, changes in enumerate(steps):
@@ -225,6 +228,44 @@ def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) ->
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == ({} if somewhere == "target" else {"a": OLD})
+
+
+def test_a_folder_that_is_flipped_to_a_symlink_is_never_written_through(tmp_path: Path) -> None:
+    put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
+    (tmp_path / "root/l").symlink_to(tmp_path / "outside")
+    files = Files(RealDisk(str(tmp_path / "root")))
+    end = time.monotonic() + 0.5
+    with flipping(tmp_path / "root/d", tmp_path / "root/l"):
+        for number in count():
+            with suppress(Refused, Overtaken, HalfPublished):
+                files.publish(files.stage([change(f"d/{number}", None, NEW)], f"t{number}"))
+            if time.monotonic() > end:
+                break
+    inside = tmp_path / ("root/l" if (tmp_path / "root/d").is_symlink() else "root/d")
+    assert [path for path in inside.iterdir() if path.read_bytes() == b"new"]
+    assert held(tmp_path / "outside") == {"a": OLD}
+
+
+@pytest.mark.parametrize("missing", ["exchange", "move"])
+def test_a_file_system_that_cannot_exchange_is_written_by_check_and_rename(
+    tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, {"a": OLD, "b": OLD, "c/d": OLD})
+    if missing == "move":  # nor rename without replacing
+        monkeypatch.setattr("editd.system.disk._renameat2", None)
+    disk = MeddlingDisk(str(tmp_path))
+    assert bool(disk.weaker) is (missing == "move")
+    disk.meddle["exchange", 1] = disk.meddle["exchange", 2] = failing(errno.EINVAL)
+    files = Files(disk)
+    changes = [change("a", OLD, NEW), change("b", OLD, LINK), change("c/d", OLD, None)]
+    staging = files.stage([*changes, change("e", THEIRS, NEW)], "t")
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == {"a": OLD, "b": OLD, "c/d": OLD}
+    disk.counts.clear()
+    carry_out(files, [*changes, change("e", None, NEW)], "u")
+    assert held(tmp_path) == {"a": NEW, "b": LINK, "e": NEW}
 
 
 @pytest.fixture

@@ -87,6 +87,31 @@ def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: Tre
     assert tree.read(P("f"), quiet=True) == FileState(b"half")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_that_grants_no_lease_is_read_all_the_same(root: Path) -> None:
+    (root / "f").write_bytes(b"x")
+    tree = Tree(RealDisk(str(root)), file_bytes_max=100)
+    os.seteuid(65534)
+    try:
+        assert tree.read(P("f"), quiet=True) == FileState(b"x")
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_grants_no_lease_is_not_had_while_it_changes(
+    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "f").write_bytes(b"x")
+
+    def grant_none(descriptor: int) -> bool:
+        (root / "f").write_bytes(b"xy")
+        return False
+
+    monkeypatch.setattr("editd.workspace.tree.take_lease", grant_none)
+    with pytest.raises(InUse):
+        tree.read(P("f"), quiet=True)
+
+
 def test_a_symlink_above_the_path_is_to_be_resolved_first(root: Path, tree: Tree) -> None:
     (root / "d").mkdir()
     (root / "l").symlink_to("d")
