@@ -89,6 +89,7 @@ def test_a_missing_final_newline_stays_missing_unless_the_patch_says_otherwise()
     check(b"a\nb", "@@ -1,2 +1,3 @@\n a\n b\n+c\n", b"a\nb\nc")
     check(b"a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n", b"a\nb\n")
     check(b"a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n", b"a\nb")
+    check(b"a\r\n", "@@ -1,0 +2 @@\n+b\n\\ No newline at end of file\n", b"a\r\nb")
 
 
 def test_lines_are_never_run_together() -> None:

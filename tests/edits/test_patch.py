@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +15,16 @@ from hypothesis import strategies as st
 
 from editd.edits.diff import unified
 from editd.edits.patch import apply_to, parse
+from editd.edits.plan import plan
 from editd.errors import MalformedEdit, NoMatch, PathOutside, PathProtected
+from editd.values.changeset import Patch
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
+from in_memory import InMemory, Told
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from editd.edits.patch import FilePatch
 
 HUNK = "@@ -1 +1 @@\n-a\n+b\n"
@@ -176,3 +184,131 @@ PIECES = [
 def test_every_text_is_read_or_refused(patch: str) -> None:
     with contextlib.suppress(MalformedEdit, PathOutside):
         assert parse(patch)
+
+
+# ── What other programs write, read here and made by `edits.plan` ──────────────────────────────
+
+ROUNDS = 4  # random trees a test
+NAMES = ["a", "b c", "d/e", "d/f\tg", "h/é", os.fsdecode(b"h/\xff"), "i/j/k", 'l"m', "n\\o"]
+
+
+def content(dice: random.Random) -> bytes:
+    if dice.random() < 0.15:
+        return b"\0" + dice.randbytes(300)
+    lines = [b"%d\n" % dice.randrange(20) + b"\r" * dice.randrange(2) for _ in range(dice.randrange(30))]
+    return b"".join(lines).removesuffix(dice.choice([b"", b"\n"]))
+
+
+def tree(dice: random.Random) -> dict[str, FileState]:
+    found = {}
+    for name in dice.sample(NAMES, dice.randint(1, len(NAMES))):
+        is_link = dice.random() < 0.1
+        found[name] = (
+            FileState(b"target", SYMLINK)
+            if is_link
+            else FileState(content(dice), dice.choice([FILE, EXECUTABLE]))
+        )
+    return found
+
+
+def changed(dice: random.Random, before: dict[str, FileState]) -> dict[str, FileState]:
+    """Another tree: files moved, copied, edited, gone and new."""
+    after = dict(before)
+    for name in NAMES:
+        kind = dice.randrange(6)
+        if kind == 0:
+            after.pop(name, None)
+        elif kind == 1:
+            after[name] = FileState(content(dice), dice.choice([FILE, EXECUTABLE]))
+        elif kind == 2 and before:
+            after[name] = before[dice.choice(sorted(before))]
+        elif kind == 3 and name in before and not before[name].is_symlink:
+            lines = before[name].content.split(b"\n")
+            lines[dice.randrange(len(lines))] = b"edited"
+            after[name] = before[name].with_content(b"\n".join(lines))
+    return after
+
+
+def laid_out(folder: Path, files: dict[str, FileState]) -> None:
+    folder.mkdir()
+    for name, state in files.items():
+        file = os.path.join(os.fsencode(folder), os.fsencode(name))
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        if state.is_symlink:
+            os.symlink(state.content, file)
+            continue
+        with open(file, "wb") as stream:
+            stream.write(state.content)
+        os.chmod(file, 0o755 if state.is_executable else 0o644)
+
+
+def check_planned(before: dict[str, FileState], patch: bytes, after: dict[str, FileState]) -> None:
+    """The patch makes `after` of `before`, and says that nothing else changes."""
+    text = patch.decode("utf-8", "surrogateescape")
+    result = plan([Patch(text)], InMemory(before), Told()) if patch else None
+    made = {change.path.text: change.after for change in result.changes} if result else {}
+    names = {*before, *after}
+    assert made == {name: after.get(name) for name in names if before.get(name) != after.get(name)}, text
+
+
+OPTIONS = [
+    [], ["-U0"], ["-U1"], ["--no-prefix"], ["-M"], ["-M", "-C", "--find-copies-harder"], ["-B", "-M1", "-C1"],
+    ["--full-index", "-W"], ["-c", "core.quotePath=false"], ["-c", "diff.mnemonicPrefix=true"],
+    ["-c", "diff.renames=false", "--patience"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_what_git_diffs_is_what_is_planned(tmp_path: Path, options: list[str]) -> None:
+    settings = options[:2] if options[:1] == ["-c"] else []
+
+    def git(*words: str) -> bytes:
+        return subprocess.run(
+            ["git", "-c", "core.autocrlf=false", *settings, *words], cwd=work, capture_output=True, check=True
+        ).stdout
+
+    dice = random.Random(6)
+    for number in range(ROUNDS):
+        before = tree(dice)
+        after = changed(dice, before)
+        ids = []
+        for name, files in (("before", before), ("after", after)):
+            work = tmp_path / f"{name}{number}"
+            laid_out(work, files)
+            git("init", "-q")
+            git("add", "-A")
+            ids.append(git("write-tree").decode().strip())
+        objects = tmp_path / f"before{number}" / ".git" / "objects"
+        (work / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        diff = git("diff", "--binary", *options[len(settings) :], *ids)
+        if "-B" in options:
+            # What stands at the target of a move is not said to go; git itself does not take all of these.
+            work = tmp_path / f"before{number}"
+            taken = subprocess.run(
+                ["git", "apply", "--check"], cwd=work, input=diff, capture_output=True, check=False
+            )
+            if taken.returncode:
+                continue
+        check_planned(before, diff, after)
+
+
+@pytest.mark.skipif(shutil.which("diff") is None, reason="diff(1) is not installed")
+def test_what_diff_says_of_two_folders_is_what_is_planned(tmp_path: Path) -> None:
+    dice = random.Random(6)
+    for number in range(ROUNDS):
+        before = {name: FileState(state.content.replace(b"\0", b"")) for name, state in tree(dice).items()}
+        after = {
+            name: FileState(state.content.replace(b"\0", b""))
+            for name, state in changed(dice, before).items()
+        }
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        laid_out(folder / "a", before)
+        laid_out(folder / "b", after)
+        diff = subprocess.run(
+            ["diff", "-ruaN", "a", "b"], cwd=folder, capture_output=True, check=False
+        ).stdout
+        # diff has no word for an empty file that comes or goes.
+        told = {name: state for name, state in after.items() if state.content or name in before}
+        told |= {name: state for name, state in before.items() if name not in after and not state.content}
+        check_planned(before, diff, told)

@@ -389,7 +389,11 @@ def test_a_folder_whose_files_go_may_give_way_to_a_file() -> None:
     below, beside = path_of("a/b"), path_of("a/c")
     check({"a/b": ONE}, [Delete(below), Write(A, TWO)], {"a": TWO, "a/b": None})
     files: Files = {"a/b": ONE, "a/c": ONE}
+    check(files, [Delete(below), Write(A, TWO), Delete(beside)], {"a": TWO, "a/b": None, "a/c": None})
     refusal(NotAFile, files, Delete(below), Write(A, TWO), Replace(beside, "one", "1"))
+    new = git("a", "new file mode 100644", "--- /dev/null", "+++ b/a", "@@ -0,0 +1 @@", "+two")
+    gone = git("a/b", "deleted file mode 100644", "--- a/a/b", "+++ /dev/null", "@@ -1 +0,0 @@", "-one")
+    check({"a/b": ONE}, Patch(new + gone), {"a": TWO, "a/b": None})
 
 
 # ── patches ────────────────────────────────────────────────────────────────────────────────────
@@ -436,6 +440,16 @@ def test_a_patch_renames_copies_and_makes_links() -> None:
         "-x", "\\ No newline at end of file", "+y", "\\ No newline at end of file",
     )  # fmt: skip
     check({"l": link_to("x"), "x": ONE}, Patch(retarget), {"l": link_to("y")})
+
+
+def test_renames_and_copies_are_of_what_was_there_before_the_patch() -> None:
+    edited = git("a", "--- a/a", "+++ b/a", "@@ -1 +1 @@", "-one", "+1")
+    copy = git("a", "copy from a", "copy to b", to="b")
+    check({"a": ONE}, Patch(edited + copy), {"a": b"1\n", "b": ONE})
+    ring = git("a", "rename from a", "rename to b", to="b") + git("b", "rename from b", "rename to a", to="a")
+    check({"a": ONE, "b": TWO}, Patch(ring), {"a": TWO, "b": ONE})
+    new = git("a", "new file mode 100644", "--- /dev/null", "+++ b/a", "@@ -0,0 +1 @@", "+one")
+    check({}, Patch(new + git("a", "rename from a", "rename to c", to="c")), {"c": ONE})
 
 
 def test_a_patch_that_does_not_fit_is_refused() -> None:

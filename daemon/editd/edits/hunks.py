@@ -155,7 +155,7 @@ def _put_in(place: _Place, lines: Lines) -> list[bytes]:
     sign = b""
     for sign, text in place.lines:
         if sign == b"+":
-            result.append(text if place.exact else _bare(text) + end)
+            result.append(_bare(text) + end if _end_of(text) and not place.exact else text)
             continue
         if sign == b" ":
             result.append(lines[position])

@@ -28,7 +28,8 @@ class Overlay:
         self._snapshot = snapshot
         self._before: dict[WorkspacePath, FileState | None] = {}
         self._after: dict[WorkspacePath, FileState | None] = {}
-        self._thinned: set[WorkspacePath] = set()  # folders that something was removed from
+        self._thinned: set[WorkspacePath] = set()  # folders that something is removed from
+        self._given_way: set[WorkspacePath] = set()  # those of them that may become something else
         self._has_own_links = False
 
     def __iter__(self) -> Iterator[WorkspacePath]:
@@ -47,6 +48,7 @@ class Overlay:
         except NotAFile:
             # A folder whose files go may give way to a file; whether all of them go shows on the disk.
             if path in self._thinned:
+                self._given_way.add(path)
                 return None
             raise
 
@@ -59,8 +61,12 @@ class Overlay:
         links = [held for held in (self.before(path), state) if held is not None and held.is_symlink]
         self._has_own_links |= bool(links)
         if state is None:
-            self._thinned.update(folders_of(path))
+            self.expect_removal(path)
         self._after[path] = state
+
+    def expect_removal(self, path: WorkspacePath) -> None:
+        """Let something else be put to the folders of `path`, since that is going to be removed."""
+        self._thinned.update(folders_of(path))
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         """Return `path` with every symlink followed; PathOutside where that leads out, or in a circle."""
@@ -112,8 +118,8 @@ class Overlay:
         return None if resolved == link else "../" * link.text.count("/") + resolved.text
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
-        """True where a folder on the way was put to: in the snapshot it is none, and nothing lies below."""
-        return any(folder in self._after for folder in folders_of(path))
+        """True where something that is no folder in the snapshot stands on the way: nothing lies below."""
+        return any(folder in self._after and folder not in self._given_way for folder in folders_of(path))
 
 
 def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:

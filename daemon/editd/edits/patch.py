@@ -39,6 +39,11 @@ class FilePatch:
     is_symlink: bool = False  # it is about a link itself, its target being the content
     base: str = ""  # the version it was made for, as much of it as the index line gives
 
+    @property
+    def is_move(self) -> bool:
+        """True for a rename and for a copy."""
+        return self.source is not None and self.target is not None and self.source != self.target
+
 
 def parse(patch: str) -> tuple[FilePatch, ...]:
     """Return what `patch` does, file by file, in its order.

@@ -56,6 +56,7 @@ from editd.values.path import PATH_BYTES_MAX, WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class Snapshot(Protocol):
@@ -113,6 +114,17 @@ def plan(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """What has left a path and has not arrived at another."""
+
+    state: FileState
+    origin: WorkspacePath | None  # None for a copy
+    known: frozenset[Base]
+    report: FileReport
+    is_merged: bool = False
+
+
 class _Work:
     """The changeset while it is being made: the overlay, and what is to be said of it."""
 
@@ -142,8 +154,7 @@ class _Work:
             case EditText():
                 self._edit_text(edit)
             case Patch():
-                for file in parse(edit.patch):
-                    self._patch(file, edit.fuzz)
+                self._patch(edit)
             case Delete():
                 self._delete(edit)
             case Move():
@@ -349,28 +360,41 @@ class _Work:
         self.sources.pop(path, None)
 
     def _move(self, edit: Move) -> None:
-        path = self.overlay.resolve_folder(edit.path)
-        to = self.overlay.resolve_folder(edit.to)
+        path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Give another path as `to`.")
         self._existing(path, edit.base)
+        self._arrive(to, self._leave(path), overwrite=edit.overwrite)
+
+    def _leave(self, path: WorkspacePath) -> _Moving:
+        """Take what `path` holds away from there; it has been looked at."""
         is_merged = path in self.rebased or path in self.merged
         if path in self.rebased:
             self._merge(path)  # What moves on is what is there now, with the edits.
         state = self._existing(path, None)
+        moving = _Moving(
+            state=state,
+            origin=self.sources.get(path, path),
+            known=frozenset({*self.known[path], Base(state.version)}),
+            report=self.reports.pop(path, FileReport()),
+            is_merged=is_merged,
+        )
+        self.merged.discard(path)
+        self._remove(path)
+        return moving
+
+    def _arrive(self, to: WorkspacePath, moving: _Moving, *, overwrite: bool = False) -> None:
         if self.overlay.at(to) is not None:
-            if not edit.overwrite:
+            if not overwrite:
                 raise _exists(to, "Choose another path, or use overwrite.")
             self._look(to, None, may_merge=False)
-        origin = self.sources.get(path, path)
-        self._remove(path)
         self.rebased.pop(to, None)
-        self.overlay.put(to, state)
-        self.known[to] = {*self.known[path], Base(state.version)}
-        self.sources[to] = origin
-        self.reports[to] = self.reports.pop(path, FileReport())
-        self.merged.discard(path)
-        if is_merged:
+        self.overlay.put(to, moving.state)
+        self.known[to] = set(moving.known)
+        if moving.origin is not None:
+            self.sources[to] = moving.origin
+        self.reports[to] = moving.report
+        if moving.is_merged:
             self.merged.add(to)
 
     def _chmod(self, edit: Chmod) -> None:
@@ -392,32 +416,60 @@ class _Work:
 
     # ── Patches ────────────────────────────────────────────────────────────────────────────────
 
-    def _patch(self, file: FilePatch, fuzz: int) -> None:
-        if file.source is None or file.is_copy:
-            self._patch_new(file, fuzz)
-            return
-        is_kept = file.source == file.target and not file.is_symlink
-        path = self._follow(file.source) if is_kept else self.overlay.resolve_folder(file.source)
+    def _patch(self, edit: Patch) -> None:
+        files = parse(edit.patch)
+        for file in files:
+            if file.source is not None and file.target is None:
+                self.overlay.expect_removal(self.overlay.resolve_folder(file.source))
+        # As git has it, a rename or a copy is of what was there before the patch, whatever else the
+        # patch does to that file. Only one of a file that the patch itself makes goes by the order.
+        moves = [file for file in files if file.is_move and self._is_there(file)]
+        moving = {file.line: self._patch_away(file, edit.fuzz) for file in sorted(moves, key=_copies_first)}
+        for file in files:
+            if file.is_move:
+                assert file.target is not None
+                gone = moving.get(file.line) or self._patch_away(file, edit.fuzz)
+                self._arrive(self.overlay.resolve_folder(file.target), gone)
+            elif file.source is None:
+                self._patch_new(file, edit.fuzz)
+            else:
+                self._patch_here(file, file.source, edit.fuzz)
+
+    def _is_there(self, file: FilePatch) -> bool:
+        return (
+            file.source is not None and self.overlay.at(self.overlay.resolve_folder(file.source)) is not None
+        )
+
+    def _patch_here(self, file: FilePatch, source: WorkspacePath, fuzz: int) -> None:
+        """A file that is modified or deleted."""
+        is_followed = file.target is not None and not file.is_symlink
+        path = self._follow(source) if is_followed else self.overlay.resolve_folder(source)
         state = self._patched(path, self._existing(path, None), file, fuzz)
         if file.target is None:
             self._remove(path)
-            return
-        self.overlay.put(path, state)
-        if file.target != file.source:
-            self._move(Move(path, file.target))
+        else:
+            self.overlay.put(path, state)
 
     def _patch_new(self, file: FilePatch, fuzz: int) -> None:
-        """A new file or a copy; what it is copied from is only read."""
         assert file.target is not None
-        source = self.overlay.resolve(file.source) if file.source else None
-        copied = self._existing(source, None) if source else None
-        path = self.overlay.resolve_folder(file.target) if file.mode == SYMLINK else self._follow(file.target)
+        path = self.overlay.resolve_folder(file.target) if file.is_symlink else self._follow(file.target)
         if self.overlay.at(path) is not None:
             raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
         self._look(path, Base(None))
-        state = self._patched(source or path, copied or FileState(b""), file, fuzz)
-        self.overlay.put(path, FileState(state.content, state.mode))
+        state = self._patched(path, FileState(b""), file, fuzz)
         self.known[path].add(Base(state.version))
+        self.overlay.put(path, state)
+
+    def _patch_away(self, file: FilePatch, fuzz: int) -> _Moving:
+        """Return what a rename takes to its new path, or a copy puts there, patched."""
+        assert file.source is not None
+        path = self.overlay.resolve_folder(file.source)
+        state = self._patched(path, self._existing(path, None), file, fuzz)
+        if file.is_copy:
+            new = FileState(state.content, state.mode)
+            return _Moving(new, origin=None, known=frozenset({Base(new.version)}), report=FileReport())
+        self.overlay.put(path, state)
+        return self._leave(path)
 
     def _patched(self, path: WorkspacePath, state: FileState, file: FilePatch, fuzz: int) -> FileState:
         """Return what `file` makes of `state`: of its bytes, else of its text in its own encoding."""
@@ -442,6 +494,10 @@ class _Work:
             return self._text(path, state)
         except NotText:
             return None
+
+
+def _copies_first(file: FilePatch) -> bool:
+    return not file.is_copy
 
 
 def _version(state: FileState | None) -> Version | None:
