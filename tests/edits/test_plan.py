@@ -317,6 +317,12 @@ def test_a_move_is_none_where_something_else_stands_at_its_source() -> None:
     assert [change.kind for change in result.changes] == ["modified", "modified"]
 
 
+def test_what_was_written_where_a_file_has_left_is_no_part_of_its_move() -> None:
+    edits: list[Edit] = [Move(A, B), Write(A, TWO), Move(A, C)]
+    result = check({"a": ONE}, edits, {"a": None, "b": ONE, "c": TWO})
+    assert [change.source for change in result.changes] == [None, A, None]
+
+
 def test_a_move_onto_a_file_needs_overwrite() -> None:
     refusal(FileExists, {"a": ONE, "b": TWO}, Move(A, B))
     check({"a": ONE, "b": TWO}, Move(A, B, overwrite=True), {"a": None, "b": ONE})

@@ -5,9 +5,7 @@ move what an earlier one wrote. Whatever is to be refused is refused here: a sta
 is not found, a path in the way. The first refusal ends it, for a changeset is made whole or not at
 all.
 
-Staleness is judged once for a path, when it is first named, against the snapshot: what the changeset
-itself did to the path makes nothing stale. With `merge`, the edits of a stale path are made on the
-base that they were written for, and the result is merged with what is there at the end.
+Whether an edit is stale is `edits.bases`' business; where a path leads, `edits.overlay`'s.
 
 Reads no file and no history: both are given.
 """
@@ -15,10 +13,11 @@ Reads no file and no history: both are given.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from editd.edits.bases import Bases
 from editd.edits.hunks import Applied
-from editd.edits.merge import merge_states
 from editd.edits.mode import with_mode
 from editd.edits.overlay import Overlay, folders_of
 from editd.edits.patch import FilePatch, apply_to, parse
@@ -26,14 +25,11 @@ from editd.edits.replace import replace_exactly
 from editd.edits.text import edit_text
 from editd.errors import (
     BaseRequired,
-    Conflict,
     FileExists,
-    FileMissing,
     InvalidParams,
     NoMatch,
     NotAFile,
     NotText,
-    Stale,
 )
 from editd.values.changeset import (
     Base,
@@ -56,7 +52,6 @@ from editd.values.path import PATH_BYTES_MAX, WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-from dataclasses import dataclass
 
 
 class Snapshot(Protocol):
@@ -103,13 +98,13 @@ def plan(
     work = _Work(snapshot, knowledge, on_stale, fallback_encoding)
     for edit in edits:
         work.make(edit)
-    work.merge_all()
-    touched = tuple(sorted({*work.known, *work.overlay}))
+    work.bases.merge_all()
+    touched = tuple(sorted({*work.bases.known, *work.overlay}))
     work.refuse_files_in_files(touched)
     return Plan(
         changes=tuple(change for path in touched if (change := work.change_of(path)) is not None),
         reports={path: work.reports.get(path, FileReport()) for path in touched},
-        merged=tuple(sorted(work.merged)),
+        merged=tuple(sorted(work.bases.merged)),
         touched=touched,
     )
 
@@ -119,7 +114,7 @@ class _Moving:
     """What has left a path and has not arrived at another."""
 
     state: FileState
-    origin: WorkspacePath | None  # None for a copy
+    origin: WorkspacePath | None  # None where it is nothing that stood at a path before: a copy
     known: frozenset[Base]
     report: FileReport
     is_merged: bool = False
@@ -132,15 +127,9 @@ class _Work:
         self, snapshot: Snapshot, knowledge: Knowledge, on_stale: OnStale, fallback_encoding: str | None
     ) -> None:
         self.overlay = Overlay(snapshot)
-        self.knowledge = knowledge
-        self.on_stale = on_stale
+        self.bases = Bases(self.overlay, knowledge, on_stale)
         self.fallback_encoding = fallback_encoding
-        # For each path that was named: the bases that its author is known to know it by.
-        self.known: dict[WorkspacePath, set[Base]] = {}
-        self.rebased: dict[
-            WorkspacePath, FileState | None
-        ] = {}  # the base that a stale path's edits start from
-        self.merged: set[WorkspacePath] = set()
+        self.removed: set[WorkspacePath] = set()  # the paths whose first content has gone
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
 
@@ -174,29 +163,9 @@ class _Work:
         if before == after:
             return None
         source = self.sources.get(path)
-        if source is not None and (
-            self.overlay.before(source) is None or self.overlay.at(source) is not None
-        ):
-            source = None  # something else stands there again: not a move any more
-        return Change(path, before, after, source if after is not None else None)
-
-    def merge_all(self) -> None:
-        """Merge every path whose edits were made on an older base with what is there now."""
-        conflicts = []
-        for path in tuple(self.rebased):
-            try:
-                self._merge(path)
-            except Conflict as conflict:
-                conflicts.append(conflict)
-        if len(conflicts) == 1:
-            raise conflicts[0]
-        if conflicts:
-            files = [file for conflict in conflicts for file in conflict.data["files"]]
-            raise Conflict(
-                " ".join(conflict.message for conflict in conflicts),
-                hint="Read these files again and make the edits for what they hold now.",
-                data={"files": files},
-            )
+        if source is None or self.overlay.before(source) is None or self.overlay.at(source) is not None:
+            return Change(path, before, after)  # Also where something else stands at the source again.
+        return Change(path, before, after, source)
 
     def refuse_files_in_files(self, touched: Sequence[WorkspacePath]) -> None:
         """NotAFile where a path would be both a file and a folder afterwards."""
@@ -221,120 +190,47 @@ class _Work:
                     )
                 folders.add(folder)
 
-    # ── Staleness ──────────────────────────────────────────────────────────────────────────────
-
-    def _look(self, path: WorkspacePath, base: Base | None, *, may_merge: bool = True) -> FileState | None:
-        """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
-        if path in self.known:
-            self._look_again(path, base)
-            return self.overlay.at(path)
-        expected = base or self.knowledge.seen(path)
-        self.known[path] = set() if expected is None else {expected}
-        before = self.overlay.before(path)
-        if expected is not None and expected.version != _version(before):
-            stale = Stale(path.text, expected.version, _version(before))
-            if self.on_stale == "reject" or not may_merge:
-                raise stale
-            self._rebase(path, expected, before, stale)
-        return self.overlay.at(path)
-
-    def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
-        """A path's next edit may name the base of an earlier one, or what is there, before or by now."""
-        now = _version(self.overlay.at(path))
-        fine = {*self.known[path], Base(_version(self.overlay.before(path))), Base(now)}
-        if base is not None and base not in fine:
-            raise Stale(path.text, base.version, now)
-        if base is not None:
-            self.known[path].add(base)
-
-    def _rebase(self, path: WorkspacePath, base: Base, before: FileState | None, stale: Stale) -> None:
-        """Start the edits of `path` from `base`; a version names no mode, so today's is taken."""
-        state = None
-        if base.version is not None:
-            content = self.knowledge.content(base.version)
-            if content is None:
-                raise stale
-            state = FileState(content) if before is None else before.with_content(content)
-        self.rebased[path] = state
-        self.overlay.put(path, state)
-
-    def _merge(self, path: WorkspacePath) -> None:
-        base, before = self.rebased.pop(path), self.overlay.before(path)
-        try:
-            merged = merge_states(base, before, self.overlay.at(path), path=path.text)
-        except Conflict as conflict:
-            for file in conflict.data["files"]:
-                file |= {"base": _version(base), "current": _version(before)}
-            raise
-        self.overlay.put(path, merged)
-        self.merged.add(path)
-
-    def _existing(self, path: WorkspacePath, base: Base | None) -> FileState:
-        """What `path` holds, as `_look` does; FileMissing where there is no file."""
-        state = self._look(path, base)
-        if state is None:
-            raise FileMissing(
-                f"There is no file {path}.",
-                hint="Check the path; `write` makes a file.",
-                data={"path": path.text},
-            )
-        return state
+    # ── The edits, one by one ──────────────────────────────────────────────────────────────────
 
     def _follow(self, path: WorkspacePath) -> WorkspacePath:
         """The path that an edit of content is made at, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
-            self._report(
-                resolved, warning=f"{path} leads by a symbolic link to {resolved}, which was edited."
-            )
+            self._report(resolved, warning=f"{path} leads by a symbolic link to {resolved}: edited there.")
         return resolved
 
     def _report(self, path: WorkspacePath, *, replacements: int = 0, warning: str = "") -> None:
         report = self.reports.get(path, FileReport())
-        warnings = (
-            (*report.warnings, warning) if warning and warning not in report.warnings else report.warnings
-        )
-        total = (report.replacements or 0) + replacements if replacements else report.replacements
-        self.reports[path] = FileReport(total, warnings)
-
-    # ── The edits, one by one ──────────────────────────────────────────────────────────────────
+        new = (warning,) if warning and warning not in report.warnings else ()
+        total = (report.replacements or 0) + replacements or None
+        self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
         path = self._follow(edit.path)
         state = self.overlay.at(path)
         mode = edit.mode or (FILE if state is None else state.mode)
         if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
-            self.known.setdefault(path, set()).add(Base(state.version))
+            self.bases.note(path, state.version)
             return
-        if state is not None and edit.base == Base(None) and not edit.force:
-            raise _exists(path, "Read it and give its version as base, or edit it.")
         if edit.force:
-            self.known.setdefault(path, set())
-            self.rebased.pop(path, None)
-        elif (
-            state is not None
-            and edit.base is None
-            and not self.known.get(path)
-            and not self.knowledge.seen(path)
-        ):
+            self.bases.forget_base(path)
+        elif state is not None and edit.base == Base(None):
+            raise _exists(path, "Read it and give its version as base, or edit it.")
+        elif state is not None and edit.base is None and not self.bases.is_known(path):
             raise BaseRequired(
                 f"{path} exists, and this session has not read it.",
                 hint="Read it and give its version as base, or use force to write over whatever it holds.",
                 data={"path": path.text, "current": state.version},
             )
         else:
-            state = self._look(path, edit.base)
-        after = (
-            FileState(edit.content, mode)
-            if state is None
-            else with_mode(state, mode).with_content(edit.content)
-        )
-        self.known[path].add(Base(after.version))
+            state = self.bases.look(path, edit.base)
+        after = (FileState(b"", mode) if state is None else with_mode(state, mode)).with_content(edit.content)
+        self.bases.note(path, after.version)
         self.overlay.put(path, after)
 
     def _replace(self, edit: Replace) -> None:
         path = self._follow(edit.path)
-        state = self._existing(path, edit.base)
+        state = self.bases.existing(path, edit.base)
         text = self._text(path, state)
         result = replace_exactly(text.text, edit.old, edit.new, edit.count, path=path.text)
         self._report(path, replacements=edit.count)
@@ -342,7 +238,7 @@ class _Work:
 
     def _edit_text(self, edit: EditText) -> None:
         path = self._follow(edit.path)
-        state = self._existing(path, edit.base)
+        state = self.bases.existing(path, edit.base)
         text = self._text(path, state)
         result = edit_text(text.text, edit.edits, edit.position_encoding)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
@@ -352,34 +248,33 @@ class _Work:
 
     def _delete(self, edit: Delete) -> None:
         path = self.overlay.resolve_folder(edit.path)
-        self._existing(path, edit.base)
+        self.bases.existing(path, edit.base)
         self._remove(path)
 
     def _remove(self, path: WorkspacePath) -> None:
         self.overlay.put(path, None)
         self.sources.pop(path, None)
+        self.removed.add(path)
 
     def _move(self, edit: Move) -> None:
         path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Give another path as `to`.")
-        self._existing(path, edit.base)
+        self.bases.existing(path, edit.base)
         self._arrive(to, self._leave(path), overwrite=edit.overwrite)
 
     def _leave(self, path: WorkspacePath) -> _Moving:
         """Take what `path` holds away from there; it has been looked at."""
-        is_merged = path in self.rebased or path in self.merged
-        if path in self.rebased:
-            self._merge(path)  # What moves on is what is there now, with the edits.
-        state = self._existing(path, None)
+        self.bases.merge(path)  # What moves on is what is there now, with the edits.
+        state = self.bases.existing(path, None)
         moving = _Moving(
             state=state,
-            origin=self.sources.get(path, path),
-            known=frozenset({*self.known[path], Base(state.version)}),
+            origin=self.sources.get(path, None if path in self.removed else path),
+            known=frozenset({*self.bases.known[path], Base(state.version)}),
             report=self.reports.pop(path, FileReport()),
-            is_merged=is_merged,
+            is_merged=path in self.bases.merged,
         )
-        self.merged.discard(path)
+        self.bases.merged.discard(path)
         self._remove(path)
         return moving
 
@@ -387,19 +282,19 @@ class _Work:
         if self.overlay.at(to) is not None:
             if not overwrite:
                 raise _exists(to, "Choose another path, or use overwrite.")
-            self._look(to, None, may_merge=False)
-        self.rebased.pop(to, None)
+            self.bases.look(to, None, may_merge=False)
+        self.bases.forget_base(to)
         self.overlay.put(to, moving.state)
-        self.known[to] = set(moving.known)
+        self.bases.known[to] = set(moving.known)
         if moving.origin is not None:
             self.sources[to] = moving.origin
         self.reports[to] = moving.report
         if moving.is_merged:
-            self.merged.add(to)
+            self.bases.merged.add(to)
 
     def _chmod(self, edit: Chmod) -> None:
         path = self._follow(edit.path)
-        state = self._existing(path, None)
+        state = self.bases.existing(path, None)
         self.overlay.put(path, with_mode(state, EXECUTABLE if edit.executable else FILE))
 
     def _symlink(self, edit: Symlink) -> None:
@@ -408,10 +303,10 @@ class _Work:
         state = self.overlay.at(path)
         if state is not None and (edit.base is None or edit.base.version is None):
             if edit.base is None and state == link:
-                self.known.setdefault(path, set())
+                self.bases.note(path)
                 return
             raise _exists(path, "Give its version as base to put the link in its place.")
-        self._look(path, edit.base)
+        self.bases.look(path, edit.base)
         self.overlay.put(path, link)
 
     # ── Patches ────────────────────────────────────────────────────────────────────────────────
@@ -436,15 +331,14 @@ class _Work:
                 self._patch_here(file, file.source, edit.fuzz)
 
     def _is_there(self, file: FilePatch) -> bool:
-        return (
-            file.source is not None and self.overlay.at(self.overlay.resolve_folder(file.source)) is not None
-        )
+        assert file.source is not None
+        return self.overlay.at(self.overlay.resolve_folder(file.source)) is not None
 
     def _patch_here(self, file: FilePatch, source: WorkspacePath, fuzz: int) -> None:
         """A file that is modified or deleted."""
         is_followed = file.target is not None and not file.is_symlink
         path = self._follow(source) if is_followed else self.overlay.resolve_folder(source)
-        state = self._patched(path, self._existing(path, None), file, fuzz)
+        state = self._patched(path, self.bases.existing(path, None), file, fuzz)
         if file.target is None:
             self._remove(path)
         else:
@@ -455,16 +349,16 @@ class _Work:
         path = self.overlay.resolve_folder(file.target) if file.is_symlink else self._follow(file.target)
         if self.overlay.at(path) is not None:
             raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
-        self._look(path, Base(None))
+        self.bases.look(path, Base(None))
         state = self._patched(path, FileState(b""), file, fuzz)
-        self.known[path].add(Base(state.version))
+        self.bases.note(path, state.version)
         self.overlay.put(path, state)
 
     def _patch_away(self, file: FilePatch, fuzz: int) -> _Moving:
         """Return what a rename takes to its new path, or a copy puts there, patched."""
         assert file.source is not None
         path = self.overlay.resolve_folder(file.source)
-        state = self._patched(path, self._existing(path, None), file, fuzz)
+        state = self._patched(path, self.bases.existing(path, None), file, fuzz)
         if file.is_copy:
             new = FileState(state.content, state.mode)
             return _Moving(new, origin=None, known=frozenset({Base(new.version)}), report=FileReport())
@@ -498,10 +392,6 @@ class _Work:
 
 def _copies_first(file: FilePatch) -> bool:
     return not file.is_copy
-
-
-def _version(state: FileState | None) -> Version | None:
-    return None if state is None else state.version
 
 
 def _exists(path: WorkspacePath, hint: str) -> FileExists:
