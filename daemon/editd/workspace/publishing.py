@@ -19,7 +19,7 @@ from editd.system.disk import NO_SUCH_VERB
 from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.item import split
 from editd.workspace.metadata import permissions_for
-from editd.workspace.site import Site, open_regular
+from editd.workspace.site import Site, identity_of, open_regular
 from editd.workspace.temporaries import clone_again, write_temporary
 
 if TYPE_CHECKING:
@@ -83,9 +83,11 @@ class Publishing:
 
     def _exchange(self, site: Site) -> None:
         before = site.item.change.before
-        if not site.target_holds(before):  # Seen now, it need not be taken back; readers see no flicker.
-            raise Differs
-        clone_again(site)
+        there = site.folder.stat(site.item.name)
+        if there is None or identity_of(there) != site.item.cloned:  # Touched since it was staged.
+            if not site.target_holds(before):  # Seen now, it need not be taken back; readers see no flicker.
+                raise Differs
+            clone_again(site)
         try:
             site.exchange()
         except OSError as error:
