@@ -505,12 +505,17 @@ class Engine:
                 yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
 
     def sweep(self, strays: Iterable[bytes]) -> None:
-        """Remove temporaries of daemons that are gone. What somebody wrote into one goes into the history."""
+        """Remove temporaries of daemons that are gone.
+
+        One whose bytes are not in the history is an edit that was never made, or, after a crash in the wrong
+        moment, all that is left of what somebody wrote: those bytes are kept beside the history.
+        """
         for stray in strays:
             try:
                 state = self.files.stray(stray)
                 if state is not None and self.history.content(state.version) is None:
-                    log.info("a temporary that nothing refers to is removed: %s", os.fsdecode(stray))
+                    self.history.keep_aside(state.version, state.content)
+                    log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
                 self.files.sweep(stray)
             except (Refused, OSError) as error:
                 log.warning("a temporary could not be removed: %s: %s", os.fsdecode(stray), error)

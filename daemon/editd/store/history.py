@@ -247,6 +247,18 @@ class History:
                 del self._pending[oid]
                 self.pending_bytes -= len(held[1])
 
+    def keep_aside(self, version: Version, content: bytes) -> None:
+        """Keep bytes that no transaction has, durably, as `strays/<version>`. Raises OSError."""
+        folder = os.path.join(self.folder, "strays")
+        os.makedirs(folder, 0o700, exist_ok=True)
+        descriptor = os.open(
+            os.path.join(folder, version), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
     def close(self) -> None:
         self.index.close()
         self.journal.close()
@@ -273,7 +285,7 @@ class History:
         """Take in what the journal holds beyond head: the hot journal."""
         read = list(frames(self.journal.folder, self._tail))
         for frame in read:
-            self.journal.note(frame.end.segment, max(record.seq for record in frame.records))
+            self.journal.note(frame.end, max(record.seq for record in frame.records))
         hot = [record for seq, record in sorted(committed(read).items()) if seq > self.packed]
         for record in hot:
             if record.seq != self._seq + 1:
