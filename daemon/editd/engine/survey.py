@@ -3,8 +3,10 @@
 `python -m editd.engine.survey ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
 Nothing of unbounded size runs in the daemon itself; here, a walk holds up nobody.
 
-`{do: "baseline", time}` → `{progress}` …, `{baseline, files, uncovered}`: the commit is durable, head is not moved.
+`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or
+`{failed}`: the commit is durable, head is not moved.
 `{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, strays}`.
+Names and paths are text with surrogate escapes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from editd.workspace.uncovered import load_uncovered, save_uncovered
 FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing
 PROGRESS_SECONDS = 0.2
+NEWS_MAX = 1000  # files to be read again after a kill; the cache of 100,000 files takes 30 ms to save
 BASELINE = Authorship("outside", None, "baseline: the workspace as first seen")
 
 
@@ -40,24 +43,35 @@ class Surveyor:
         self._cache = os.path.join(self.folder, "scan.cache")
         self._known = load_known(self._cache)
         self._uncovered = load_uncovered(self.folder)
+        self._news = 0  # files that the saved cache does not know as they are now
 
     def baseline(self, time_us: int) -> dict[str, Any]:
-        """Put the workspace as it is now into the store, durably; returns the answer's frame. Raises OSError."""
+        """Put the workspace as it is now into the store, durably; return the answer. Raises OSError."""
         store = os.path.join(self.folder, "store.git")
+        packs = os.path.join(store, "objects", "pack")
         create_store(store)
-        taking = _Taking(PackWriter(os.path.join(store, "objects", "pack")))
+        _remove_unfinished(packs)
+        taking = _Taking(PackWriter(packs))
         walk = Walk(self.root, Scope(self.root), {}, taking.take)
         try:
             commit = self._put(walk, taking.writer, time_us)
-            borrow(store, sorted({folder for index in walk.indexes.values() for folder in index.objects}))
+            indexes = [index for index in walk.indexes.values() if index is not None]
+            borrow(store, sorted({folder for index in indexes for folder in index.objects}))
             taking.writer.finish()
         except BaseException:
             taking.writer.abandon()
             raise
         self._uncovered = frozenset(taking.left)
         save_uncovered(self.folder, self._uncovered)
-        self._keep(walk)
-        return {"baseline": commit.hex(), "files": walk.files, "uncovered": self._left_out(walk)}
+        self._known, self._news = walk.known, walk.news
+        self.save()
+        return {
+            "baseline": commit.hex(),
+            "files": walk.files,
+            "bytes": walk.content_bytes,
+            "uncovered": self._left_out(walk),
+            "budget_spent": bool(taking.left),
+        }
 
     def _put(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
         """Write the trees and the commit of what `walk` finds, the blobs being written on the way."""
@@ -65,11 +79,11 @@ class Surveyor:
         told = time.monotonic()
         for found in walk.folders():
             prefix = found.path + b"/" if found.path else b""
-            for name, (mode, version) in found.files.items():
+            for name, (mode, version) in sorted(found.files.items()):  # so that each is put behind the last
                 entries.append((prefix + name, TreeEntry(mode, bytes.fromhex(version))))
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
-                write_frame(sys.stdout.buffer, {"progress": walk.files})
+                write_frame(sys.stdout.buffer, {"progress": walk.files, "bytes": walk.content_bytes})
         splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).splice(entries)
         if splice.root == EMPTY_TREE:
             writer.add("tree", b"", EMPTY_TREE)
@@ -81,7 +95,7 @@ class Surveyor:
 
     def scan(self, number: int) -> None:
         """Walk the workspace and tell of every folder, then that it is done."""
-        walk = Walk(self.root, Scope(self.root), self._known)
+        walk = Walk(self.root, Scope(self.root), self._known, skipped=self._uncovered)
         for found in walk.folders():
             prefix = found.path + b"/" if found.path else b""
             files = [
@@ -91,7 +105,9 @@ class Surveyor:
             ]
             frame = {"id": number, "folder": os.fsdecode(found.path), "files": files}
             write_frame(sys.stdout.buffer, frame)
-        self._keep(walk)
+        self._news += walk.news
+        if self._news >= NEWS_MAX:
+            self.save()
         write_frame(
             sys.stdout.buffer,
             {
@@ -103,8 +119,11 @@ class Surveyor:
             },
         )
 
-    def _keep(self, walk: Walk) -> None:
-        self._known = walk.known
+    def save(self) -> None:
+        """Keep what is known of the files for the next daemon, if that is more than was kept before."""
+        if not self._news:
+            return
+        self._news = 0
         try:
             save_known(self._cache, self._known)
         except OSError as error:
@@ -113,8 +132,14 @@ class Surveyor:
     def _left_out(self, walk: Walk) -> list[str]:
         """What is not looked after, in sentences with examples."""
         said = (
-            (sorted(self._uncovered), "were too many for the baseline and are captured when an edit touches them"),
-            (walk.too_large, f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"),
+            (
+                sorted(self._uncovered),
+                "were too many for the baseline and are captured when an edit touches them",
+            ),
+            (
+                walk.too_large,
+                f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them",
+            ),
             (walk.unreadable, "could not be read"),
         )
         return [f"{len(paths)} files {what}: {_some(paths)}" for paths, what in said if paths]
@@ -144,17 +169,35 @@ def _some(paths: list[bytes]) -> str:
     return shown + (", …" if len(paths) > 3 else "")
 
 
+def _remove_unfinished(packs: str) -> None:
+    """Remove what a baseline that was killed has left; nobody else writes packs before there is one."""
+    for name in os.listdir(packs):
+        if name.startswith("tmp_pack_"):
+            os.unlink(os.path.join(packs, name))
+
+
 def main() -> None:
     surveyor = Surveyor(sys.argv[1], sys.argv[2])
-    while (request := read_frame(sys.stdin.buffer)) is not None:
-        if request["do"] == "scan":
-            surveyor.scan(request["id"])
-            continue
-        try:
-            answer = surveyor.baseline(request["time"])
-        except OSError as error:
-            answer = {"failed": str(error)}
-        write_frame(sys.stdout.buffer, answer)
+    try:
+        while (request := read_frame(sys.stdin.buffer)) is not None:
+            answer(surveyor, request)
+    except BrokenPipeError:  # The daemon is gone. What it has not read goes nowhere, without a complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+    surveyor.save()
+
+
+def answer(surveyor: Surveyor, request: dict[str, Any]) -> None:
+    """Answer one request. Raises BrokenPipeError where nobody reads any more."""
+    if request["do"] == "scan":
+        surveyor.scan(request["id"])
+        return
+    try:
+        told = surveyor.baseline(request["time"])
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        told = {"failed": str(error)}
+    write_frame(sys.stdout.buffer, told)
 
 
 if __name__ == "__main__":

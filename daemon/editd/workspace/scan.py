@@ -1,29 +1,41 @@
 """The scan: a walk over the files in scope, that reads only what has changed since the last one.
 
-What it finds says where to look, never what is true: a file may change while it is read.
+What it finds says where to look, never what is true: a file may change while it is read. Folders are
+opened one from another and links never followed, so that a folder exchanged for a link during the walk
+leads nowhere. What cannot be read is told, not raised.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+import struct
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgpack
 
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.workspace.gitindex import GitIndex
 from editd.workspace.item import is_temporary
-from editd.workspace.scope import Rules, Scope
+from editd.workspace.scope import Rules, Scope, is_never_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
 RACY_NS = 50_000_000  # a file as young as this may change without its times telling: some kernels tick slowly
-CACHE_VERSION = 1
 
-Identity = tuple[int, int, int, int, int, int]  # device, inode, size, mtime and ctime in ns, mode
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_IDENTITY = struct.Struct("<QQQqqI")  # device, inode, size, mtime and ctime in ns, mode
+_OID_BYTES = 20
+CACHE_VERSION = 2
+
+Known = dict[bytes, bytes]
+"""By path: what lstat told of a file when it was read, and the id of what it held, as packed bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,152 +46,212 @@ class Folder:
     files: dict[bytes, tuple[GitMode, Version]]
 
 
+@dataclass(slots=True)
+class _Level:
+    """A folder on the way from the root to where the walk is."""
+
+    descriptor: int
+    path: bytes
+    rules: Rules | None
+    below: list[str] = field(default_factory=list)  # the folders in it that are still to be walked
+
+
 @dataclass
 class Walk:
-    """One walk over the workspace; what was left out is counted here when it is done."""
+    """One walk over the workspace; what was left out is told here when it is done."""
 
     root: str
     scope: Scope
-    known: dict[bytes, tuple[Identity, Version]]
+    known: Known  # brought up to date by the walk
     take: Callable[[bytes, bytes], bool] = lambda _path, _content: True
-    indexes: dict[bytes, GitIndex] = field(default_factory=dict)  # of the repositories, by their top folder
+    """Called with path and content of each file that had to be read; False leaves the file out."""
+    skipped: frozenset[bytes] = frozenset()  # paths that are not to be read
+    indexes: dict[bytes, GitIndex | None] = field(default_factory=dict)  # by their work tree's folder
     files: int = 0
     content_bytes: int = 0  # of what was read
     strays: list[bytes] = field(default_factory=list)  # temporaries of a daemon that is gone, or of this one
     too_large: list[bytes] = field(default_factory=list)
     unreadable: list[bytes] = field(default_factory=list)
-    untaken: int = 0  # files over the budget
+    news: int = 0  # changes to `known`
     _seen: set[bytes] = field(default_factory=set)
 
     def folders(self) -> Iterator[Folder]:
-        """Every folder with its files, each folder before those in it. Never follows a symlink."""
-        waiting: list[tuple[bytes, Rules | None, tuple[bytes, GitIndex] | None]] = [
-            (b"", self.scope.rules(b"", None), self._index(b"", None))
-        ]
-        while waiting:
-            path, rules, index = waiting.pop()
-            files: dict[bytes, tuple[GitMode, Version]] = {}
-            below: list[bytes] = []
-            for entry in self._entries(path):
-                name = os.fsencode(entry.name)
-                here = path + b"/" + name if path else name
-                if is_temporary(name):
-                    self.strays.append(here)
-                elif self._is_in(entry, here, rules, index):
-                    if entry.is_dir(follow_symlinks=False):
-                        below.append(here)
-                    elif (found := self._file(entry, here, index)) is not None:
-                        files[name] = found
-            yield Folder(path, files)
-            for here in sorted(below, reverse=True):
-                waiting.append((here, self.scope.rules(here, rules), self._index(here, index)))
+        """Every folder in scope with its files, each before those in it."""
+        levels: list[_Level] = []
+        entered = self._enter(None, self.root, b"")
+        try:
+            while entered is not None or levels:
+                if entered is not None:
+                    levels.append(entered)
+                    yield self._listed(entered)
+                level, entered = levels[-1], None
+                if level.below:
+                    name = level.below.pop()
+                    entered = self._enter(level, name, _join(level.path, os.fsencode(name)))
+                else:
+                    os.close(levels.pop().descriptor)
+        finally:
+            for level in levels:
+                os.close(level.descriptor)
         for path in self.known.keys() - self._seen:
             del self.known[path]
+            self.news += 1
 
-    def _entries(self, path: bytes) -> list[os.DirEntry[str]]:
+    def _enter(self, above: _Level | None, name: str, path: bytes) -> _Level | None:
+        """Open a folder; None where it is gone, or something else by now, or not for us to read."""
         try:
-            with os.scandir(os.path.join(self.root, os.fsdecode(path))) as entries:
-                return list(entries)
+            descriptor = os.open(name, _FOLDER, dir_fd=None if above is None else above.descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            if above is None:
+                self.unreadable.append(path)
+            return None
         except OSError:
             self.unreadable.append(path)
-            return []
+            return None
+        return _Level(descriptor, path, self.scope.rules(path, None if above is None else above.rules))
+
+    def _listed(self, level: _Level) -> Folder:
+        """The files of one folder; the folders in it are noted in the level."""
+        files: dict[bytes, tuple[GitMode, Version]] = {}
+        index = self._index(level.rules)
+        try:
+            with os.scandir(level.descriptor) as entries:
+                listed = list(entries)
+        except OSError:
+            self.unreadable.append(level.path)
+            listed = []
+        for entry in listed:
+            name = os.fsencode(entry.name)
+            path = _join(level.path, name)
+            if is_temporary(name):
+                self.strays.append(path)
+                continue
+            is_folder = _is_folder(entry)
+            if not self._is_in(path, name, level.rules, index, is_folder=is_folder):
+                continue
+            if is_folder:
+                level.below.append(entry.name)
+            elif (found := self._file(entry, path, level, index)) is not None:
+                files[name] = found
+        return Folder(level.path, files)
 
     def _is_in(
-        self, entry: os.DirEntry[str], here: bytes, rules: Rules | None, index: tuple[bytes, GitIndex] | None
+        self, path: bytes, name: bytes, rules: Rules | None, index: GitIndex | None, *, is_folder: bool
     ) -> bool:
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if index is not None and index[1].is_tracked(_inside(here, index[0]), is_folder=is_folder):
-            return self.scope.takes(here, None, is_folder=False)  # only what is never in scope is left out
-        return self.scope.takes(here, rules, is_folder=is_folder)
+        if rules and index and index.is_tracked(rules.inside(path), is_folder=is_folder):
+            return not is_never_ours(name)  # what git tracks it does not ignore
+        return self.scope.takes(path, rules, is_folder=is_folder)
 
-    def _index(self, folder: bytes, above: tuple[bytes, GitIndex] | None) -> tuple[bytes, GitIndex] | None:
-        place = os.path.join(self.root, os.fsdecode(folder)) if folder else self.root
-        if not os.path.lexists(os.path.join(place, ".git")):
-            return above
-        if folder not in self.indexes:
-            found = GitIndex.of(place)
-            if found is None:
-                return None
-            self.indexes[folder] = found
-        return folder, self.indexes[folder]
+    def _index(self, rules: Rules | None) -> GitIndex | None:
+        if rules is None:
+            return None
+        if rules.place not in self.indexes:
+            self.indexes[rules.place] = GitIndex.of(os.fsdecode(rules.place))
+        return self.indexes[rules.place]
 
     def _file(
-        self, entry: os.DirEntry[str], path: bytes, index: tuple[bytes, GitIndex] | None
+        self, entry: os.DirEntry[str], path: bytes, level: _Level, index: GitIndex | None
     ) -> tuple[GitMode, Version] | None:
+        now = time.time_ns()  # before the file is looked at: what is written after has later times
         try:
             found = entry.stat(follow_symlinks=False)
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
                 return None
             self.files += 1
-            self._seen.add(path)
-            version = self._version(entry, path, found, index)
-        except FileNotFoundError:
+            identity, known = _identity(found), self.known.get(path)
+            if known is not None and known.startswith(identity):
+                self._seen.add(path)
+                return mode_of(found.st_mode), Version(known[_IDENTITY.size :].hex())
+            version = self._clean(path, found, level, index)
+            if version is None:
+                version = self._read(entry.name, path, found, level)
+        except (FileNotFoundError, NotADirectoryError):
             return None  # gone since the folder was listed
         except OSError:
             self.unreadable.append(path)
             return None
-        return None if version is None else (mode_of(found.st_mode), version)
+        if version is None:
+            return None
+        if max(found.st_mtime_ns, found.st_ctime_ns) < now - RACY_NS:
+            self.known[path] = identity + bytes.fromhex(version)
+            self._seen.add(path)
+            self.news += 1
+        return mode_of(found.st_mode), version
 
-    def _version(
-        self, entry: os.DirEntry[str], path: bytes, found: os.stat_result, index: tuple[bytes, GitIndex] | None
+    def _clean(
+        self, path: bytes, found: os.stat_result, level: _Level, index: GitIndex | None
     ) -> Version | None:
-        identity = identity_of(found)
-        known = self.known.get(path)
-        if known is not None and known[0] == identity:
-            return known[1]
-        clean = None if index is None else index[1].clean(_inside(path, index[0]), found)
-        if clean is not None:
-            version = clean[1]
-        else:
-            if found.st_size > FILE_BYTES_MAX:
+        if index is None or level.rules is None:
+            return None
+        clean = index.clean(level.rules.inside(path), found)
+        return None if clean is None else clean[1]
+
+    def _read(self, name: str, path: bytes, found: os.stat_result, level: _Level) -> Version | None:
+        """The version of what the file holds; None where it is left out."""
+        if path in self.skipped:
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            return self._taken(path, os.fsencode(os.readlink(name, dir_fd=level.descriptor)))
+        descriptor = os.open(name, _FILE, dir_fd=level.descriptor)
+        with os.fdopen(descriptor, "rb") as file:
+            opened = os.fstat(descriptor)
+            if not stat.S_ISREG(opened.st_mode):
+                return None  # another thing has taken its name
+            if opened.st_size <= FILE_BYTES_MAX:
+                return self._taken(path, file.read(FILE_BYTES_MAX + 1))
+            if path not in self.known:
                 self.too_large.append(path)
                 return None
-            content = _read(entry, found)
-            if not self.take(path, content):
-                self.untaken += 1
-                return None
-            self.content_bytes += len(content)
-            version = version_of(content)
-        if max(found.st_mtime_ns, found.st_ctime_ns) < time.time_ns() - RACY_NS:
-            self.known[path] = (identity, version)
-        return version
+            # What was taken once is followed, whatever its size.
+            self.content_bytes += opened.st_size
+            digest = hashlib.sha1(b"blob %d\0" % opened.st_size)
+            return Version(hashlib.file_digest(file, lambda: digest).hexdigest())
+
+    def _taken(self, path: bytes, content: bytes) -> Version | None:
+        if not self.take(path, content):
+            return None
+        self.content_bytes += len(content)
+        return version_of(content)
 
 
-def identity_of(found: os.stat_result) -> Identity:
-    """What tells that a file is the one that was read, as far as the file system can tell."""
-    return (
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode,
-    )  # fmt: skip
-
-
-def load_known(path: str) -> dict[bytes, tuple[Identity, Version]]:
+def load_known(path: str) -> Known:
     """What an earlier scan has saved; nothing where that is missing, garbled, or of another version."""
     try:
         with open(path, "rb") as file:
-            saved = msgpack.unpackb(file.read(), use_list=False, strict_map_key=False)
-        if saved["version"] != CACHE_VERSION:
-            return {}
-        return {path: (identity, Version(version.hex())) for path, identity, version in saved["files"]}
+            saved = msgpack.unpackb(file.read(), strict_map_key=False)
+        files = saved["files"] if saved["version"] == CACHE_VERSION else {}
+        is_sound = all(
+            isinstance(key, bytes) and len(record) == _RECORD_BYTES for key, record in files.items()
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException):
         return {}
+    return files if is_sound else {}
 
 
-def save_known(path: str, known: dict[bytes, tuple[Identity, Version]]) -> None:
+def save_known(path: str, known: Known) -> None:
     """Save it for the next daemon; not synced, for it only saves time. Raises OSError."""
-    files = [(path, identity, bytes.fromhex(version)) for path, (identity, version) in known.items()]
     temporary = path + ".tmp"
-    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(cast("bytes", msgpack.packb({"version": CACHE_VERSION, "files": files})))
+    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
+        file.write(cast("bytes", msgpack.packb({"version": CACHE_VERSION, "files": known})))
     os.rename(temporary, path)
 
 
-def _inside(path: bytes, top: bytes) -> bytes:
-    return path[len(top) + 1 :] if top else path
+_RECORD_BYTES = _IDENTITY.size + _OID_BYTES
 
 
-def _read(entry: os.DirEntry[str], found: os.stat_result) -> bytes:
-    if stat.S_ISLNK(found.st_mode):
-        return os.fsencode(os.readlink(entry.path))
-    descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(FILE_BYTES_MAX + 1)
+def _identity(found: os.stat_result) -> bytes:
+    """What tells that a file is the one that was read, as far as the file system can tell."""
+    return _IDENTITY.pack(
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode
+    )
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # lstat says no, on a file system where it must be asked; it will again
+        return False
+
+
+def _join(folder: bytes, name: bytes) -> bytes:
+    return folder + b"/" + name if folder else name
