@@ -124,3 +124,16 @@ def test_only_the_owner_reads_a_pack(packs: Path) -> None:
 def test_the_packs_folder_is_made_where_it_is_missing(tmp_path: Path) -> None:
     PackWriter(str(tmp_path / "objects/pack")).abandon()
     assert (tmp_path / "objects/pack").is_dir()
+
+
+def test_offsets_past_two_gigabytes_are_read_by_git(packs: Path) -> None:
+    writer = PackWriter(str(packs))
+    offsets: dict[str, int] = {}
+    for number, offset in enumerate((12, (1 << 31) - 1, 1 << 31, (1 << 32) + 5, 1 << 40)):
+        writer._offset = offset  # as though so much had been written before
+        offsets[writer.add("blob", b"%d" % number).hex()] = offset
+    index = writer._index(bytes(20))
+    writer.abandon()
+    done = subprocess.run(["git", "show-index"], input=index, capture_output=True, check=True)
+    shown = (line.split() for line in done.stdout.decode().splitlines())
+    assert {oid: int(offset) for offset, oid, _ in shown} == offsets
