@@ -60,7 +60,9 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
             if found is None:
                 continue
             its_chain = chains.get(change.path)
-            states = its_chain.states if its_chain is not None else [change.before, change.after]
+            states = [change.before, change.after]  # which a chain lacks that begins with a later record
+            if its_chain is not None:
+                states += its_chain.states
             if not (found in states or _is_torn(found, change.after)):
                 log.warning("%s: found what somebody wrote while it was being published", change.path.text)
                 strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
