@@ -47,7 +47,7 @@ class JournalFailed(OSError):
     """An append failed and could not be taken back: whether its records stand is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in the journal: the segment's number and the offset in it."""
 
@@ -83,9 +83,10 @@ class Journal:
         with os.scandir(self.folder) as entries:
             return sum(entry.stat().st_size for entry in entries)
 
-    def note(self, segment: int, seq: int) -> None:
-        """Remember that `segment`, found at start, holds records up to `seq`."""
-        self._last_seqs[segment] = max(seq, self._last_seqs.get(segment, 0))
+    def note(self, end: Position, seq: int) -> None:
+        """Remember that a frame found at start ends here, and that its segment holds records up to `seq`."""
+        self._last_seqs[end.segment] = max(seq, self._last_seqs.get(end.segment, 0))
+        self.position = max(self.position, end)  # so that packing reads this far; we go on in a new segment
 
     def append(self, records: Sequence[Record]) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
