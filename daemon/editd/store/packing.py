@@ -25,6 +25,7 @@ from editd.store.objects import EMPTY_TREE, CommitObject, ObjectKind, Oid, TreeE
 from editd.store.pack import PackWriter, release
 from editd.store.record import Committed, transaction_of
 from editd.store.trailers import parse
+from editd.system.flock import take
 from editd.system.pipe import read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -157,6 +158,10 @@ def main() -> None:
     `{do: "pack", start, until, through}` → `{packed, until}` or `{failed, damaged}`;
     `{do: "check"}` → `{problems}`.
     """
+    # A packer outlives a killed daemon until its pack is done, and would then move head back behind the
+    # next daemon's: there is one at a time, and only then is head read.
+    alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
+    assert alone is not None
     packer = Packer(sys.argv[1])
     while (request := read_frame(sys.stdin.buffer)) is not None:
         if request["do"] == "check":

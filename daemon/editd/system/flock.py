@@ -26,14 +26,15 @@ class Flock:
             self._descriptor = -1
 
 
-def take(path: str) -> Flock | None:
-    """Take the file at `path`, made 0600 where missing, or return None where another holds it.
+def take(path: str, *, wait: bool = False) -> Flock | None:
+    """Take the file at `path`, made 0600 where missing.
 
-    Raises OSError where the file cannot be opened.
+    Where another holds it, return None, or with `wait` wait until it does not. Raises OSError where
+    the file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
