@@ -32,7 +32,7 @@ class Background:
         self._engine = engine
         self._folder = folder
         self._packer: Child | None = None
-        self._answers: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
         self._busy = asyncio.Lock()  # one request to the packer at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._task: asyncio.Task[None] | None = None
@@ -127,12 +127,17 @@ class Background:
         async with self._busy:
             if self._packer is None:
                 argv = [*PYTHON, "editd.store.packing", self._folder]
-                packer = Child(argv, nice=PACKER_NICE, on_frame=self._answers.put_nowait, on_death=self._died)
+                packer = Child(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
                 await packer.start()
                 self._packer = packer
+            self._answer = asyncio.get_running_loop().create_future()
             self._packer.send(request)
-            return await self._answers.get()
+            return await self._answer
+
+    def _heard(self, answer: dict[str, Any] | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
 
     def _died(self, _status: int) -> None:
         self._packer = None
-        self._answers.put_nowait(None)
+        self._heard(None)  # which nobody waits for where it was killed between two requests

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02  # at a time; then others are served
+TRIES = 3  # of a scan whose process ends in the middle, as the out-of-memory killer may have it
 
 
 class Scanner:
@@ -41,12 +42,20 @@ class Scanner:
 
     async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
         """Take the workspace as first seen into the store. Raises Broken where that fails."""
+        for _ in range(TRIES):
+            frame = await self._baseline_once(time_us, progress)
+            if frame is not None:
+                return frame
+            log.error("the scanning process ended while it took the baseline")
+        raise Broken("The scanning process ended while it took the baseline.", hint="See the log.")
+
+    async def _baseline_once(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any] | None:
         child = await self._started()
         child.send({"do": "baseline", "time": time_us})
         while True:
             frame = await self._frames.get()
             if frame is None:
-                raise Broken("The scanning process ended while it took the baseline.", hint="See the log.")
+                return None
             if "failed" in frame:
                 raise Broken(
                     f"The baseline failed: {frame['failed']}", hint="Put that right and start again."
@@ -70,6 +79,14 @@ class Scanner:
         await self._scan(engine)
 
     async def _scan(self, engine: Engine) -> None:
+        """Raises Broken where the process keeps ending: a settle that has not looked is no settle."""
+        for _ in range(TRIES):
+            if await self._scan_once(engine):
+                return
+            log.error("the scanning process ended during a scan")
+        raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and try again.")
+
+    async def _scan_once(self, engine: Engine) -> bool:
         child = await self._started()
         self._number += 1
         child.send({"do": "scan", "id": self._number})
@@ -78,8 +95,7 @@ class Scanner:
         while True:
             frame = await self._frames.get()
             if frame is None:
-                log.error("the scanning process ended during a scan")
-                return
+                return False
             if frame.get("id") != self._number:
                 continue
             if "done" in frame:
@@ -91,6 +107,7 @@ class Scanner:
         suspects += engine.suspects_unseen(seen)
         await self._record(engine, suspects)
         engine.sweep(os.fsencode(stray) for stray in frame["strays"])
+        return True
 
     async def _record(self, engine: Engine, suspects: list[WorkspacePath]) -> None:
         inspection = engine.inspect()
@@ -114,6 +131,7 @@ class Scanner:
 
     async def _started(self) -> Child:
         if self._child is None:
+            self._frames = asyncio.Queue()  # what an earlier one said last is nobody's answer
             child = Child(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
             await child.start()
             self._child = child
