@@ -8,12 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30

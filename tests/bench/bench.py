@@ -18,25 +18,29 @@ import platform
 import random
 import re
 import selectors
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
+from typing import TYPE_CHECKING
+
 import msgpack
-from workplace import Workplace, workplace
 
 from editd.wire.messages import Write
-from editd_client.client import Client
+from workplace import Workplace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd_client.client import Client
 
 KIB = 1024
 CONTENT_BYTES = 10 * KIB
@@ -56,7 +60,9 @@ class Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", default="100,10000,100000", help="sizes of the workspace")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--edits", type=int, default=40, help="in each round, of each kind")
@@ -76,21 +82,31 @@ def main() -> None:
 
 
 def measure(files: int, rounds: int, edits: int, *, with_git: bool) -> Row:
-    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder, workplace(Path(folder) / "p") as place:
+    with (
+        tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder,
+        workplace(Path(folder) / "p") as place,
+    ):
         fill(place.root, files)
         place.git("init", "-q")
         place.git("add", "-A")
         place.git("commit", "-qm", "all")
         with place.start() as client:
             client.settle(timeout=600)
-            return Row(files, *one_client(place, client, rounds, edits), *eight(place, rounds), git(place) if with_git else None)
+            return Row(
+                files,
+                *one_client(place, client, rounds, edits),
+                *eight(place, rounds),
+                git(place) if with_git else None,
+            )
 
 
 def fill(root: Path, files: int) -> None:
     """Folders of a hundred files, two deep; the targets are 10 KB, the rest half a KB."""
     spread = max(1, files // TARGETS)
     for number in range(files):
-        folder = root / f"d{number // FILES_IN_A_FOLDER // 100:02}" / f"d{number // FILES_IN_A_FOLDER % 100:02}"
+        folder = (
+            root / f"d{number // FILES_IN_A_FOLDER // 100:02}" / f"d{number // FILES_IN_A_FOLDER % 100:02}"
+        )
         if number % FILES_IN_A_FOLDER == 0:
             folder.mkdir(parents=True, exist_ok=True)
         is_target = number % spread == 0 and number // spread < TARGETS
@@ -190,17 +206,17 @@ def eight_clients(place: Workplace, seconds: float) -> float:
     for number in range(CLIENTS):
         stream = socket.socket(socket.AF_UNIX)
         stream.connect(place.socket)
-        selector.register(stream, selectors.EVENT_READ, (msgpack.Unpacker(), paths[number::CLIENTS]))
+        selector.register(stream, selectors.EVENT_READ, (stream, msgpack.Unpacker(), paths[number::CLIENTS]))
         send(stream, paths[number])
     done, start = 0, time.perf_counter()
     waiting = CLIENTS
     while waiting:
         for key, _ in selector.select():
-            stream, (unpacker, own) = key.fileobj, key.data
-            assert isinstance(stream, socket.socket)
+            stream, unpacker, own = key.data
             unpacker.feed(stream.recv(1 << 20))
             for _, _, error, result in unpacker:
-                assert error is None and result["transaction"] is not None, error
+                assert error is None, error
+                assert result["transaction"] is not None
                 done += 1
                 if time.perf_counter() - start < seconds:
                     send(stream, random.choice(own))
@@ -208,14 +224,13 @@ def eight_clients(place: Workplace, seconds: float) -> float:
                     waiting -= 1
     took = time.perf_counter() - start
     for key in list(selector.get_map().values()):
-        assert isinstance(key.fileobj, socket.socket)
-        key.fileobj.close()
+        key.data[0].close()
     return done / took
 
 
 def send(stream: socket.socket, path: str) -> None:
     edit = {"op": "write", "path": path, "content": fresh().decode(), "force": True}
-    stream.sendall(msgpack.packb([0, 1, "apply", [{"edits": [edit]}]]))
+    stream.sendall(msgpack.packb([0, 1, "apply", [{"edits": [edit]}]]) or b"")
 
 
 def git(place: Workplace, times: int = 5) -> float:
@@ -231,22 +246,36 @@ def git(place: Workplace, times: int = 5) -> float:
     return median(taken) * 1e6
 
 
+COLUMNS = (
+    "files", "RAW, µs", "editd, µs", "editd / RAW", "git add -A; commit, / RAW",
+    "8 RAW threads, 1/s", "8 clients, 1/s", "clients / threads",
+)  # fmt: skip
+
+
 def table(rows: Sequence[Row]) -> str:
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine()}.",
         "",
-        "| files | RAW, µs | editd, µs | editd / RAW | git add -A; commit, / RAW | 8 RAW threads, 1/s | 8 clients, 1/s | clients / threads |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        line(COLUMNS),
+        "|" + "---:|" * len(COLUMNS),
     ]
     for row in rows:
         against_git = "–" if row.git_us is None else f"{row.git_us / row.raw_us:.0f} ×"
-        lines.append(
-            f"| {row.files:,} | {row.raw_us:.0f} | {row.edit_us:.0f} | **{row.edit_us / row.raw_us:.2f} ×** | {against_git}"
-            f" | {row.raw8:.0f} | {row.edit8:.0f} | **{row.edit8 / row.raw8:.2f} ×** |"
+        times = (
+            f"{row.raw_us:.0f}",
+            f"{row.edit_us:.0f}",
+            f"**{row.edit_us / row.raw_us:.2f} ×**",
+            against_git,
         )
+        rates = (f"{row.raw8:.0f}", f"{row.edit8:.0f}", f"**{row.edit8 / row.raw8:.2f} ×**")
+        lines.append(line((f"{row.files:,}", *times, *rates)))
     ratios = [row.edit_us / row.raw_us for row in rows]
     lines += ["", f"Between the sizes the ratio differs by {100 * (max(ratios) / min(ratios) - 1):.0f} %."]
     return "\n".join(lines)
+
+
+def line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def machine() -> str:
@@ -255,8 +284,8 @@ def machine() -> str:
         ["stat", "-f", "-c", "%T", tempfile.gettempdir()], capture_output=True, text=True, check=True
     ).stdout.strip()
     return (
-        f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()}, {kind},"
-        f" Python {platform.python_version()}, {shutil.which('git') and subprocess.getoutput('git --version')}"
+        f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()},"
+        f" {kind}, Python {platform.python_version()}, {subprocess.getoutput('git --version')}"
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from editd.errors import HistoryDamaged
 from editd.store.journal import (
     SEGMENT_BYTES,
@@ -20,6 +21,9 @@ from editd.store.journal import (
     segments,
 )
 from editd.store.record import Aborted, ChangeRecord, Committed, EntryRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def record(seq: int, content: bytes = b"x") -> Committed:

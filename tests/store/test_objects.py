@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from editd.store.objects import (
     EMPTY_TREE,
     CommitObject,
@@ -19,6 +20,9 @@ from editd.store.objects import (
     object_id,
     tree_changes,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Names that sort differently as files and as folders, and one that looks like a tree's own bytes.
 NAMES = ["a", "b", "a.b", "a-b", "a0", "d", "e x", "100644 a", "z", "\u00e9"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from editd.store import trailers
 from editd.values.content import Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Entry, Touch
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)

@@ -126,7 +126,9 @@ class History:
         folder = self._trees.folder(os.fsencode(path))
         if folder is None:
             return {}, []
-        files = {name: (_mode(e.mode), Version(e.oid.hex())) for name, e in folder.files().items()}
+        files: dict[bytes, tuple[GitMode, Version]] = {
+            name: (_mode(entry.mode), Version(entry.oid.hex())) for name, entry in folder.files().items()
+        }
         return files, folder.folders()
 
     def entry_at(self, path: WorkspacePath, seq: int) -> Entry | None:
