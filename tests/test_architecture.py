@@ -84,7 +84,8 @@ def test_the_client_imports_nothing_of_editd_but_the_wire(file: Path, tree: ast.
 
 def test_the_top_level_holds_what_the_owner_fixed() -> None:
     allowed = {
-        "pyproject.toml", "README.md", "daemon", "client", "tests", "systemd", "docs", "LICENSE", "CHANGELOG.md",
+        "pyproject.toml", "README.md", "daemon", "client", "tests", "systemd", "docs",
+        "LICENSE", "CHANGELOG.md",
     }  # fmt: skip
     extra = {p.name for p in TOP.iterdir() if not p.name.startswith(".")} - allowed
     assert not extra, f"not of the house: {sorted(extra)}"

@@ -334,8 +334,9 @@ class Daemon:
     async def _drain(self) -> None:
         """Let what is under way finish."""
         until = time.monotonic() + DRAIN_SECONDS
-        while self._dispatch is not None and self._dispatch.is_busy() and time.monotonic() < until:
-            await asyncio.sleep(0.01)  # noqa: ASYNC110  # turns and tasks end in many ways, and soon
+        # Turns and tasks end in many ways, and soon: no event tells them all.
+        while self._dispatch is not None and self._dispatch.is_busy() and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         for _, _, call in self._parked:
             call.refuse(ShuttingDown("The daemon is ending."))
 
