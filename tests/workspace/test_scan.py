@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-OLD_NS = 1_600_000_000_000_000_000
-
 
 def walk(root: Path, known: Known | None = None) -> Walk:
     return Walk(str(root), Scope(str(root)), {} if known is None else known)
