@@ -16,6 +16,7 @@ from editd.store.journal import Position
 
 if TYPE_CHECKING:
     from editd.engine.engine import Engine
+    from editd.server.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,9 @@ PACKER_NICE = 10
 
 
 class Background:
-    def __init__(self, engine: Engine, folder: str) -> None:
+    def __init__(self, engine: Engine, turns: Turns, folder: str) -> None:
         self._engine = engine
+        self._turns = turns
         self._folder = folder
         self._packer: Child | None = None
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
@@ -63,6 +65,7 @@ class Background:
         while not self._end.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
+            await self._turns.back()
             now = loop.time()
             quiet = self._engine.clock.monotonic() - self._engine.last_write
             if self._engine.packing_due() and (
@@ -76,6 +79,7 @@ class Background:
                     self._synced_at = loop.time()
             else:
                 self._synced_at = now
+            await self._turns.back()
             if quiet > QUIET_SECONDS:
                 self._engine.history.index.flush()
                 self._spare()
@@ -88,6 +92,7 @@ class Background:
             log.warning("no journal segment could be made ahead: %s", error)
 
     async def _pack(self) -> None:
+        await self._turns.back()
         due = self._engine.packing_due()
         if due is None:
             return
@@ -99,6 +104,7 @@ class Background:
             "through": through,
         }
         answer = await self._ask(request)
+        await self._turns.back()
         if answer is None:
             log.warning("the packing process ended; it will be started again")
         elif "failed" in answer:
@@ -109,6 +115,7 @@ class Background:
             self._engine.packed(answer["packed"], Position(*answer["until"]))
 
     async def _sync(self) -> None:
+        await self._turns.back()
         if self._engine.synced >= self._engine.history.head:
             return
         try:
@@ -120,6 +127,7 @@ class Background:
                 hint="Put the disk right and restart the daemon: it recovers from its journal.",
             )
             return
+        await self._turns.back()
         self._engine.files_synced(through)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:

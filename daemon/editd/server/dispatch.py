@@ -97,6 +97,9 @@ class Dispatch:
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""
+        self._workshop.turns.when_back(lambda: self._call_now(params, visitor, call))
+
+    def _call_now(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         try:
             self._methods[type(params)](params, visitor, call)
         except Refused as refusal:
@@ -105,7 +108,7 @@ class Dispatch:
     def leave(self, visitor: Visitor) -> None:
         """The connection is gone, and with it what nobody else may see."""
         self._changesets.end_all(visitor.number)
-        self._engine.seen.forget(visitor.reader)
+        self._workshop.turns.when_back(lambda: self._engine.seen.forget(visitor.reader))
 
     def is_busy(self) -> bool:
         return bool(self._tasks) or len(self._workshop.turns) > 0
@@ -143,7 +146,7 @@ class Dispatch:
         async def settle() -> None:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._workshop.scanner.settle(self._engine)
+                    await self._workshop.scanner.settle(self._engine, self._workshop.turns)
             except TimeoutError:
                 raise Timeout(
                     f"The workspace was not looked through within {seconds:g} s.",
@@ -296,8 +299,9 @@ class Dispatch:
         del params, visitor
 
         async def check() -> None:
-            await self._workshop.scanner.settle(self._engine)
+            await self._workshop.scanner.settle(self._engine, self._workshop.turns)
             problems = await self._workshop.background.check()
+            await self._workshop.turns.back()
             problems += self._disagreements()
             call.reply(messages.CheckResult(ok=not problems, problems=problems))
 

@@ -199,8 +199,9 @@ class Daemon:
             fallback_encoding=config.encoding,
             weaker=disk.weaker,
         )
-        background = Background(engine, self._places.state)
-        workshop = Workshop(engine, Turns(engine, engine.tidy), background, scanner)
+        turns = Turns(engine)
+        background = Background(engine, turns, self._places.state)
+        workshop = Workshop(engine, turns, background, scanner)
         background.start()
         self._workshop = workshop
         self._dispatch = Dispatch(
@@ -227,7 +228,7 @@ class Daemon:
     async def _look_through(self, workshop: Workshop) -> None:
         """Record what was changed while no daemon was there."""
         with contextlib.suppress(Refused):
-            await workshop.scanner.settle(workshop.engine)
+            await workshop.scanner.settle(workshop.engine, workshop.turns)
         self._is_scanning = False
 
     def _count(self, files: int) -> None:

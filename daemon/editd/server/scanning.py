@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.engine.engine import Engine
+    from editd.server.turns import Turns
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
@@ -66,27 +67,27 @@ class Scanner:
                 return frame
             progress(frame["progress"])
 
-    async def settle(self, engine: Engine) -> None:
+    async def settle(self, engine: Engine, turns: Turns) -> None:
         """Return when all that was changed before this call is seen and recorded."""
         if self._next is None:
-            self._next = asyncio.create_task(self._scan_after(self._running, engine))
+            self._next = asyncio.create_task(self._scan_after(self._running, engine, turns))
         await asyncio.shield(self._next)
 
-    async def _scan_after(self, before: asyncio.Task[None] | None, engine: Engine) -> None:
+    async def _scan_after(self, before: asyncio.Task[None] | None, engine: Engine, turns: Turns) -> None:
         if before is not None:
             await asyncio.wait([before])
         self._running, self._next = self._next, None  # who settles from here on needs another scan
-        await self._scan(engine)
+        await self._scan(engine, turns)
 
-    async def _scan(self, engine: Engine) -> None:
+    async def _scan(self, engine: Engine, turns: Turns) -> None:
         """Raises Broken where the process keeps ending: a settle that has not looked is no settle."""
         for _ in range(TRIES):
-            if await self._scan_once(engine):
+            if await self._scan_once(engine, turns):
                 return
             log.error("the scanning process ended during a scan")
         raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and try again.")
 
-    async def _scan_once(self, engine: Engine) -> bool:
+    async def _scan_once(self, engine: Engine, turns: Turns) -> bool:
         child = await self._started()
         self._number += 1
         child.send({"do": "scan", "id": self._number})
@@ -100,16 +101,19 @@ class Scanner:
                 continue
             if "done" in frame:
                 break
+            await turns.back()
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
             suspects += engine.suspects(frame["folder"], found)
         self.uncovered, self.files = list(frame["uncovered"]), frame["files"]
+        await turns.back()
         suspects += engine.suspects_unseen(seen)
-        await self._record(engine, suspects)
+        await self._record(engine, turns, suspects)
+        await turns.back()
         engine.sweep(os.fsencode(stray) for stray in frame["strays"])
         return True
 
-    async def _record(self, engine: Engine, suspects: list[WorkspacePath]) -> None:
+    async def _record(self, engine: Engine, turns: Turns, suspects: list[WorkspacePath]) -> None:
         inspection = engine.inspect()
         clock = asyncio.get_running_loop().time
         pause = clock() + LOOK_SECONDS
@@ -117,8 +121,9 @@ class Scanner:
             inspection.look(path)
             if clock() > pause:
                 await asyncio.sleep(0)
+                await turns.back()
                 pause = clock() + LOOK_SECONDS
-        inspection.record()
+        await turns.apart(inspection.record)
         self.unrecorded = inspection.failed
 
     async def close(self) -> None:

@@ -1,6 +1,8 @@
 """Turns: all that has come in during one turn of the loop goes to the engine together.
 
-So whatever waits shares one sync (group commit), without a timer and without a lock.
+So whatever waits shares one sync (group commit), without a timer and without a lock. A turn of much
+content goes to a thread, where most of its time is spent without Python's lock (hashing, writing, syncing),
+so that the loop goes on answering; a small one is faster where it is (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from editd.engine.requests import Outcome, Postponed, Write
+from editd.engine.requests import Outcome, Postponed, Result, Write
 from editd.errors import Broken, Refused
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that what only asks is answered in between
+HEAVY_BYTES = 512 * 1024  # of content in a turn: from about here on, it would hold up others for over 10 ms
 PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for packing to catch up
 
 Answer = Callable[[Outcome | Refused], None]
+Done = TypeVar("Done")
 
 
 @dataclass(slots=True)
@@ -34,39 +38,79 @@ class Waiting:
 
 
 class Turns:
-    def __init__(self, engine: Engine, after: Callable[[], None]) -> None:
-        """`after` is called when a turn's answers are out."""
+    """Also the engine's gate: while a heavy turn is in a thread, nobody else may call the engine.
+
+    What else wants it comes by `when_back` or awaits `back`; `status` alone looks at numbers that are safe.
+    """
+
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._after = after
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Waiting] = deque()
         self._postponed = 0
         self._is_called = False
+        self._is_away = False  # the engine works in a thread
+        self._deferred: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
         """How many requests are not answered yet."""
-        return len(self._waiting) + self._postponed
+        return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
 
     def submit(self, request: Write, answer: Answer) -> None:
         """Have `request` carried out in the next turn; `answer` is called once."""
         self._enqueue(Waiting(request, answer, self._loop.time() + PATIENCE_SECONDS))
 
+    def when_back(self, call: Callable[[], None]) -> None:
+        """Call it now, or when the engine is back from its thread."""
+        if self._is_away:
+            self._deferred.append(call)
+        else:
+            call()
+
+    async def back(self) -> None:
+        """Return when the engine is here; until the caller awaits again, it stays."""
+        while self._is_away:
+            arrived = asyncio.Event()
+            self._deferred.append(arrived.set)
+            await arrived.wait()
+
+    async def apart(self, work: Callable[[], Done]) -> Done:
+        """Have something that takes long done with the engine in a thread."""
+        await self.back()
+        future = self._send_away(work)
+        return await future
+
     def _enqueue(self, waiting: Waiting) -> None:
         self._waiting.append(waiting)
-        if not self._is_called:
+        self._call()
+
+    def _call(self) -> None:
+        if self._waiting and not self._is_called and not self._is_away:
             self._is_called = True
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_called = False
+        if self._is_away:
+            return
         taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), TURN_REQUESTS_MAX))]
+        requests = [waiting.request for waiting in taken]
+        if sum(self._engine.weight(request) for request in requests) < HEAVY_BYTES:
+            self._answer(taken, self._carried_out(requests))
+        else:
+            future = self._send_away(lambda: self._carried_out(requests))
+            future.add_done_callback(lambda done: self._answer(taken, done.result()))
+
+    def _carried_out(self, requests: list[Write]) -> list[Result]:
         try:
-            results = self._engine.turn([waiting.request for waiting in taken])
+            return self._engine.turn(requests)
         except Exception:  # a fault of ours: what is in memory cannot be trusted any more
             log.exception("the engine failed")
             fault = Broken("The engine failed; its log tells where.", hint="Restart the daemon: it recovers.")
             self._engine.broken = fault
-            results = [fault for _ in taken]
+            return [fault for _ in requests]
+
+    def _answer(self, taken: list[Waiting], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
             if not isinstance(result, Postponed):
                 waiting.answer(result)
@@ -75,11 +119,22 @@ class Turns:
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self._after()
-        if self._waiting and not self._is_called:
-            self._is_called = True
-            self._loop.call_soon(self._turn)
+        self.when_back(self._engine.tidy)
+        self._call()
 
     def _again(self, waiting: Waiting) -> None:
         self._postponed -= 1
         self._enqueue(waiting)
+
+    def _send_away(self, work: Callable[[], Done]) -> asyncio.Future[Done]:
+        assert not self._is_away, "the engine is entered by one at a time"
+        self._is_away = True
+        future = self._loop.run_in_executor(None, work)
+        future.add_done_callback(self._come_back)
+        return future
+
+    def _come_back(self, _done: asyncio.Future[Done]) -> None:
+        self._is_away = False
+        while self._deferred and not self._is_away:
+            self._deferred.popleft()()
+        self._call()

@@ -285,7 +285,8 @@ class Index:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None, cached_statements=64)
+    # The engine is entered by one thread at a time, though not always by the same.
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = off")  # a cache: a power cut costs a rebuild, not the history
     return database

@@ -225,7 +225,7 @@ class Files:
     def sync(self) -> None:
         """Make all that was published durable, on every file system that has some of it. Raises OSError."""
         self._disk.sync()
-        for path in self._mounts.values():
+        for path in list(self._mounts.values()):  # a thread may sync while another publishes
             self._disk.sync(path)
 
     # For recovery: to look at what a crash has left, and to make a path hold what it should.
