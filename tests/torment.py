@@ -110,3 +110,13 @@ def fsck(place: Workplace) -> None:
         check=True,
         stderr=subprocess.STDOUT,
     )
+
+
+def history_files(place: Workplace) -> dict[str, bytes]:
+    """What the history is made of, journal and store, every file with its bytes; spare segments are not."""
+    found: dict[str, bytes] = {}
+    for name in ("journal", "store.git"):
+        for path in (place.state / name).rglob("*"):
+            if path.is_file() and path.suffix != ".new":
+                found[str(path.relative_to(place.state))] = path.read_bytes()
+    return found

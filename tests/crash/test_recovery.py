@@ -1,0 +1,436 @@
+"""Starting again on what a crash has left: hot journals, torn and strange files, damage (C3, C5, C7)."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from editd.store.journal import Frame, Journal, Position, frames, segment_path
+from editd.store.record import Committed
+from editd.wire.messages import AnyEdit, Delete
+from torment import child, fsck, history_files, packer, strays, surveyor, transactions, wait_until
+from workplace import Workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+
+UNPACKED = 1000
+RECOVER_SECONDS_MAX = 2.0  # from the exec of the daemon to its answer
+FIRST = 1  # the transaction that is packed before the packing process is stopped
+Texts = dict[str, str | None]
+
+
+class HotJournal:
+    """A daemon whose packing process stands still, so that its journal is hot whenever it is killed."""
+
+    def __init__(self, place: Workplace) -> None:
+        self.place = place
+        self._stopped: int | None = None
+
+    @property
+    def folder(self) -> str:
+        return str(self.place.state / "journal")
+
+    def start(self) -> Client:
+        """Start the daemon, and stop its packing process once it has packed a first edit."""
+        client = self.place.start()
+        client.apply([write("first", "first\n")])
+        self._stopped = packer(self.place)
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "the first edit is not packed")
+        os.kill(self._stopped, signal.SIGSTOP)
+        return client
+
+    def kill(self) -> None:
+        """Kill the daemon and its packing process."""
+        self.place.kill()
+        self.let_go()
+
+    def let_go(self) -> None:
+        if self._stopped is not None:
+            os.kill(self._stopped, signal.SIGKILL)
+            self._stopped = None
+
+    def crash_after(self, *made: Texts) -> None:
+        """Start, make one transaction of each of `made`, its text in each path (None: deleted), and kill."""
+        with self.start() as client:
+            for texts in made:
+                client.apply([edit(path, text) for path, text in texts.items()])
+        self.kill()
+
+    def frames(self) -> list[Frame]:
+        return list(frames(self.folder, Position(0, 0)))
+
+    def records(self) -> list[Committed]:
+        return [
+            record for frame in self.frames() for record in frame.records if isinstance(record, Committed)
+        ]
+
+    def pretend_power_cut(self) -> None:
+        """Write the journal anew as it would be if the machine had been started again since."""
+        found = self.frames()
+        shutil.rmtree(self.folder)
+        journal = Journal(self.folder)
+        for frame in found:
+            journal.append(
+                [
+                    msgspec.structs.replace(record, boot=b"another boot....")
+                    if isinstance(record, Committed)
+                    else record
+                    for record in frame.records
+                ]
+            )
+        journal.close()
+
+
+@pytest.fixture
+def hot(place: Workplace) -> Iterator[HotJournal]:
+    made = HotJournal(place)
+    yield made
+    made.let_go()
+
+
+def edit(path: str, text: str | None) -> AnyEdit:
+    return Delete(path=path) if text is None else write(path, text)
+
+
+def lose(place: Workplace, texts: Texts) -> None:
+    """Let the files hold this, as though it had come out so."""
+    for path, text in texts.items():
+        if text is None:
+            (place.root / path).unlink()
+        else:
+            place.write({path: text})
+
+
+def outside(client: Client) -> list[Texts]:
+    """What was adopted, by transaction: the paths, with their text after it."""
+    found: list[Texts] = []
+    for transaction in transactions(client):
+        if transaction.kind == "outside":
+            texts: Texts = {}
+            for change in transaction.files:
+                gone = change.version is None
+                texts[change.path] = None if gone else client.read(change.path, at=transaction.seq).content
+            found.append(texts)
+    return found
+
+
+def verify(place: Workplace, expected: Texts, *, adopted: list[Texts]) -> None:
+    """Start: the files hold what is expected, what was adopted is in the log, and all agree."""
+    with place.start() as client:
+        client.settle()
+        held = {path: content.decode() for path, content in place.files().items()}
+        assert held == {"first": "first\n"} | expected
+        assert outside(client) == adopted
+        assert client.check().problems == []
+        assert strays(place.root) == []
+    place.stop()
+    fsck(place)
+
+
+# ── A long journal ──
+
+
+def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: HotJournal) -> None:
+    place = hot.place
+    with hot.start() as client:
+        for number in range(UNPACKED):
+            client.apply([write(f"{number % 100}.txt", f"{number}\n"), write("newest", f"{number}\n")])
+        assert client.status().journal["unpacked"] == UNPACKED
+    hot.kill()
+    files = place.files()
+    began = time.monotonic()
+    with place.start() as client:
+        assert client.status().head == FIRST + UNPACKED
+        assert client.read("newest").content == f"{UNPACKED - 1}\n"
+        assert time.monotonic() - began < RECOVER_SECONDS_MAX
+        client.settle()
+        assert client.status().head == FIRST + UNPACKED, "something was adopted that nobody did"
+        assert client.check().problems == []
+    place.stop()
+    fsck(place)
+    assert place.files() == files
+
+
+def test_what_a_restart_finds_is_packed_though_nobody_edits(hot: HotJournal) -> None:
+    hot.crash_after({"a": "1\n"}, {"a": "2\n"})
+    with hot.place.start() as client:
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+
+
+# ── Files that are not as the journal has them (C5) ──
+
+BEFORE: Texts = {"changed": "before\n", "deleted": "before\n"}
+AFTER: Texts = {
+    "changed": "after, and longer\n",
+    "added": "after\n",
+    "folder/added": "after\n",
+    "deleted": None,
+}
+STANDING: Texts = {"changed": "after, and longer\n", "added": "after\n", "folder/added": "after\n"}
+
+
+def test_what_the_last_transaction_did_not_bring_into_the_files_is_redone(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    lose(hot.place, {"changed": "before\n", "deleted": "before\n", "added": None, "folder/added": None})
+    (hot.place.root / "folder").rmdir()
+    verify(hot.place, STANDING, adopted=[])
+
+
+def test_somebody_elses_content_is_adopted_after_the_transaction(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    lose(hot.place, {"changed": "theirs\n", "added": "before\n", "deleted": "theirs\n"})
+    theirs: Texts = {"changed": "theirs\n", "added": "before\n", "deleted": "theirs\n"}
+    verify(hot.place, STANDING | theirs, adopted=[theirs])
+
+
+def test_the_beginning_of_a_file_is_somebodys_where_there_was_no_power_cut(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    lose(hot.place, {"changed": "after", "added": ""})
+    theirs: Texts = {"changed": "after", "added": ""}
+    verify(hot.place, STANDING | theirs, adopted=[theirs])
+
+
+def test_what_is_known_to_have_been_published_is_not_redone(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
+    theirs: Texts = {"changed": "before\n", "added": None}
+    lose(hot.place, theirs)
+    left: Texts = {"changed": "before\n", "folder/added": "after\n", "other": "later\n"}
+    verify(hot.place, left, adopted=[theirs])
+
+
+@pytest.mark.parametrize("torn", ["", "\0" * 18, "after, and", "before\n"])
+def test_what_a_power_cut_has_torn_is_redone_however_long_ago_it_was_published(
+    hot: HotJournal, torn: str
+) -> None:
+    hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
+    hot.pretend_power_cut()
+    lose(hot.place, {"changed": torn, "added": None, "deleted": "before\n", "other": ""})
+    verify(hot.place, STANDING | {"other": "later\n"}, adopted=[])
+
+
+def test_somebody_elses_content_is_adopted_after_a_power_cut_too(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
+    hot.pretend_power_cut()
+    theirs: Texts = {"changed": "theirs\n", "deleted": "theirs\n", "other": "later\nand theirs\n"}
+    lose(hot.place, theirs)
+    verify(hot.place, STANDING | theirs, adopted=[theirs])
+
+
+def test_what_somebody_wrote_in_the_moment_of_publishing_is_put_back_and_adopted(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    record = hot.records()[-1]
+    places = {change.path.decode(): place for place, change in enumerate(record.changes)}
+    lose(hot.place, {f".editd-{record.token}-{places['changed']}": "theirs\n"})
+    verify(hot.place, STANDING | {"changed": "theirs\n"}, adopted=[{"changed": "theirs\n"}])
+
+
+def test_what_is_left_of_a_transaction_that_never_stood_is_removed(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    lose(hot.place, {".editd-0123456789abcdef-0": "staged\n", "folder/.editd-0123456789abcdef-1": "staged\n"})
+    verify(hot.place, STANDING, adopted=[])
+
+
+def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    (hot.place.root / "changed").unlink()
+    lose(hot.place, {"changed/theirs": "theirs\n"})
+    expected: Texts = {"added": "after\n", "folder/added": "after\n", "changed/theirs": "theirs\n"}
+    with hot.place.start() as client:
+        client.settle()
+        held = {path: content.decode() for path, content in hot.place.files().items()}
+        assert held == {"first": "first\n"} | expected
+        assert client.read("changed", at=3).content == AFTER["changed"]
+        assert client.check().problems == []
+
+
+# ── The index is a cache ──
+
+
+@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("damage", ["deleted", "garbled", "emptied"])
+def test_an_index_that_is_lost_is_built_again(hot: HotJournal, damage: str, is_hot: bool) -> None:
+    place = hot.place
+    with hot.start() as client:
+        first = client.apply(
+            [write("a", "one\n"), write("b", "one\n")], message="ünï", session="s"
+        ).transaction
+        client.apply([write("a", "two\n")], request_id="twice", actor="somebody")
+        assert first is not None
+        client.undo(first.seq, on_conflict="force")
+        log = transactions(client)
+    hot.kill()
+    if not is_hot:
+        place.start().close()
+        place.stop()
+    index = place.state / "index.db"
+    for suffix in ("-wal", "-shm"):
+        index.with_name(index.name + suffix).unlink(missing_ok=True)
+    if damage == "deleted":
+        index.unlink()
+    else:
+        index.write_bytes(b"" if damage == "emptied" else b"nonsense" * 1000)
+    with place.start() as client:
+        assert transactions(client) == log
+        again = client.apply([write("a", "two\n")], request_id="twice", actor="somebody").transaction
+        assert again == log[2], "the same id again is answered from the history (C7)"
+        assert client.check().problems == []
+
+
+# ── Damage ──
+
+
+def test_a_frame_that_is_cut_off_at_the_end_is_as_if_it_had_never_been(hot: HotJournal) -> None:
+    hot.crash_after(BEFORE, AFTER)
+    *_, before, last = hot.frames()
+    path = Path(segment_path(hot.folder, last.end.segment))
+    content = bytearray(path.read_bytes())
+    torn = content[before.end.offset : (before.end.offset + last.end.offset) // 2]
+    content[last.end.offset : last.end.offset + len(torn)] = torn
+    path.write_bytes(content)
+    verify(hot.place, STANDING, adopted=[])
+
+
+@pytest.mark.parametrize("part", ["payload", "header of a frame", "header of the segment"])
+def test_damage_in_the_journal_is_refused_by_name_and_nothing_is_touched(hot: HotJournal, part: str) -> None:
+    place = hot.place
+    hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
+    found = hot.frames()
+    end = found[-3].end  # where the frame with AFTER begins
+    path = Path(segment_path(hot.folder, end.segment))
+    sound = path.read_bytes()
+    at = {"payload": end.offset + 60, "header of a frame": end.offset + 9, "header of the segment": 9}[part]
+    path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+    lose(place, {"changed": "before\n"})  # so that there would be something to do
+    files, history = place.files(), history_files(place)
+    assert str(path) in refused(place)
+    assert (place.files(), history_files(place)) == (files, history)
+    assert strays(place.root) == []
+    path.write_bytes(sound)
+    lose(place, {"changed": AFTER["changed"]})
+    verify(place, STANDING | {"other": "later\n"}, adopted=[])
+
+
+def test_a_store_without_its_newest_pack_is_refused_by_name(hot: HotJournal) -> None:
+    place = hot.place
+    hot.crash_after(BEFORE)
+    packs = sorted((place.store / "objects" / "pack").glob("*.pack"), key=os.path.getmtime)
+    packs[-1].rename(place.folder / "aside")
+    assert (place.store / "refs" / "heads" / "history").read_text().strip() in refused(place)
+    (place.folder / "aside").rename(packs[-1])
+    verify(place, BEFORE, adopted=[])
+
+
+def refused(place: Workplace) -> str:
+    """What a daemon says that will not start."""
+    argv = [sys.executable, "-m", "editd", "--foreground", "-C", str(place.root)]
+    done = subprocess.run(
+        argv, env=place.environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+# ── The baseline ──
+
+
+def test_killed_between_the_baseline_and_the_first_edit(place: Workplace) -> None:
+    place.write({"first": "first\n", "a": "a\n"})
+    with place.start() as client:
+        client.settle()
+        assert client.status().head == 0
+    place.kill()
+    with place.start() as client:
+        client.apply([write("a", "changed\n")])
+        client.undo()
+        assert client.read("a").content == "a\n"
+    place.stop()
+    verify(place, {"a": "a\n"}, adopted=[])
+
+
+def test_killed_at_any_moment_of_the_baseline(place: Workplace) -> None:
+    content = {f"{number % 50}/{number}.txt": f"{number}\n" * 50 for number in range(3000)}
+    place.write(content)
+    chance = random.Random(1)
+    for _ in range(8):
+        argv = [sys.executable, "-m", "editd", "--foreground", "-C", str(place.root)]
+        place.process = subprocess.Popen(argv, env=place.environment, stderr=subprocess.DEVNULL)
+        wait_until(lambda: (place.state / "lock").exists() or place.process is None, "it does not start")
+        time.sleep(chance.uniform(0, 0.4))
+        place.kill()
+    with place.start() as client:
+        client.settle()
+        assert client.status().head == 0
+        client.apply([write("0/0.txt", "changed\n")])
+        assert client.read("0/0.txt", at=0).content == content["0/0.txt"]
+        assert client.check().problems == []
+    place.stop()
+    fsck(place)
+    assert list((place.store / "objects" / "pack").glob("tmp_*")) == []
+
+
+def test_the_surveying_process_killed_during_the_baseline_begins_again(place: Workplace) -> None:
+    place.write({f"{number}.txt": f"{number}\n" * 50 for number in range(5000)})
+    with place.start() as client:
+        os.kill(surveyor(place), signal.SIGKILL)
+        client.settle()
+        assert client.status().head == 0
+        assert client.read("7.txt", at=0).content == "7\n" * 50
+
+
+# ── A packing process that outlives its daemon ──
+
+
+def test_a_packer_that_outlives_its_daemon_does_not_move_head_back(place: Workplace) -> None:
+    packs = place.store / "objects" / "pack"
+    noise = random.Random(1).randbytes(6_000_000).hex()
+    with place.start() as client:
+        client.settle()
+        client.apply([write("large", noise)])
+        wait_until(lambda: list(packs.glob("tmp_pack_*")), "nothing is packed")
+        old = packer(place)
+        os.kill(old, signal.SIGSTOP)
+    place.kill()
+    try:
+        with place.start() as client:
+            client.apply([write("a", "1\n")])
+            client.apply([write("a", "2\n")])
+            wait_until(lambda: child(place, "editd.store.packing"), "packing is not begun")
+            os.kill(old, signal.SIGCONT)
+            wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+            wait_until(lambda: not is_running(old), "the old packer does not end")
+        place.kill()
+    finally:
+        if is_running(old):
+            os.kill(old, signal.SIGKILL)
+    verify_head(place, 3)
+
+
+def verify_head(place: Workplace, head: int) -> None:
+    assert int(place.git("rev-list", "--count", "history", store=True)) == head + 1
+    with place.start() as client:
+        assert client.status().head == head
+        assert client.check().problems == []
+    place.stop()
+    fsck(place)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,71 @@
+"""The lost-update race through the real daemon: a client edits in a tight loop what others write (C4).
+
+Each outside writer is a process of its own (`outsider`) that writes numbered versions into one file and
+says in the end which of them it replaced itself. A version is lost where it is not one of those, nor in the
+history, nor in the file: then the daemon has destroyed it, and nobody can bring it back.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import outsider
+from editd.values.content import version_of
+from editd_client.errors import EditdError
+from torment import strays, transactions
+from workplace import write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+ROUNDS, ROUNDS_LONG = 1500, 10_000
+ADOPTED_MIN = 20  # versions that were seen while they stood, or it was no race
+MAY_BE_SAID = {"io_error", "stale"}  # to an edit of a file that somebody never stops writing
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", outsider.KINDS)
+def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is_long: bool) -> None:
+    rounds = ROUNDS_LONG if is_long else ROUNDS
+    place.write({"a": "at first\n", "b": "at first\n"})
+    told = place.folder / "replaced"
+    command = [sys.executable, outsider.__file__, kind, str(place.root / "a"), str(rounds)]
+    acknowledged: list[str] = []
+    refused = 0
+    with place.start() as client:
+        client.settle()
+        with told.open("wb") as output, subprocess.Popen(command, stdout=output) as process:
+            while process.poll() is None:
+                ours = f"ours {len(acknowledged) + refused}"
+                try:
+                    client.apply([write("a", ours), write("b", ours)])
+                    acknowledged.append(ours)
+                except EditdError as refusal:
+                    if refusal.name not in MAY_BE_SAID:
+                        raise
+                    refused += 1
+            assert process.returncode == 0
+        client.settle()
+        made = transactions(client)
+        assert strays(place.root) == []
+        assert client.check().problems == []
+    recorded = {change.version for transaction in made for change in transaction.files if change.path == "a"}
+    replaced = set(json.loads(told.read_text()))
+    standing = (place.root / "a").read_bytes()
+    lost = [
+        number
+        for number in range(rounds)
+        if (content := outsider.version(number)) != standing
+        and content.decode().strip() not in replaced
+        and version_of(content) not in recorded
+    ]
+    assert lost == []
+    assert {version_of(ours.encode()) for ours in acknowledged} <= recorded
+    print(f"{kind}: {len(acknowledged)} edits, {refused} refused, {len(made)} transactions")
+    assert acknowledged
+    assert len(made) - len(acknowledged) >= ADOPTED_MIN
