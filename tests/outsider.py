@@ -74,14 +74,15 @@ class InPlace:
 
 
 KINDS = ("save", "truncate", "overwrite", "hold")
+PAUSE_SECONDS_MAX = 0.0003  # between two versions; they come at random up to so far apart
 
 
-def write(kind: str, path: str, rounds: int) -> None:
+def write(kind: str, path: str, rounds: int, pause_seconds_max: float = PAUSE_SECONDS_MAX) -> None:
     writer = save if kind == "save" else InPlace(kind).write
     replaced = set()
     for number in range(rounds):
         replaced.add(writer(path, version(number)))
-        time.sleep(random.uniform(0, 0.0003))
+        time.sleep(random.uniform(0, pause_seconds_max))
     print(json.dumps(sorted(replaced)))
 
 
@@ -105,4 +106,4 @@ def flipping(path: Path, other: Path) -> Iterator[None]:
 if __name__ == "__main__":
     if sys.argv[1] == "flip":
         flip(sys.argv[2], sys.argv[3])
-    write(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    write(sys.argv[1], sys.argv[2], int(sys.argv[3]), *map(float, sys.argv[4:]))
