@@ -78,6 +78,12 @@ def transactions(client: Client, after: int = 0) -> list[Transaction]:
         before = part.transactions[-1].seq
 
 
+def held(place: Workplace) -> dict[str, bytes]:
+    """Every file by its path. A reply goes out before what was replaced is removed: that does not count."""
+    files = place.files().items()
+    return {path: content for path, content in files if not Path(path).name.startswith(".editd-")}
+
+
 def versions(files: dict[str, bytes]) -> dict[str, Version]:
     return {path: version_of(content) for path, content in files.items()}
 

@@ -15,7 +15,7 @@ from editd.values.content import Version, version_of
 from editd.wire.messages import AnyEdit, Delete
 from editd_client.client import Client
 from editd_client.errors import Unreachable
-from torment import fsck, replayed, strays, transactions, versions
+from torment import fsck, held, replayed, strays, transactions, versions
 from workplace import Workplace, write
 
 WRITERS = 4
@@ -104,7 +104,7 @@ def verify(place: Workplace, client: Client, writers: list[Writer]) -> None:
         assert writer.acknowledged.items() <= seqs.items()
         lacking = asked.keys() & writer.asked.keys() - seqs.keys()
         assert lacking <= ({writer.unsure[0]} if writer.unsure is not None else set())
-    assert versions(place.files()) == replayed(made, {})
+    assert versions(held(place)) == replayed(made, {})
 
 
 @pytest.mark.timeout(3600)

@@ -18,7 +18,7 @@ import pytest
 from editd.store.journal import Frame, Journal, Position, frames, segment_path
 from editd.store.record import Committed
 from editd.wire.messages import AnyEdit, Delete
-from torment import fsck, history_files, packer, strays, surveyor, transactions, wait_until
+from torment import fsck, held, history_files, packer, strays, surveyor, transactions, wait_until
 from workplace import Workplace, write
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ def verify(place: Workplace, expected: Texts, *, adopted: list[Texts]) -> None:
     """Start: the files hold what is expected, what was adopted is in the log, and all agree."""
     with place.start() as client:
         client.settle()
-        held = {path: content.decode() for path, content in place.files().items()}
-        assert held == {"first": "first\n"} | expected
+        texts = {path: content.decode() for path, content in held(place).items()}
+        assert texts == {"first": "first\n"} | expected
         assert outside(client) == adopted
         assert client.check().problems == []
         assert strays(place.root) == []
@@ -151,7 +151,7 @@ def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: 
             client.apply([write(f"{number % 100}.txt", f"{number}\n"), write("newest", f"{number}\n")])
         assert client.status().journal["unpacked"] == UNPACKED
     hot.kill()
-    files = place.files()
+    files = held(place)
     began = time.monotonic()
     with place.start() as client:
         assert client.status().head == FIRST + UNPACKED
@@ -162,7 +162,7 @@ def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: 
         assert client.check().problems == []
     place.stop()
     fsck(place)
-    assert place.files() == files
+    assert held(place) == files
 
 
 def test_what_a_restart_finds_is_packed_though_nobody_edits(hot: HotJournal) -> None:
@@ -251,8 +251,8 @@ def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
     expected: Texts = {"added": "after\n", "folder/added": "after\n", "changed/theirs": "theirs\n"}
     with hot.place.start() as client:
         client.settle()
-        held = {path: content.decode() for path, content in hot.place.files().items()}
-        assert held == {"first": "first\n"} | expected
+        texts = {path: content.decode() for path, content in held(hot.place).items()}
+        assert texts == {"first": "first\n"} | expected
         assert client.read("changed", at=3).content == AFTER["changed"]
         assert client.check().problems == []
 
@@ -315,9 +315,9 @@ def test_damage_in_the_journal_is_refused_by_name_and_nothing_is_touched(hot: Ho
     at = {"payload": end.offset + 60, "header of a frame": end.offset + 9, "header of the segment": 9}[part]
     path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
     lose(place, {"changed": "before\n"})  # so that there would be something to do
-    files, history = place.files(), history_files(place)
+    files, history = held(place), history_files(place)
     assert str(path) in refused(place)
-    assert (place.files(), history_files(place)) == (files, history)
+    assert (held(place), history_files(place)) == (files, history)
     assert strays(place.root) == []
     path.write_bytes(sound)
     lose(place, {"changed": AFTER["changed"]})
