@@ -7,6 +7,7 @@ engine's; here is only the way there and back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from dataclasses import dataclass
@@ -350,5 +351,6 @@ def _folder_bytes(path: str) -> int:
     total = 0
     with os.scandir(os.path.join(path, "objects", "pack")) as entries:
         for entry in entries:
-            total += entry.stat().st_size
+            with contextlib.suppress(FileNotFoundError):  # packing has just given it its name
+                total += entry.stat().st_size
     return total
