@@ -115,7 +115,7 @@ def fill(root: Path, files: int) -> None:
 
 
 def targets(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("target*"))
+    return sorted(str(path.relative_to(root)) for path in root.rglob("target*") if path.suffix != ".raw")
 
 
 def fresh() -> bytes:
@@ -139,13 +139,13 @@ def raw_save(path: str, content: bytes) -> None:
 def one_client(place: Workplace, client: Client, rounds: int, edits: int) -> tuple[float, float]:
     """Median microseconds of a bare save and of an edit, interleaved."""
     paths = targets(place.root)
-    beside = place.folder / "beside"
-    beside.mkdir()
     for path in paths:
-        (beside / path.replace("/", "_")).write_bytes(fresh())
+        (place.root / f"{path}.raw").write_bytes(fresh())
 
     def raw(path: str) -> None:
-        raw_save(str(beside / path.replace("/", "_")), fresh())
+        raw_save(
+            str(place.root / f"{path}.raw"), fresh()
+        )  # beside the target: the same folder, the same cost
 
     def edit(path: str) -> None:
         done = client.apply([Write(path=path, content=fresh().decode(), force=True)])
@@ -183,11 +183,11 @@ def eight(place: Workplace, rounds: int) -> tuple[float, float]:
 
 
 def eight_threads(place: Workplace, seconds: float) -> float:
-    folder, done, until = place.folder / "beside", [0] * CLIENTS, time.perf_counter() + seconds
+    paths, done, until = targets(place.root), [0] * CLIENTS, time.perf_counter() + seconds
 
     def work(number: int) -> None:
         while time.perf_counter() < until:
-            raw_save(str(folder / f"thread{number}_{done[number] % 8}"), fresh())
+            raw_save(str(place.root / f"{random.choice(paths[number::CLIENTS])}.raw"), fresh())
             done[number] += 1
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]

@@ -588,7 +588,7 @@ class Engine:
             if path not in changed
         )
         reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
-        return Outcome(None, worked_out.changes, reports, unchanged, worked_out.merged, worked_out.warnings)
+        return Outcome(None, worked_out.changes, reports, unchanged, worked_out.merged)
 
     def _note_seen(self, reader: Reader, outcome: Outcome) -> None:
         for change in (*outcome.changes, *outcome.unchanged):

@@ -105,6 +105,7 @@ def parse(message: str) -> Written:
         raise ValueError(f"a trailer is missing: {error}") from error
 
 
+@functools.lru_cache(maxsize=256)
 def ident(actor: str) -> str:
     """Git's `Name <mail>` for an actor; the domain is reserved by RFC 2606, so it is nobody's."""
     name = _IDENT.sub("", actor).strip(" .,:;\"'\\") or "unknown"

@@ -145,12 +145,11 @@ class FileReport:
 class Plan:
     """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
 
-    `changes` are sorted by path, one for each path whose bytes or mode change. `bases` is, for each
-    path that an edit names, the version that the edits found there (after a merge: the current one).
+    `changes` are sorted by path, one for each path whose bytes or mode change; `touched` are all paths
+    that the edits name, those that stay as they are among them.
     """
 
     changes: tuple[Change, ...]
     reports: dict[WorkspacePath, FileReport] = field(default_factory=dict)
     merged: tuple[WorkspacePath, ...] = ()
-    warnings: tuple[str, ...] = ()
     touched: tuple[WorkspacePath, ...] = ()

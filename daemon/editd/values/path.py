@@ -58,6 +58,9 @@ class WorkspacePath:
             raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data={"path": text})
         return cls(text)
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # half the price of the tuple's, and an edit asks for some thirty
+
     @property
     def raw(self) -> bytes:
         """The path as the kernel takes it."""
