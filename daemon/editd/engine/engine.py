@@ -15,40 +15,37 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from editd.edits.diff import unified
 from editd.edits.plan import plan
-from editd.engine import notes
 from editd.engine.adopt import OUTSIDE, adoptions, state_of
 from editd.engine.commit import Batch, Step
+from editd.engine.explain import explain
+from editd.engine.inspection import Inspection
+from editd.engine.notes import encode_notes, first_answer
 from editd.engine.recover import recover
 from editd.engine.requests import Apply, Outcome, Postponed, Reader, Result, Undo, Write
 from editd.engine.sessions import Seen
-from editd.engine.undo import UndoConflict, invert
+from editd.engine.undo import invert, targets_of
 from editd.engine.view import View
 from editd.errors import (
     Broken,
     FileMissing,
     InUse,
-    InvalidParams,
     IoError,
-    NotAFile,
-    NothingToUndo,
     Refused,
     Stale,
 )
 from editd.system.clock import Clock, boot_id
 from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, Plan
-from editd.values.content import FileState, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Entry, Seq, Transaction
+from editd.values.transaction import Authorship, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.store.history import History
-    from editd.store.index import Wanted
     from editd.store.journal import Position
+    from editd.values.content import FileState, Version
     from editd.workspace.files import Files
     from editd.workspace.tree import Tree
 
@@ -59,45 +56,12 @@ WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is looked a
 PACKING_WAIT_SECONDS = 0.05  # until packing has caught up a little
 EDIT_BYTES = 4096  # what an edit weighs without its content: 100 edits take as long as some 400 KB
 PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # what they touch is only known when it is looked at
-DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer; libgit2 takes some 100 ms for that
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     path: WorkspacePath
     state: FileState
-
-
-class Inspection:
-    """Files looked at one after another, while the engine goes on, and recorded together at the end.
-
-    A notice or a scan only says where to look; what is read here, and the hash, decides.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._found: dict[WorkspacePath, tuple[Entry | None, FileState | None]] = {}
-        self.failed: list[str] = []  # paths that could not be read, and why
-
-    def look(self, path: WorkspacePath) -> None:
-        """Compare the file with the history, and keep what is different until `record`."""
-        view = View(self._engine.tree, self._engine.history, patient=False)
-        try:
-            view.at(path)
-        except NotAFile:
-            pass  # a folder or a device: where the history has a file, the view has noted that it is gone
-        except Refused as refusal:
-            self.failed.append(f"{path.text}: {refusal.message}")
-        for stranger, state in view.strangers.items():
-            self._found[stranger] = (self._engine.history.entry(stranger), state)
-
-    def record(self) -> list[Transaction]:
-        """Adopt what was found, in one transaction; what was edited in the meantime is looked at again."""
-        history = self._engine.history
-        for path in [path for path, (known, _) in self._found.items() if history.entry(path) != known]:
-            del self._found[path]
-            self.look(path)
-        return self._engine.adopt({path: state for path, (_, state) in self._found.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +144,10 @@ class Engine:
             waiting.extendleft(reversed(again))
         for result in results:
             if isinstance(result, Refused):
-                self._explain(result)
+                with contextlib.suppress(
+                    IoError
+                ):  # no room for the index: then it is said without its reasons
+                    explain(result, self.history)
         return [_answered(result) for result in results]
 
     def weight(self, request: Write) -> int:
@@ -226,7 +193,7 @@ class Engine:
         """Plan one request; None where its step waits for the commit."""
         steps = len(batch.steps)
         try:
-            repeated = self._repeated(request)
+            repeated = first_answer(request, self.history)
             if repeated is not None:
                 return repeated
             if isinstance(request, Apply):
@@ -274,7 +241,7 @@ class Engine:
         )
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
-        targets = self._targets(request)
+        targets = targets_of(request, self.history)
         changes = invert(targets, self.history, batch.view.at, force=request.force)
         outcome = Outcome(None, changes)
         if request.dry_run:
@@ -286,28 +253,6 @@ class Engine:
             outcome=outcome, undoes=[target.seq for target in targets], notes=_notes(outcome, request),
         )  # fmt: skip
         return None
-
-    def _targets(self, request: Undo) -> list[Transaction]:
-        """What an undo or redo is about, newest first. Raises NothingToUndo, UnknownTransaction."""
-        index = self.history.index
-        if request.redo:
-            undone = index.redoable(request.session)
-            if undone is None:
-                raise NothingToUndo("There is no undo to take back.", hint="`log` shows what can be undone.")
-            return [undone]
-        if request.tx is not None:
-            transaction = self.history.find(request.tx)
-            _check_undoable(transaction)
-            return [transaction]
-        last = request.last if request.last is not None else -1  # SQLite's limit: -1 is all
-        if request.last is not None and last < 1:
-            raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
-        found = index.undoable(request.session, last)
-        if not found:
-            raise NothingToUndo(
-                "There is no edit that is not undone already.", hint="`log` shows the history."
-            )
-        return found
 
     def _adopt_into(self, batch: Batch, request: Write | None) -> None:
         """Draft what the view found to be somebody else's, ahead of what was asked for."""
@@ -373,7 +318,7 @@ class Engine:
 
     def inspect(self) -> Inspection:
         """Begin to look at files that a notice or a scan names."""
-        return Inspection(self)
+        return Inspection(self.tree, self.history, self.adopt)
 
     def tidy(self) -> None:
         """Remove what was replaced. Called when the replies are out."""
@@ -418,60 +363,6 @@ class Engine:
         view.drafted.update((change.path, change.after) for change in worked_out.changes)
         return outcome, view
 
-    def states(self, paths: Sequence[WorkspacePath]) -> list[FileState | None]:
-        """What these paths hold now; folders and the like count as nothing. Notes nothing."""
-        found: list[FileState | None] = []
-        for path in paths:
-            try:
-                found.append(self.tree.read(self.tree.resolve_folder(path)))
-            except NotAFile:
-                found.append(None)
-        return found
-
-    def transactions(self, wanted: Wanted, limit: int) -> tuple[list[Transaction], bool]:
-        """The newest `limit` that are wanted, and whether there are more."""
-        found = self.history.index.log(wanted, limit + 1)
-        return found[:limit], len(found) > limit
-
-    def changes_of(self, transaction: Transaction) -> tuple[Change, ...]:
-        """The changes of a transaction, with their bytes."""
-        return tuple(
-            Change(
-                touch.path,
-                state_of(touch.before, self.history),
-                state_of(touch.after, self.history),
-                touch.source,
-            )
-            for touch in transaction.touches
-        )
-
-    def changes_between(
-        self, start: int, end: int | None, paths: Sequence[WorkspacePath] | None = None
-    ) -> tuple[Change, ...]:
-        """What differs between two transactions; `end` None is the files as they are now."""
-        through = self.history.head if end is None else end
-        low, high = min(start, through), max(start, through)
-        changes: list[Change] = []
-        candidates = set(self.history.index.changed_paths(low, high))
-        if end is None and paths is not None:
-            candidates.update(paths)
-        for path in sorted(candidates):
-            if paths is not None and not any(_is_below(path, given) for given in paths):
-                continue
-            before = state_of(self.history.entry_at(path, start), self.history)
-            after = self._now_or_at(path, end)
-            if before != after:
-                changes.append(Change(path, before, after))
-        return tuple(changes)
-
-    def _now_or_at(self, path: WorkspacePath, end: int | None) -> FileState | None:
-        if end is not None:
-            return state_of(self.history.entry_at(path, end), self.history)
-        try:
-            return self.tree.read(path)
-        except NotAFile:
-            return None
-
     # ── the background: packing, syncing, scanning ──
 
     def packing_due(self) -> tuple[Position, Position, int] | None:
@@ -484,60 +375,13 @@ class Engine:
         self.history.packed_through(seq, until)
         self._release()
 
-    def sync_files(self) -> Seq:
-        """Bring the workspace's files to stable storage; may take long, may be called from another thread.
-
-        Returns what is then synced, to be given to `files_synced`.
-        """
-        through = self.history.head
-        self.files.sync()
-        return through
-
     def files_synced(self, through: Seq) -> None:
+        """The workspace's file system was synced when all up to `through` was in the files."""
         self.synced = max(self.synced, through)
         self._release()
 
     def _release(self) -> None:
         self.history.journal.release(min(self.synced, self.history.packed))
-
-    def suspects(self, folder: str, found: Mapping[bytes, tuple[GitMode, Version]]) -> list[WorkspacePath]:
-        """The paths of one folder where a scan did not find what the history says."""
-        known, _ = self.history.folder_at_head(folder)
-        if known == found:
-            return []
-        prefix = os.fsencode(folder) + b"/" if folder else b""
-        return [
-            WorkspacePath(os.fsdecode(prefix + name))
-            for name in known.keys() | found.keys()
-            if known.get(name) != found.get(name)
-        ]
-
-    def suspects_unseen(self, seen: set[str]) -> Iterable[WorkspacePath]:
-        """The paths that the history knows in folders that a scan did not come to."""
-        waiting = [""]
-        while waiting:
-            folder = waiting.pop()
-            files, below = self.history.folder_at_head(folder)
-            prefix = folder + "/" if folder else ""
-            waiting.extend(prefix + os.fsdecode(name) for name in below)
-            if folder not in seen:
-                yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
-
-    def sweep(self, strays: Iterable[bytes]) -> None:
-        """Remove temporaries of daemons that are gone.
-
-        One whose bytes are not in the history is an edit that was never made, or, after a crash in the wrong
-        moment, all that is left of what somebody wrote: those bytes are kept beside the history.
-        """
-        for stray in strays:
-            try:
-                state = self.files.stray(stray)
-                if state is not None and self.history.content(state.version) is None:
-                    self.history.keep_aside(state.version, state.content)
-                    log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
-                self.files.sweep(stray)
-            except (Refused, OSError) as error:
-                log.warning("a temporary could not be removed: %s: %s", os.fsdecode(stray), error)
 
     def close(self) -> None:
         self.tidy()
@@ -557,29 +401,6 @@ class Engine:
         self._last_us = max(self._last_us + 1, self.clock.now_us())
         return self._last_us
 
-    def _repeated(self, request: Write) -> Outcome | None:
-        """The first answer to this request, where its id has been seen (C7)."""
-        key = request.authorship.request_id
-        seq = self.history.index.by_request(key) if key is not None else None
-        if seq is None:
-            return None
-        transaction = self.history.find(seq)
-        kept = notes.decode(self.history.index.notes(seq))
-        if kept.fingerprint != request.fingerprint:
-            raise InvalidParams(
-                f"request_id {key!r} was used for another request, which became transaction {seq}.",
-                hint="Take a new id for a new request.",
-                data={"request_id": key, "seq": seq},
-            )
-        unchanged: list[Change] = []
-        for name in kept.unchanged:
-            state = state_of(self.history.entry_at(notes.path_of(name), seq), self.history)
-            unchanged.append(Change(notes.path_of(name), state, state))
-        return Outcome(
-            transaction, self.changes_of(transaction), notes.reports_of(kept), tuple(unchanged),
-            tuple(notes.path_of(name) for name in kept.merged), tuple(kept.warnings),
-        )  # fmt: skip
-
     def _outcome(self, worked_out: Plan, view: View) -> Outcome:
         changed = {change.path for change in worked_out.changes}
         unchanged = tuple(
@@ -596,32 +417,6 @@ class Engine:
                 reader, change.path, Base(change.after.version if change.after is not None else None)
             )
 
-    def _explain(self, refusal: Refused) -> None:
-        """Add to a refusal what only the history knows, now that all of the turn is in it."""
-        if isinstance(refusal, UndoConflict):
-            refusal.explain(self.history)
-        elif isinstance(refusal, Stale):
-            self._explain_stale(refusal)
-
-    def _explain_stale(self, stale: Stale) -> None:
-        path = WorkspacePath(stale.data["path"])
-        base, current = stale.data["base"], stale.data["current"]
-        index = self.history.index
-        made_by = index.version_made_by(path, Version(base)) if base is not None else None
-        since = index.touches_after(path, made_by or 0)
-        stale.data["changed_by"] = [self.history.find(seq) for seq in since[-20:]]
-        stale.data["diff"] = self._diff(path, base, current)
-
-    def _diff(self, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
-        """The difference of two versions of a path; None where one is not known or they are too large."""
-        states: list[FileState | None] = []
-        for version in (base, current):
-            content = None if version is None else self.history.content(Version(version))
-            if version is not None and (content is None or len(content) > DIFF_BYTES_MAX):
-                return None
-            states.append(None if content is None else FileState(content))
-        return unified(path, states[0], states[1], path)
-
     def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes: from here on only a restart, which recovers, helps."""
         log.critical("broken: %s", broken.text())
@@ -629,19 +424,6 @@ class Engine:
         for step in batch.steps:
             if step.request is not None and results[step.request] is None:
                 results[step.request] = broken
-
-
-def _check_undoable(transaction: Transaction) -> None:
-    if transaction.kind == "baseline":
-        raise NothingToUndo(
-            f"Transaction {transaction.seq} is what was there when editd first looked; it cannot be undone."
-        )
-    if transaction.undone_by is not None:
-        raise NothingToUndo(
-            f"Transaction {transaction.seq} is undone already, by {transaction.undone_by}.",
-            hint=f"Undo {transaction.undone_by} to have it back.",
-            data={"undone_by": transaction.undone_by},
-        )
 
 
 def _gone() -> Refused:
@@ -662,13 +444,9 @@ def _never_still(request: Write) -> Refused:
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:
-    return notes.encode(outcome, request.fingerprint) if request.authorship.request_id is not None else b""
+    return encode_notes(outcome, request.fingerprint) if request.authorship.request_id is not None else b""
 
 
 def _answered(result: Result | None) -> Result:
     assert result is not None, "a request was left without an answer"
     return result
-
-
-def _is_below(path: WorkspacePath, given: WorkspacePath) -> bool:
-    return path == given or path.text.startswith(given.text + "/")

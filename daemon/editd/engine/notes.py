@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from editd.values.changeset import FileReport
+from editd.engine.adopt import state_of
+from editd.engine.questions import changes_of
+from editd.engine.requests import Outcome, Write
+from editd.errors import InvalidParams
+from editd.values.changeset import Change, FileReport
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from editd.engine.requests import Outcome
+    from editd.store.history import History
 
 
 class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,7 +28,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     unchanged: list[str] = []
 
 
-def encode(outcome: Outcome, fingerprint: str) -> bytes:
+def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
     """One line of JSON. A path goes in as latin-1 of its bytes, since JSON cannot hold every name."""
     reports = outcome.reports.items()
     notes = Notes(
@@ -38,20 +42,44 @@ def encode(outcome: Outcome, fingerprint: str) -> bytes:
     return msgspec.json.encode(notes)
 
 
-def decode(notes: bytes) -> Notes:
+def first_answer(request: Write, history: History) -> Outcome | None:
+    """The first answer to this request, where its id has been seen (C7)."""
+    key = request.authorship.request_id
+    seq = history.index.by_request(key) if key is not None else None
+    if seq is None:
+        return None
+    transaction = history.find(seq)
+    kept = _decode(history.index.notes(seq))
+    if kept.fingerprint != request.fingerprint:
+        raise InvalidParams(
+            f"request_id {key!r} was used for another request, which became transaction {seq}.",
+            hint="Take a new id for a new request.",
+            data={"request_id": key, "seq": seq},
+        )
+    unchanged: list[Change] = []
+    for name in kept.unchanged:
+        state = state_of(history.entry_at(_path_of(name), seq), history)
+        unchanged.append(Change(_path_of(name), state, state))
+    return Outcome(
+        transaction, changes_of(transaction, history), _reports_of(kept), tuple(unchanged),
+        tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings),
+    )  # fmt: skip
+
+
+def _decode(notes: bytes) -> Notes:
     return msgspec.json.decode(notes, type=Notes) if notes else Notes()
 
 
-def reports_of(notes: Notes) -> dict[WorkspacePath, FileReport]:
+def _reports_of(notes: Notes) -> dict[WorkspacePath, FileReport]:
     names = notes.replacements.keys() | notes.file_warnings.keys()
     return {
-        path_of(name): FileReport(notes.replacements.get(name), tuple(notes.file_warnings.get(name, ())))
+        _path_of(name): FileReport(notes.replacements.get(name), tuple(notes.file_warnings.get(name, ())))
         for name in names
     }
 
 
-def path_of(name: str) -> WorkspacePath:
-    """A path that `encode` wrote."""
+def _path_of(name: str) -> WorkspacePath:
+    """A path that `encode_notes` wrote."""
     return WorkspacePath(name.encode("latin-1").decode("utf-8", "surrogateescape"))
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
-from editd.errors import Conflict, HistoryDamaged
+from editd.errors import Conflict, HistoryDamaged, InvalidParams, NothingToUndo
 from editd.values.changeset import Change
 from editd.values.content import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from editd.engine.requests import Undo
     from editd.store.history import History
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Touch, Transaction
@@ -144,6 +145,27 @@ def invert(
     return tuple(sorted((c for c in changes if c.before != c.after), key=lambda change: change.path))
 
 
+def targets_of(request: Undo, history: History) -> list[Transaction]:
+    """What an undo or redo is about, newest first. Raises NothingToUndo, UnknownTransaction."""
+    index = history.index
+    if request.redo:
+        undone = index.redoable(request.session)
+        if undone is None:
+            raise NothingToUndo("There is no undo to take back.", hint="`log` shows what can be undone.")
+        return [undone]
+    if request.tx is not None:
+        transaction = history.find(request.tx)
+        _check_undoable(transaction)
+        return [transaction]
+    last = request.last if request.last is not None else -1  # SQLite's limit: -1 is all
+    if request.last is not None and last < 1:
+        raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
+    found = index.undoable(request.session, last)
+    if not found:
+        raise NothingToUndo("There is no edit that is not undone already.", hint="`log` shows the history.")
+    return found
+
+
 def blocking(history: History, place: Place, undone: frozenset[int]) -> list[int]:
     """The transactions after `place.seq` that changed its path and are still in force, rising."""
     found: list[int] = []
@@ -162,3 +184,16 @@ def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> Wo
     if source is None or after is None or work.made.get(source) is not None or work.current(path) is not None:
         return None
     return source
+
+
+def _check_undoable(transaction: Transaction) -> None:
+    if transaction.kind == "baseline":
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is what was there when editd first looked; it cannot be undone."
+        )
+    if transaction.undone_by is not None:
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is undone already, by {transaction.undone_by}.",
+            hint=f"Undo {transaction.undone_by} to have it back.",
+            data={"undone_by": transaction.undone_by},
+        )

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import Broken
+from editd.errors import Broken, Refused
 from editd.server.children import PYTHON, Child
 from editd.store.journal import Position
 
@@ -25,6 +25,7 @@ LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
 SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
 SYNC_SECONDS_MAX = 5.0  # under load
 TICK_SECONDS = 0.1
+RETRY_SECONDS = 2.0  # after a failure, such as a full disk, of which the log is told each time
 PACKER_NICE = 10
 
 
@@ -48,7 +49,10 @@ class Background:
         self._end.set()
         if self._task is not None:
             await self._task  # not cancelled: an answer that nobody waits for would be taken for the next one
-        await self._pack()
+        try:
+            await self._pack()
+        except Refused as refusal:
+            log.error("not all is packed: %s", refusal.text())  # it stays in the journal
         await self._sync()
         if self._packer is not None:
             packer, self._packer = self._packer, None
@@ -56,33 +60,44 @@ class Background:
 
     async def check(self) -> list[str]:
         """Have the packing process prove the store's objects and their chain; what is wrong, as sentences."""
-        await self._pack()
+        try:
+            await self._pack()
+        except Refused as refusal:
+            return [refusal.text()]
         answer = await self._ask({"do": "check"})
         return ["The packing process ended during the check."] if answer is None else list(answer["problems"])
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
+        seconds = TICK_SECONDS
         while not self._end.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
-            await self._turns.back()
-            now = loop.time()
-            quiet = self._engine.clock.monotonic() - self._engine.last_write
-            if self._engine.packing_due() and (
-                quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX
-            ):
-                await self._pack()
-                self._packed_at = loop.time()
-            if self._engine.synced < self._engine.history.head:
-                if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
-                    await self._sync()
-                    self._synced_at = loop.time()
-            else:
-                self._synced_at = now
-            await self._turns.back()
-            if quiet > QUIET_SECONDS:
-                self._engine.history.index.flush()
-                self._spare()
+                await asyncio.wait_for(self._end.wait(), seconds)
+            try:
+                await self._tick()
+                seconds = TICK_SECONDS
+            except (Refused, OSError) as error:
+                log.critical("what is done in the background failed, and is tried again: %s", error)
+                seconds = RETRY_SECONDS
+
+    async def _tick(self) -> None:
+        """Do what is due. Raises Refused, OSError."""
+        loop = asyncio.get_running_loop()
+        await self._turns.back()
+        now = loop.time()
+        quiet = self._engine.clock.monotonic() - self._engine.last_write
+        if self._engine.synced < self._engine.history.head:
+            if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
+                await self._sync()
+                self._synced_at = loop.time()
+        else:
+            self._synced_at = now
+        if self._engine.packing_due() and (quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX):
+            await self._pack()
+            self._packed_at = loop.time()
+        await self._turns.back()
+        if quiet > QUIET_SECONDS:
+            self._engine.history.index.flush()
+            self._spare()
 
     def _spare(self) -> None:
         """Have a segment of the journal ready, so that no edit waits for one to be made."""
@@ -92,6 +107,7 @@ class Background:
             log.warning("no journal segment could be made ahead: %s", error)
 
     async def _pack(self) -> None:
+        """Have all packed that is committed. Raises Broken where that fails."""
         await self._turns.back()
         due = self._engine.packing_due()
         if due is None:
@@ -108,9 +124,10 @@ class Background:
         if answer is None:
             log.warning("the packing process ended; it will be started again")
         elif "failed" in answer:
-            log.critical("packing failed: %s", answer["failed"])
+            failure = Broken(f"Packing failed: {answer['failed']}", hint="Run `editctl check`.")
             if answer["damaged"]:
-                self._engine.broken = Broken(answer["failed"], hint="Run `editctl check`.")
+                self._engine.broken = failure
+            raise failure  # else what is not packed waits in the journal
         else:
             self._engine.packed(answer["packed"], Position(*answer["until"]))
 
@@ -118,8 +135,9 @@ class Background:
         await self._turns.back()
         if self._engine.synced >= self._engine.history.head:
             return
+        through = self._engine.history.head  # all of it is in the files now; what comes later may not be
         try:
-            through = await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files)
+            await asyncio.get_running_loop().run_in_executor(None, self._engine.files.sync)
         except OSError as error:
             log.critical("the workspace could not be synced: %s", error)
             self._engine.broken = Broken(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import editd
 from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
+from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
@@ -76,6 +77,7 @@ class Dispatch:
         self.name = name
         self._workshop = workshop
         self._engine = workshop.engine
+        self._questions = Questions(workshop.engine.history, workshop.engine.tree)
         self._changesets = Changesets()
         self._fallback = fallback_encoding
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,7 +135,7 @@ class Dispatch:
     def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
         del visitor
         paths = [translate.path(path) for path in params.paths]
-        states = self._engine.states(paths)
+        states = self._questions.states(paths)
         call.reply(
             messages.StatResult(
                 files=[translate.stat_entry(*pair) for pair in zip(paths, states, strict=True)]
@@ -237,7 +239,7 @@ class Dispatch:
         del visitor
         if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
             raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
-        found, more = self._engine.transactions(translate.wanted(params), params.limit)
+        found, more = self._questions.transactions(translate.wanted(params), params.limit)
         call.reply(
             messages.LogResult(transactions=[translate.transaction_result(tx) for tx in found], more=more)
         )
@@ -245,7 +247,7 @@ class Dispatch:
     def _show(self, params: messages.Show, visitor: Visitor, call: Call) -> None:
         del visitor
         found = self._engine.history.find(params.tx)
-        diff = translate.diff_of(self._engine.changes_of(found)) if params.diff else None
+        diff = translate.diff_of(changes_of(found, self._engine.history)) if params.diff else None
         call.reply(messages.ShowResult(transaction=translate.transaction_result(found), diff=diff))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
@@ -261,7 +263,7 @@ class Dispatch:
             paths: list[WorkspacePath] | None = None
             if params.paths is not None:
                 paths = [translate.path(path) for path in params.paths]
-            changes = self._engine.changes_between(start, end, paths)
+            changes = self._questions.changes_between(start, end, paths)
         call.reply(
             messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
         )

@@ -10,6 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+from editd.engine.inspection import suspects_in, suspects_unseen, sweep
 from editd.errors import Broken
 from editd.server.children import PYTHON, Child
 from editd.values.content import Version
@@ -104,13 +105,13 @@ class Scanner:
             await turns.back()
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
-            suspects += engine.suspects(frame["folder"], found)
+            suspects += suspects_in(engine.history, frame["folder"], found)
         self.uncovered, self.files = list(frame["uncovered"]), frame["files"]
         await turns.back()
-        suspects += engine.suspects_unseen(seen)
+        suspects += suspects_unseen(engine.history, seen)
         await self._record(engine, turns, suspects)
         await turns.back()
-        engine.sweep(os.fsencode(stray) for stray in frame["strays"])
+        sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
         return True
 
     async def _record(self, engine: Engine, turns: Turns, suspects: list[WorkspacePath]) -> None:

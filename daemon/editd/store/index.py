@@ -7,12 +7,14 @@ or old, so it is never synced; what is not yet in it waits in memory, and every 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from editd.errors import IoError
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
@@ -83,7 +85,8 @@ class Index:
         return database
 
     def close(self) -> None:
-        self.flush()
+        with contextlib.suppress(IoError):  # what it lacks is taken from the history at the next start
+            self.flush()
         self._database.close()
 
     # ── writing ──
@@ -94,11 +97,12 @@ class Index:
         if request is not None:
             self._requests[request] = transaction.seq
         self._remember(touch.path.raw for touch in transaction.touches)
-        if len(self._waiting) >= WAITING_MAX:
-            self.flush()
+        if len(self._waiting) % WAITING_MAX == 0:
+            with contextlib.suppress(IoError):  # then it waits on; the transaction stands without it
+                self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write what waits. Every question does this first, so that each of them may raise IoError."""
         if not self._waiting:
             return
         database = self._database
@@ -294,13 +298,20 @@ def _connect(path: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    database.execute("begin immediate")
+    """All of it or nothing. Raises IoError where the disk does not take it."""
     try:
+        database.execute("begin immediate")
         yield
-    except BaseException:
-        database.execute("rollback")
+        database.execute("commit")
+    except BaseException as error:
+        if database.in_transaction:
+            database.execute("rollback")
+        if isinstance(error, sqlite3.OperationalError):
+            number = errno.ENOSPC if error.sqlite_errorcode == sqlite3.SQLITE_FULL else errno.EIO
+            raise IoError(
+                OSError(number, str(error)), "The index of the history cannot be written"
+            ) from error
         raise
-    database.execute("commit")
 
 
 def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes) -> None:

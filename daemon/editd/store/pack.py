@@ -77,7 +77,8 @@ class PackWriter:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # on a full disk what it still holds cannot be written either
+            self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
 

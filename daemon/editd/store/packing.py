@@ -59,6 +59,7 @@ class Packer:
             for record in wanted:
                 self._add(writer, record)
             name = writer.finish(keep=True)
+            move_head(self._store, self._head)
         except BaseException:
             writer.abandon()
             self._head, self.packed, root = self._where()
@@ -66,7 +67,6 @@ class Packer:
             self._new_trees.clear()
             raise
         self._new_trees.clear()  # from here on they are read from the pack
-        move_head(self._store, self._head)
         if name is not None:
             release(os.path.join(self._store, "objects", "pack"), name)
 
