@@ -144,9 +144,7 @@ class Engine:
             waiting.extendleft(reversed(again))
         for result in results:
             if isinstance(result, Refused):
-                with contextlib.suppress(
-                    IoError
-                ):  # no room for the index: then it is said without its reasons
+                with contextlib.suppress(IoError):  # the index finds no room: then without the reasons
                     explain(result, self.history)
         return [_answered(result) for result in results]
 
