@@ -246,10 +246,7 @@ def test_a_full_state_folder_refuses_what_the_journal_cannot_hold_and_goes_on(pl
     with mounted(place.folder / "state", 32 * 1024), place.start() as client:
         client.apply([write("a", "1\n")])
         wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
-        ballast = place.folder / "state" / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
+        ballast = fill(place.folder / "state")
         refused = refusal(lambda: client.apply([write("a", "2\n"), write("large", "x" * 12_000_000)]))
         assert (refused.name, refused.data["errno"]) == ("io_error", errno.ENOSPC)
         assert held(place) == {"a": b"1\n"}
@@ -262,6 +259,35 @@ def test_a_full_state_folder_refuses_what_the_journal_cannot_hold_and_goes_on(pl
         client.close()
         place.stop()
         fsck(place)
+
+
+def test_what_cannot_be_packed_on_a_full_disk_is_packed_when_there_is_room(place: Workplace) -> None:
+    with mounted(place.folder / "state", 32 * 1024), place.start() as client:
+        client.apply([write("a", "1\n")])
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+        ballast = fill(place.folder / "state")
+        for number in range(300):
+            client.apply([write(f"{number}.txt", f"{number}\n")])
+        wait_until(lambda: "Packing failed" in place.log(), "it was packed all the same")
+        assert refusal(client.log).data["errno"] == errno.ENOSPC
+        assert client.status().state == "ready"
+        client.apply([write("a", "2\n")])
+        ballast.unlink()
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+        assert [made.seq for made in transactions(client)] == list(range(1, 303))
+        assert client.check().problems == []
+        client.close()
+        place.stop()
+        fsck(place)
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room that is left there; return the file that has it."""
+    ballast = folder / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return ballast
 
 
 def test_a_read_only_workspace_can_be_read_and_refuses_edits(place: Workplace) -> None:
