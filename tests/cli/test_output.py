@@ -91,6 +91,14 @@ def test_a_line_of_the_log_says_what_was_undone() -> None:
     assert output.one_line(undone) == "12 abcdef1 undo by alice in s, of 3, 4, undone by 13: Why"
 
 
+def test_a_line_of_the_log_names_the_files_where_there_is_no_message() -> None:
+    files = [
+        messages.Change(path=path, change="modified", base=None, version=None) for path in ("src/a", "src/b")
+    ]
+    outside = transaction(kind="outside", actor="outside", message="", files=files)
+    assert output.one_line(outside) == "12 abcdef1 outside: src/a and 1 more"
+
+
 def test_json_is_one_line_in_which_bytes_are_base64() -> None:
     result = messages.LogResult(transactions=[transaction(message=ODD)], more=False)
     text = output.json_text(result)

@@ -73,7 +73,7 @@ def test_the_baseline_is_an_ordinary_commit_that_tells_of_itself(ground: Ground)
     ground.baseline()
     assert ground.git_in_store("fsck", "--full", "--strict") == ""
     message = ground.git_in_store("log", "--format=%B", "history")
-    assert message.startswith("baseline: the workspace as first seen\n")
+    assert message.startswith("the workspace as first seen\n")
     written = parse(message)
     assert (written.seq, written.kind, written.authorship.actor) == (0, "baseline", "outside")
     assert written.time_us == 1_700_000_000_000_000

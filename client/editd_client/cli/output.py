@@ -113,7 +113,7 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
 
 def one_line(transaction: Transaction, stream: TextIO | None = None) -> str:
     """A transaction as a line of `log --oneline`, for `stream` (standard output)."""
-    message = _first_line(transaction.message)
+    message = _first_line(transaction.message) or _paths(transaction)
     about = f"{_name(transaction, stream)} {_about(transaction, stream)}"
     return f"{about}: {message}" if message else about
 
@@ -159,6 +159,14 @@ def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
     return paint(about, "cyan", stream=stream)
+
+
+def _paths(transaction: Transaction) -> str:
+    """Where there is no message: what it touched. An undo's number says enough."""
+    if transaction.undoes or not transaction.files:
+        return ""
+    more = len(transaction.files) - 1
+    return plain(transaction.files[0].path) + (f" and {more} more" if more else "")
 
 
 def _first_line(message: str) -> str:

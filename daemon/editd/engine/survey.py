@@ -31,7 +31,7 @@ FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does no
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing
 PROGRESS_SECONDS = 0.2
 NEWS_MAX = 1000  # files to be read again after a kill; the cache of 100,000 files takes 30 ms to save
-BASELINE = Authorship("outside", None, "baseline: the workspace as first seen")
+BASELINE = Authorship("outside", None, "the workspace as first seen")
 
 
 @dataclass
