@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ class Workplace:
     """A folder with a workspace in it, and everything that its daemon keeps."""
 
     folder: Path
+    runtime: Path  # short, since other people's clients do not all know their way round 107 bytes
     process: subprocess.Popen[bytes] | None = None
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -48,7 +50,7 @@ class Workplace:
 
     @property
     def socket(self) -> str:
-        return str(self.folder / "run" / "editd" / f"{self.id}.sock")
+        return str(self.runtime / "editd" / f"{self.id}.sock")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -62,7 +64,7 @@ class Workplace:
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "HOME": str(self.folder / "home"),
             "XDG_STATE_HOME": str(self.folder / "state"),
-            "XDG_RUNTIME_DIR": str(self.folder / "run"),
+            "XDG_RUNTIME_DIR": str(self.runtime),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             **self.variables,
         }
@@ -130,14 +132,15 @@ class Workplace:
 
 @contextlib.contextmanager
 def workplace(folder: Path, files: Mapping[str, bytes | str] | None = None) -> Iterator[Workplace]:
-    place = Workplace(folder)
-    for name in ("workspace", "home", "run", "config"):
+    for name in ("workspace", "home", "config"):
         (folder / name).mkdir(parents=True)
-    place.write(files or {})
-    try:
-        yield place
-    finally:
-        place.end()
+    with tempfile.TemporaryDirectory(prefix="editd-run-") as runtime:
+        place = Workplace(folder, Path(runtime))
+        place.write(files or {})
+        try:
+            yield place
+        finally:
+            place.end()
 
 
 def files_below(root: Path) -> Iterator[tuple[str, bytes]]:
