@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 
 from editd.errors import HistoryDamaged, Refused
+from editd.store.consolidate import consolidate
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.journal import Frame, Position, committed, frames
@@ -40,6 +41,7 @@ class Packer:
 
     def __post_init__(self) -> None:
         self._store = os.path.join(self.folder, "store.git")
+        self._packs = os.path.join(self._store, "objects", "pack")
         self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         self._head, self.packed, root = self._where()
         self._trees = Trees(root, self._tree)
@@ -54,7 +56,7 @@ class Packer:
         wanted = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
         if not wanted:
             return
-        writer = PackWriter(os.path.join(self._store, "objects", "pack"))
+        writer = PackWriter(self._packs)
         try:
             for record in wanted:
                 self._add(writer, record)
@@ -68,7 +70,8 @@ class Packer:
             raise
         self._new_trees.clear()  # from here on they are read from the pack
         if name is not None:
-            release(os.path.join(self._store, "objects", "pack"), name)
+            release(self._packs, name)
+        consolidate(self._repository, self._packs)
 
     def _add(self, writer: PackWriter, record: Committed) -> None:
         if record.seq != self.packed + 1:
