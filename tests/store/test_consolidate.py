@@ -72,10 +72,10 @@ def test_many_packs_become_one_that_git_finds_sound(store: Path) -> None:
 def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
     made = commits(store, consolidate.PACKS_MAX + 1)
     reader = pygit2.Repository(str(store))
-    assert reader.odb.read(pygit2.Oid(raw=made[0]))
+    assert reader.odb.read(pygit2.Oid(raw=made[0]))[1].endswith(b"0\n")
     run(store)
-    for oid in made:
-        assert reader.odb.read(pygit2.Oid(raw=oid))
+    for number, oid in enumerate(made):
+        assert reader.odb.read(pygit2.Oid(raw=oid))[1].endswith(b"\n%d\n" % number)
 
 
 def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:

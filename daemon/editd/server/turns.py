@@ -2,7 +2,7 @@
 
 So whatever waits shares one sync (group commit), without a timer and without a lock. A turn of much
 content goes to a thread, where most of its time is spent without Python's lock (hashing, writing, syncing),
-so that the loop goes on answering; a small one is faster where it is (docs/benchmarks.md).
+so that the loop goes on answering; a small one is faster where it is.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Segments of frames; a frame holds the records of one batch under one checksum, so that a batch is
 in the journal whole or not at all. Segments are made ahead and filled with zeros, since an append
-with fdatasync then costs a quarter of a safe file save (only fallocated, or growing, twice that:
-docs/benchmarks.md), and are used again under a higher number, which each frame repeats, so that
+with fdatasync then costs a quarter of a safe file save (only fallocated, or growing, twice that, in a
+prototype), and are used again under a higher number, which each frame repeats, so that
 what an earlier use left behind is not taken for a frame.
 
     segment  = header (64 bytes), frames at multiples of 64

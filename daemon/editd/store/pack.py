@@ -1,6 +1,7 @@
 """Writing git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
 
-Our own writer costs 240 µs for a transaction where libgit2's PackBuilder costs 700 (docs/benchmarks.md).
+libgit2's PackBuilder, which looks for deltas, took three times as long in a prototype; it has its turn when
+packs are put together (`consolidate`).
 Format: git's gitformat-pack(5): the pack, and its index of version 2.
 """
 

@@ -1,8 +1,8 @@
 """Packing: committed records become git objects, in a process of its own that tails the journal.
 
 `python -m editd.store.packing STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
-In the daemon, as a thread, it cost 61 % of the throughput at eight clients; as a niced process 14 %
-(docs/benchmarks.md).
+As a thread of the daemon it took more than half of the throughput at eight clients, in a prototype; as a
+niced process a seventh.
 
 A pack is durable, and kept from any gc by its `.keep`, before head names what is in it; only then
 is the daemon told, so that the journal's segments can be used again (C3).
