@@ -32,7 +32,11 @@ def test_an_execed_child_does_not_keep_it(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     taken = flock.take(path)
     assert taken is not None
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+    argv = [sys.executable, "-c", "print('up', flush=True); input()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, close_fds=False) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # exec closes descriptors a moment after it has let the parent go on
         taken.release()
         assert flock.take(path) is not None
         child.communicate(b"\n")
