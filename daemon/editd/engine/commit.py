@@ -114,7 +114,10 @@ class Batch:
         notes: bytes = b"",
     ) -> Step:
         """Put the new contents beside their targets, and draft the transaction. Raises Refused."""
-        self.files.check(changes, [change for step in self.steps for change in step.changes])
+        staged = (
+            step for step in self.steps if step.staging is not None
+        )  # what is adopted stands there already
+        self.files.check(changes, [change for step in staged for change in step.changes])
         token = secrets.token_hex(8)
         staging = self.files.stage(changes, token)
         try:

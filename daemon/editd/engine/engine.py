@@ -193,6 +193,7 @@ class Engine:
         try:
             repeated = first_answer(request, self.history)
             if repeated is not None:
+                self._note_seen(request.reader, repeated, is_news=False)
                 return repeated
             if isinstance(request, Apply):
                 return self._take_apply(batch, index, request)
@@ -409,11 +410,12 @@ class Engine:
         reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
         return Outcome(None, worked_out.changes, reports, unchanged, worked_out.merged)
 
-    def _note_seen(self, reader: Reader, outcome: Outcome) -> None:
+    def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
+        """The reader knows what the answer holds; one that is a repetition tells nothing newer than known."""
         for change in (*outcome.changes, *outcome.unchanged):
-            self.seen.note(
-                reader, change.path, Base(change.after.version if change.after is not None else None)
-            )
+            if is_news or self.seen.by(reader, change.path) is None:
+                version = change.after.version if change.after is not None else None
+                self.seen.note(reader, change.path, Base(version))
 
     def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes: from here on only a restart, which recovers, helps."""

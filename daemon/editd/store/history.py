@@ -110,7 +110,7 @@ class History:
         return _named(found, None)
 
     def content(self, version: Version) -> bytes | None:
-        """The bytes of a version that was ever recorded, or None."""
+        """The bytes of a version that was ever recorded, or None. Raises HistoryDamaged."""
         oid = bytes.fromhex(version)
         pending = self._pending.get(oid)
         if pending is not None:
@@ -119,6 +119,8 @@ class History:
             kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
         except KeyError:
             return None
+        except pygit2.GitError as error:
+            raise self._damaged(f"the content {version} cannot be read") from error
         return content if kind == pygit2.enums.ObjectType.BLOB else None
 
     def folder_at_head(self, path: str) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
@@ -372,7 +374,7 @@ class History:
     def _commit(self, oid: Oid) -> CommitObject:
         try:
             return CommitObject.decode(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, pygit2.GitError) as error:
             raise self._damaged(f"commit {oid.hex()} cannot be read") from error
 
     def _damaged(self, what: str) -> HistoryDamaged:
@@ -388,7 +390,7 @@ class History:
             return pending[1]
         try:
             return bytes(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
-        except KeyError as error:
+        except (KeyError, pygit2.GitError) as error:
             raise self._damaged(f"the tree {oid.hex()} cannot be read") from error
 
 
