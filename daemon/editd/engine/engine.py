@@ -144,7 +144,7 @@ class Engine:
             waiting.extendleft(reversed(again))
         for result in results:
             if isinstance(result, Refused):
-                with contextlib.suppress(IoError):  # the index finds no room: then without the reasons
+                with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
                     explain(result, self.history)
         return [_answered(result) for result in results]
 
