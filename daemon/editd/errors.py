@@ -5,12 +5,15 @@
     ├── Conflict                   somebody must decide between two texts
     ├── NoMatch, Ambiguous,
     │   CountMismatch              the search text does not name one place
-    ├── MalformedEdit              the edit itself cannot be read
-    ├── PathOutside, PathProtected,
+    ├── MalformedEdit,
+    │   InvalidRegex               the edit itself cannot be read
+    ├── NoChange                   nothing would come of it
+    ├── Unread                     read the file first
+    ├── PathOutside, PathProtected, PathIgnored,
     │   FileMissing, FileExists,
     │   NotAFile, NotText,
     │   TooLarge, BaseRequired     the edit and the file do not fit
-    ├── Timeout                    a wait ran past its limit
+    ├── Timeout                    a regular expression or a wait ran past its limit
     ├── ShuttingDown, Overloaded   ask again later
     ├── PermissionDenied           the session's scope or the file system says no
     ├── UnknownTransaction,
@@ -120,6 +123,26 @@ class TooLarge(Refused):
 
 class BaseRequired(Refused):
     code = "base_required"
+
+
+class PathIgnored(Refused):
+    code = "path_ignored"
+
+
+class InvalidRegex(Refused):
+    code = "invalid_regex"
+
+
+class NoChange(Refused):
+    """The edit would change nothing, where the tool calls that an error."""
+
+    code = "no_change"
+
+
+class Unread(Refused):
+    """The session must read the file first."""
+
+    code = "unread"
 
 
 class PermissionDenied(Refused):

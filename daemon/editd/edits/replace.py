@@ -82,7 +82,7 @@ def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str 
     _expect(count, spans, text, old, path or "the file")
     if old == new:
         return text
-    return replace(text, [Replacement(span.start, span.end, _fitted(new, old, text, span)) for span in spans])
+    return replace(text, [Replacement(span.start, span.end, fitted(new, old, text, span)) for span in spans])
 
 
 def _expect(count: int, spans: Sequence[Span], text: str, old: str, path: str) -> None:
@@ -129,7 +129,7 @@ def no_match(message: str, text: str, needle: str, data: dict[str, Any] | None =
     )
 
 
-def _fitted(new: str, old: str, text: str, span: Span) -> str:
+def fitted(new: str, old: str, text: str, span: Span) -> str:
     """Return `new` with the line ends of what it replaces, line for line.
 
     Lines that are the same at the beginning and the end of `old` and `new` keep their own; those
@@ -148,8 +148,8 @@ def _fitted(new: str, old: str, text: str, span: Span) -> str:
     tail = _common(before[: head - len(before) : -1], after[: head - len(after) : -1])
     between = ends[head : len(ends) - tail] or nearby[max(head - 1, 0) :][:1]
     wanted = len(after) - 1 - head - tail
-    fitted = ends[:head] + (between + between[-1:] * wanted)[:wanted] + ends[len(ends) - tail :]
-    return "".join(chain.from_iterable(zip(after, [*fitted, ""], strict=True)))
+    line_ends = ends[:head] + (between + between[-1:] * wanted)[:wanted] + ends[len(ends) - tail :]
+    return "".join(chain.from_iterable(zip(after, [*line_ends, ""], strict=True)))
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:

@@ -65,12 +65,21 @@ def occurrences(text: str, needle: str) -> list[Span]:
     exact = list(_matches(text, needle))
     if exact or not ("\r" in text or "\r" in needle):
         return exact
-    # Where the plain text has lost a CR: what lies after the n-th of these stands n further right.
-    lost = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
+    lost = lost_returns(text)
     return [
         Span(span.start + bisect_left(lost, span.start), span.end + bisect_left(lost, span.end))
         for span in _matches(with_plain_line_ends(text), with_plain_line_ends(needle))
     ]
+
+
+def lost_returns(text: str) -> list[int]:
+    """Return where the text with plain line ends has lost a CR, as offsets into that text.
+
+    What lies after the n-th of these stands n further right in `text`.
+    """
+    if "\r" not in text:
+        return []
+    return [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
 
 def overlapping(text: str, span: Span) -> Span | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from editd.values.content import FileState, GitMode, Version
     from editd.values.path import WorkspacePath
 
@@ -18,6 +20,17 @@ class Base:
     """
 
     version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a reader has seen of a file: of which version, and which lines of it.
+
+    `lines` are ranges from 1, both ends included; None is the whole file.
+    """
+
+    base: Base
+    lines: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +118,17 @@ class Symlink:
     base: Base | None = None
 
 
-Edit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A call of another system's edit tool, with that tool's own argument names."""
+
+    dialect: str
+    tool: str
+    args: Mapping[str, Any] = field(hash=False)
+    base: Base | None = None
+
+
+Edit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink | Tool
 
 OnStale = Literal["reject", "merge"]
 
@@ -153,3 +176,5 @@ class Plan:
     reports: dict[WorkspacePath, FileReport] = field(default_factory=dict)
     merged: tuple[WorkspacePath, ...] = ()
     touched: tuple[WorkspacePath, ...] = ()
+    answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
+    sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what readers that a tool names have seen

@@ -1,0 +1,60 @@
+"""Runs of lines: where some lines stand in a text one after another, under a normal form of each.
+
+What the dialects share that match by lines: `str.rstrip`, a trim, look-alikes made equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+JS_WHITE_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+"""ECMAScript's WhiteSpace and LineTerminator: what `trim` and `\\s` take (ECMA-262, 22.1.3.32)."""
+
+
+def js_trim(text: str) -> str:
+    """`String.prototype.trim`."""
+    return text.strip(JS_WHITE_SPACE)
+
+
+def runs(
+    lines: Sequence[str],
+    wanted: Sequence[str],
+    *,
+    start: int = 0,
+    form: Callable[[str], str] | None = None,
+) -> Iterator[int]:
+    """Yield each index from `start` at which `wanted` stands in `lines`, overlapping ones too.
+
+    Two lines are the same when their `form` is. Linear but for lines that are repeated; each form is
+    worked out once.
+    """
+    if form is not None:
+        lines, wanted = [form(line) for line in lines], [form(line) for line in wanted]
+    if not wanted:
+        return
+    rarest = min(range(len(wanted)), key=lambda index: lines.count(wanted[index]))
+    size = len(wanted)
+    goal = list(wanted)
+    index = start + rarest - 1
+    try:
+        while True:
+            index = lines.index(wanted[rarest], index + 1)
+            first = index - rarest
+            if list(lines[first : first + size]) == goal:
+                yield first
+    except ValueError:
+        return
+
+
+def offsets(lines: Sequence[str]) -> list[int]:
+    """Where each line begins in `"\\n".join(lines)`, and one past the end (as though an LF followed)."""
+    result = [0]
+    for line in lines:
+        result.append(result[-1] + len(line) + 1)
+    return result

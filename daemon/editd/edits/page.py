@@ -1,0 +1,47 @@
+"""A page: the text of a file as the dialects see it, with LF line ends and without its mark.
+
+Whatever is put in takes the line ends of what it replaces, in a mixed file line for line; a byte
+outside the replaced spans never changes. Encoding and mark are the file's own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.edits.replace import Replacement, fitted, replace
+from editd.edits.search import Span, lost_returns, with_plain_line_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from editd.values.path import WorkspacePath
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`raw` is the file's text with its own line ends, `text` the same with LF; offsets are into `text`."""
+
+    path: WorkspacePath
+    raw: str
+    text: str = field(init=False)
+    _lost: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", with_plain_line_ends(self.raw))
+        object.__setattr__(self, "_lost", lost_returns(self.raw))
+
+    def with_replacements(self, replacements: Iterable[Replacement]) -> str:
+        """Return the file's text, with its own line ends, after the replacements; Overlap where two collide."""
+        return replace(self.raw, [self._of_raw(replacement) for replacement in replacements])
+
+    def _of_raw(self, replacement: Replacement) -> Replacement:
+        span = Span(self._raw_offset(replacement.start), self._raw_offset(replacement.end))
+        old, new = self.text[replacement.start : replacement.end], replacement.text
+        if with_plain_line_ends(new) == old:
+            return Replacement(span.start, span.end, self.raw[span.start : span.end])
+        return Replacement(span.start, span.end, fitted(new, old, self.raw, span))
+
+    def _raw_offset(self, offset: int) -> int:
+        return offset + bisect_left(self._lost, offset)
