@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from editd.errors import NotAFile, PathOutside
-from editd.values.changeset import Base
+from editd.values.changeset import Base, Sight
 from editd.values.content import SYMLINK, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 
@@ -29,6 +29,13 @@ class InMemory:
         if any(held.startswith(path.text + "/") for held in self.files):
             raise NotAFile(f"{path} is a folder.", hint="Name a file.")
         return self.files.get(path.text)
+
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        above = "" if folder is None else folder.text + "/"
+        inside = [held.removeprefix(above) for held in self.files if held.startswith(above)]
+        if not inside and folder is not None:
+            return None
+        return sorted({name + slash for name, slash, _ in (held.partition("/") for held in inside)})
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         return path_of("/".join(self._walk(path.text.split("/"), 0)))
@@ -61,6 +68,7 @@ class Told:
 
     contents: list[bytes] = field(default_factory=list)
     read: dict[str, bytes | None] = field(default_factory=dict)
+    sights: dict[tuple[str, str], Sight] = field(default_factory=dict)
 
     def content(self, version: Version) -> bytes | None:
         return {version_of(content): content for content in self.contents}.get(version)
@@ -69,6 +77,9 @@ class Told:
         if path.text not in self.read:
             return None
         return base_of(self.read[path.text])
+
+    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+        return self.sights.get((reader, path.text))
 
 
 def base_of(content: bytes | None) -> Base:

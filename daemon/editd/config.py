@@ -5,12 +5,25 @@ from __future__ import annotations
 import codecs
 import os
 import tomllib
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
 
 from editd.errors import InvalidParams
+
+
+class Serena(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[serena]`: of the dialect of that name."""
+
+    ignored_paths: tuple[str, ...] = ()  # gitignore patterns, beside those of the workspace
+
+
+class Wcgw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[wcgw]`: what its tool may edit and write whole, as globs of absolute paths; else anything."""
+
+    edit_globs: tuple[str, ...] | None = None
+    write_globs: tuple[str, ...] | None = None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,6 +32,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     publish: Literal["exchange", "rename"] = "exchange"  # rename: fewer events for raw watchers, a weaker C4
     encoding: str | None = None  # for text that is not UTF-8, such as "latin-1"; else it is `not_text`
     idle_seconds: float = 0  # the daemon ends by itself after so long without a client; 0 is never
+    regex_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 2.0  # for one regular expression of a tool's
+    serena: Serena = Serena()
+    wcgw: Wcgw = Wcgw()
     file_bytes_max: int = 64 * 1024 * 1024  # a larger file is neither read nor written: it is held in memory
 
 

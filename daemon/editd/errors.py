@@ -140,9 +140,13 @@ class NoChange(Refused):
 
 
 class Unread(Refused):
-    """The session must read the file first."""
+    """The session must read the file first.
+
+    `sights` are what it has been shown by this very refusal (`values.changeset.Plan.sights`).
+    """
 
     code = "unread"
+    sights: tuple[Any, ...] = ()
 
 
 class PermissionDenied(Refused):

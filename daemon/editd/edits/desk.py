@@ -81,9 +81,11 @@ class Desk(Protocol):
         """FileMissing, or FileExists where something stands at `to`."""
         ...
 
-    def names(self, path: WorkspacePath | None) -> list[str] | None:
-        """The names in a folder (None: the root), folders with a final `/`, hidden ones and what git
-        ignores left out, sorted; None where it is no folder."""
+    def names(self, given: str) -> list[str] | None:
+        """The names in a folder of the workspace as it is on disk, sorted, folders with a final `/`.
+
+        `.git` and what editd keeps for itself are left out; None where it is no folder.
+        """
         ...
 
     def matches(self, search: Search) -> tuple[Match, ...]:
@@ -110,7 +112,8 @@ class Tool:
     is_destructive: bool = True
     is_idempotent: bool = False
     returns_content: bool = False  # the answer to the request holds the final content of each file
-    only_reads: Callable[[Mapping[str, Any]], bool] = field(default=lambda _arguments: False)
+    undoes: Callable[[Mapping[str, Any]], str | None] = field(default=lambda _arguments: None)
+    """The file, as the call names it, whose last edit by the session the call undoes; `run` is not asked."""
 
 
 @dataclass(frozen=True, slots=True)

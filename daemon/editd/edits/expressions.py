@@ -47,9 +47,6 @@ class Match:
     has_inner: bool = False  # see `Search.looks_inside`
 
 
-Found = "tuple[Match, ...] | Refused"
-
-
 class Unanswered(Exception):
     """Planning cannot go on before this search has been made. No refusal: nobody is told."""
 

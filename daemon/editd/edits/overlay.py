@@ -56,6 +56,10 @@ class Overlay:
         """What `path` holds by now; None for no file there."""
         return self._after[path] if path in self._after else self.before(path)
 
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        """The names in a folder of the snapshot, folders with a final `/`; None where it is no folder."""
+        return self._snapshot.names(folder)
+
     def put(self, path: WorkspacePath, state: FileState | None) -> None:
         """Let `path` hold `state` from now on."""
         links = [held for held in (self.before(path), state) if held is not None and held.is_symlink]

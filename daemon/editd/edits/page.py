@@ -33,7 +33,7 @@ class Page:
         object.__setattr__(self, "_lost", lost_returns(self.raw))
 
     def with_replacements(self, replacements: Iterable[Replacement]) -> str:
-        """Return the file's text, with its own line ends, after the replacements; Overlap where two collide."""
+        """Return the text with its own line ends after the replacements; Overlap where two collide."""
         return replace(self.raw, [self._of_raw(replacement) for replacement in replacements])
 
     def _of_raw(self, replacement: Replacement) -> Replacement:

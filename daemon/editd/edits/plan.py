@@ -23,6 +23,7 @@ from editd.edits.overlay import Overlay, folders_of
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.replace import replace_exactly
 from editd.edits.text import edit_text
+from editd.edits.tooling import Tooling, call
 from editd.errors import (
     BaseRequired,
     FileExists,
@@ -38,13 +39,16 @@ from editd.values.changeset import (
     Delete,
     Edit,
     EditText,
+    FileEdit,
     FileReport,
     Move,
     OnStale,
     Patch,
     Plan,
     Replace,
+    Sight,
     Symlink,
+    Tool,
     Write,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text, Version
@@ -69,6 +73,10 @@ class Snapshot(Protocol):
         """The path with the symlinks among its folders followed."""
         ...
 
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder."""
+        ...
+
 
 class Knowledge(Protocol):
     """What the history and the session know."""
@@ -81,23 +89,34 @@ class Knowledge(Protocol):
         """What this session last read or wrote there."""
         ...
 
+    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+        """What the reader of that name, or else this session, has seen there."""
+        ...
+
 
 def plan(
     edits: Sequence[Edit],
     snapshot: Snapshot,
     knowledge: Knowledge,
     *,
-    on_stale: OnStale = "reject",
+    on_stale: OnStale | None = None,
     fallback_encoding: str | None = None,
+    tooling: Tooling | None = None,
 ) -> Plan:
     """Return what `edits` do to `snapshot`: changes sorted by path, those that change nothing left out.
 
     Raises the Refused that says why the changeset cannot be made: see `editd.errors`. Where several
-    paths do not merge, one Conflict names them all.
+    paths do not merge, one Conflict names them all. `on_stale` None is "reject", except that a tool's
+    call without a base is taken for what the file holds now. Raises Unanswered where a tool needs a
+    regular expression to be searched for first.
     """
-    work = _Work(snapshot, knowledge, on_stale, fallback_encoding)
+    work = Work(snapshot, knowledge, on_stale, fallback_encoding, tooling or Tooling())
     for edit in edits:
-        work.make(edit)
+        if isinstance(edit, Tool):
+            work.answers.append(call(work, work.tooling, edit))
+        else:
+            work.make(edit)
+            work.answers.append(None)
     work.bases.merge_all()
     touched = tuple(sorted({*work.bases.known, *work.overlay}))
     work.refuse_files_in_files(touched)
@@ -106,6 +125,8 @@ def plan(
         reports={path: work.reports.get(path, FileReport()) for path in touched},
         merged=tuple(sorted(work.bases.merged)),
         touched=touched,
+        answers=tuple(work.answers),
+        sights=tuple(work.sights),
     )
 
 
@@ -120,20 +141,30 @@ class _Moving:
     is_merged: bool = False
 
 
-class _Work:
+class Work:
     """The changeset while it is being made: the overlay, and what is to be said of it."""
 
     def __init__(
-        self, snapshot: Snapshot, knowledge: Knowledge, on_stale: OnStale, fallback_encoding: str | None
+        self,
+        snapshot: Snapshot,
+        knowledge: Knowledge,
+        on_stale: OnStale | None,
+        fallback_encoding: str | None,
+        tooling: Tooling,
     ) -> None:
         self.overlay = Overlay(snapshot)
-        self.bases = Bases(self.overlay, knowledge, on_stale)
+        self.knowledge = knowledge
+        self.bases = Bases(self.overlay, knowledge, on_stale or "reject")
+        self.is_on_stale_given = on_stale is not None
+        self.tooling = tooling
+        self.answers: list[str | None] = []  # of each edit, what its tool says
+        self.sights: list[tuple[str, WorkspacePath, Sight]] = []
         self.fallback_encoding = fallback_encoding
         self.removed: set[WorkspacePath] = set()  # the paths whose first content has gone
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
 
-    def make(self, edit: Edit) -> None:
+    def make(self, edit: FileEdit) -> None:
         """Make one edit on what the ones before it left."""
         match edit:
             case Write():
@@ -192,21 +223,21 @@ class _Work:
 
     # ── The edits, one by one ──────────────────────────────────────────────────────────────────
 
-    def _follow(self, path: WorkspacePath) -> WorkspacePath:
+    def follow(self, path: WorkspacePath) -> WorkspacePath:
         """The path that an edit of content is made at, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
-            self._report(resolved, warning=f"{path} leads by a symbolic link to {resolved}: edited there.")
+            self.report(resolved, warning=f"{path} leads by a symbolic link to {resolved}: edited there.")
         return resolved
 
-    def _report(self, path: WorkspacePath, *, replacements: int = 0, warning: str = "") -> None:
+    def report(self, path: WorkspacePath, *, replacements: int = 0, warning: str = "") -> None:
         report = self.reports.get(path, FileReport())
         new = (warning,) if warning and warning not in report.warnings else ()
         total = (report.replacements or 0) + replacements or None
         self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
-        path = self._follow(edit.path)
+        path = self.follow(edit.path)
         state = self.overlay.at(path)
         mode = edit.mode or (FILE if state is None else state.mode)
         if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
@@ -229,21 +260,21 @@ class _Work:
         self.overlay.put(path, after)
 
     def _replace(self, edit: Replace) -> None:
-        path = self._follow(edit.path)
+        path = self.follow(edit.path)
         state = self.bases.existing(path, edit.base)
-        text = self._text(path, state)
+        text = self.text(path, state)
         result = replace_exactly(text.text, edit.old, edit.new, edit.count, path=path.text)
-        self._report(path, replacements=edit.count)
+        self.report(path, replacements=edit.count)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
     def _edit_text(self, edit: EditText) -> None:
-        path = self._follow(edit.path)
+        path = self.follow(edit.path)
         state = self.bases.existing(path, edit.base)
-        text = self._text(path, state)
+        text = self.text(path, state)
         result = edit_text(text.text, edit.edits, edit.position_encoding)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
-    def _text(self, path: WorkspacePath, state: FileState) -> Text:
+    def text(self, path: WorkspacePath, state: FileState) -> Text:
         return Text.decode(state.content, path=path.text, fallback=self.fallback_encoding)
 
     def _delete(self, edit: Delete) -> None:
@@ -293,7 +324,7 @@ class _Work:
             self.bases.merged.add(to)
 
     def _chmod(self, edit: Chmod) -> None:
-        path = self._follow(edit.path)
+        path = self.follow(edit.path)
         state = self.bases.existing(path, None)
         self.overlay.put(path, with_mode(state, EXECUTABLE if edit.executable else FILE))
 
@@ -337,7 +368,7 @@ class _Work:
     def _patch_here(self, file: FilePatch, source: WorkspacePath, fuzz: int) -> None:
         """A file that is modified or deleted."""
         is_followed = file.target is not None and not file.is_symlink
-        path = self._follow(source) if is_followed else self.overlay.resolve_folder(source)
+        path = self.follow(source) if is_followed else self.overlay.resolve_folder(source)
         state = self._patched(path, self.bases.existing(path, None), file, fuzz)
         if file.target is None:
             self._remove(path)
@@ -346,7 +377,7 @@ class _Work:
 
     def _patch_new(self, file: FilePatch, fuzz: int) -> None:
         assert file.target is not None
-        path = self.overlay.resolve_folder(file.target) if file.is_symlink else self._follow(file.target)
+        path = self.overlay.resolve_folder(file.target) if file.is_symlink else self.follow(file.target)
         if self.overlay.at(path) is not None:
             raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
         self.bases.look(path, Base(None))
@@ -377,7 +408,7 @@ class _Work:
             content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
             applied = Applied(content, applied.warnings)
         for warning in applied.warnings:
-            self._report(path, warning=warning)
+            self.report(path, warning=warning)
         mode = file.mode or state.mode
         if mode == SYMLINK and file.target is not None:
             _check_target(applied.content)
@@ -385,7 +416,7 @@ class _Work:
 
     def _text_or_none(self, path: WorkspacePath, state: FileState) -> Text | None:
         try:
-            return self._text(path, state)
+            return self.text(path, state)
         except NotText:
             return None
 

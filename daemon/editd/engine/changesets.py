@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from editd.errors import InvalidParams, TooLarge
 
 if TYPE_CHECKING:
+    from editd.edits.expressions import Match, Search
     from editd.engine.requests import Reader
+    from editd.errors import Refused
     from editd.values.changeset import Edit
     from editd.values.transaction import Authorship
 
@@ -23,6 +25,7 @@ class Changeset:
     reader: Reader
     authorship: Authorship
     edits: list[Edit] = field(default_factory=list)
+    found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # for its tools
 
 
 class Changesets:

@@ -12,17 +12,19 @@ import errno
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from editd.edits.expressions import Answers, Unanswered
 from editd.edits.plan import plan
+from editd.edits.tooling import Tooling
 from editd.engine.adopt import OUTSIDE, adoptions, state_of
 from editd.engine.commit import Batch, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
 from editd.engine.recover import recover
-from editd.engine.requests import Apply, Outcome, Postponed, Reader, Result, Undo, Write
+from editd.engine.requests import Apply, Asking, Outcome, Postponed, Reader, Result, Undo, Write, reader_of
 from editd.engine.sessions import Seen
 from editd.engine.undo import invert, targets_of
 from editd.engine.view import View
@@ -33,16 +35,18 @@ from editd.errors import (
     IoError,
     Refused,
     Stale,
+    Unread,
 )
 from editd.system.clock import Clock, boot_id
 from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, FileReport, Plan
+from editd.values.changeset import Base, Change, Edit, FileReport, Plan, Sight
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from editd.edits.expressions import Match, Search
     from editd.store.history import History
     from editd.store.journal import Position
     from editd.values.content import FileState, Version
@@ -51,11 +55,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
 ROUNDS_MAX = 50  # of planning again because somebody wrote in between; then the edit is refused
 WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is looked at again
 PACKING_WAIT_SECONDS = 0.05  # until packing has caught up a little
 EDIT_BYTES = 4096  # what an edit weighs without its content: 100 edits take as long as some 400 KB
 PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # what they touch is only known when it is looked at
+TOOL_BYTES = 1024 * 1024  # a tool may look for much in a long file
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,9 @@ class _Knowledge:
     def seen(self, path: WorkspacePath) -> Base | None:
         return self.seen_by.by(self.reader, path)
 
+    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+        return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
+
 
 class Engine:
     def __init__(
@@ -90,12 +99,14 @@ class Engine:
         is_in_place: Callable[[], bool],
         *,
         fallback_encoding: str | None = None,
+        tooling: Tooling | None = None,
         weaker: Sequence[str] = (),
     ) -> None:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
         `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
-        `is_in_place` tells whether the workspace's folder is still where it was.
+        `is_in_place` tells whether the workspace's folder is still where it was. `tooling` has the
+        dialects whose tools an edit may call.
         """
         self.history = history
         self.tree = tree
@@ -107,6 +118,7 @@ class Engine:
         self._is_ours = is_ours
         self._is_in_place = is_in_place
         self._fallback_encoding = fallback_encoding
+        self.tooling = tooling or Tooling()
         self._boot = boot_id()
         self._unfinished: list[Step] = []
         self._last_us = 0
@@ -121,6 +133,7 @@ class Engine:
 
     def turn(self, requests: Sequence[Write]) -> list[Result]:
         """Carry out what came in, in its order; one result for each."""
+        requests = [self._meant(request) for request in requests]
         results: list[Result | None] = [self._not_now(request) for request in requests]
         waiting = deque((i, request) for i, request in enumerate(requests) if results[i] is None)
         rounds = 0
@@ -148,6 +161,24 @@ class Engine:
                     explain(result, self.history)
         return [_answered(result) for result in results]
 
+    def _meant(self, request: Write) -> Write:
+        """A tool's call that undoes its session's last edit of a file, as that undo."""
+        call = request.edits[0] if isinstance(request, Apply) and len(request.edits) == 1 else None
+        if not isinstance(call, changeset.Tool):
+            return request
+        try:
+            given = self.tooling.tool(call).undoes(call.args)
+            path = None if given is None else self.tree.resolve(self.tooling.path(given))
+        except Refused:  # which planning says again
+            return request
+        if path is None:
+            return request
+        said = request.authorship
+        return Undo(
+            said, request.reader, session=said.session, path=path, dry_run=request.dry_run,
+            fingerprint=request.fingerprint if isinstance(request, Apply) else "",
+        )  # fmt: skip
+
     def weight(self, request: Write) -> int:
         """About how many bytes a request is going to read, hash and write; a hint, for who plans the time."""
         if isinstance(request, Undo):
@@ -158,6 +189,8 @@ class Engine:
                 total += len(edit.content)
             elif isinstance(edit, changeset.Patch):
                 total += len(edit.patch) + PATCH_BYTES
+            elif isinstance(edit, changeset.Tool):
+                total += TOOL_BYTES
             else:
                 with contextlib.suppress(Refused, OSError):
                     look = self.tree.entry(edit.path)
@@ -202,7 +235,13 @@ class Engine:
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return Postponed(refusal, WRITER_WAIT_SECONDS)
+        except Unanswered as need:
+            batch.roll_back(steps)
+            batch.view.forget_strangers()
+            return Asking(need.search)
         except Refused as refusal:
+            if isinstance(refusal, Unread):
+                self._note_sights(refusal.sights, {})
             with contextlib.suppress(Refused):
                 self._adopt_into(batch, request)
             return refusal
@@ -237,12 +276,14 @@ class Engine:
             knowledge,
             on_stale=request.on_stale,
             fallback_encoding=self._fallback_encoding,
+            tooling=replace(self.tooling, expressions=Answers(request.found)),
         )
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         targets = targets_of(request, self.history)
         changes = invert(targets, self.history, batch.view.at, force=request.force)
-        outcome = Outcome(None, changes)
+        answers = () if request.path is None else (f"The last edit of {request.path} is undone.",)
+        outcome = Outcome(None, changes, answers=answers)
         if request.dry_run:
             self.files.check(changes)
             return outcome
@@ -294,10 +335,7 @@ class Engine:
         if step.request is None:
             return
         outcome = step.outcome
-        results[step.request] = Outcome(
-            step.draft.transaction, outcome.changes, outcome.reports, outcome.unchanged, outcome.merged,
-            outcome.warnings,
-        )  # fmt: skip
+        results[step.request] = replace(outcome, transaction=step.draft.transaction)
         self._note_seen(taken[step.request].reader, outcome)
 
     def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
@@ -331,8 +369,16 @@ class Engine:
 
     # ── asking ──
 
-    def read(self, path: WorkspacePath, reader: Reader, at: int | str | None = None) -> Reading:
+    def read(
+        self,
+        path: WorkspacePath,
+        reader: Reader,
+        at: int | str | None = None,
+        lines: tuple[int, int] | None = None,
+    ) -> Reading:
         """A file's content now, or right after transaction `at`. Notes what the reader has seen.
+
+        Where it is shown only `lines`, from 1 and both included, that is what is noted.
 
         What is read and not in the history yet is recorded first, so that an edit based on it can always
         be compared with it, unless git ignores the file.
@@ -350,13 +396,21 @@ class Engine:
             self.adopt(view.strangers)
         if state is None:
             raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
-        self.seen.note(reader, here, Base(state.version))
+        if lines is None:
+            self.seen.note(reader, here, Sight(Base(state.version)))
+        else:
+            self.seen.note_lines(reader, here, Base(state.version), *lines)
         return Reading(path, state)
 
-    def staged(self, edits: tuple[Edit, ...], reader: Reader) -> tuple[Outcome, View]:
-        """What these edits would make of the files, and the view in which they have."""
+    def staged(
+        self, edits: tuple[Edit, ...], reader: Reader, found: Mapping[Search, tuple[Match, ...] | Refused]
+    ) -> tuple[Outcome, View]:
+        """What these edits would make of the files, and the view in which they have.
+
+        Raises Unanswered where a search is not in `found`.
+        """
         view = View(self.tree, self.history, quiet=False)
-        worked_out = self._plan(view, Apply(edits, Authorship(""), reader, dry_run=True))
+        worked_out = self._plan(view, Apply(edits, Authorship(""), reader, dry_run=True, found=found))
         self.files.check(worked_out.changes)
         outcome = self._outcome(worked_out, view)
         view.drafted.update((change.path, change.after) for change in worked_out.changes)
@@ -408,14 +462,26 @@ class Engine:
             if path not in changed
         )
         reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
-        return Outcome(None, worked_out.changes, reports, unchanged, worked_out.merged)
+        return Outcome(
+            None, worked_out.changes, reports, unchanged, worked_out.merged,
+            answers=worked_out.answers, sights=worked_out.sights,
+        )  # fmt: skip
 
     def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
         """The reader knows what the answer holds; one that is a repetition tells nothing newer than known."""
         for change in (*outcome.changes, *outcome.unchanged):
             if is_news or self.seen.by(reader, change.path) is None:
-                version = change.after.version if change.after is not None else None
-                self.seen.note(reader, change.path, Base(version))
+                self.seen.note(reader, change.path, Sight(_base_after(change)))
+        self._note_sights(outcome.sights, {change.path: change for change in outcome.changes})
+
+    def _note_sights(
+        self, sights: Iterable[tuple[str, WorkspacePath, Sight]], changes: Mapping[WorkspacePath, Change]
+    ) -> None:
+        """What readers have seen that a tool's call names; of a file that was changed, what it holds now."""
+        for name, path, sight in sights:
+            change = changes.get(path)
+            now = sight if change is None else replace(sight, base=_base_after(change))
+            self.seen.note(reader_of(name), path, now)
 
     def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes: from here on only a restart, which recovers, helps."""
@@ -424,6 +490,10 @@ class Engine:
         for step in batch.steps:
             if step.request is not None and results[step.request] is None:
                 results[step.request] = broken
+
+
+def _base_after(change: Change) -> Base:
+    return Base(None if change.after is None else change.after.version)
 
 
 def _gone() -> Refused:

@@ -26,6 +26,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     file_warnings: dict[str, list[str]] = {}
     merged: list[str] = []
     unchanged: list[str] = []
+    answers: list[str | None] = []
 
 
 def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
@@ -38,6 +39,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
         {_out(path): list(r.warnings) for path, r in reports if r.warnings},
         [_out(path) for path in outcome.merged],
         [_out(change.path) for change in outcome.unchanged],
+        list(outcome.answers) if any(answer is not None for answer in outcome.answers) else [],
     )
     return msgspec.json.encode(notes)
 
@@ -62,7 +64,7 @@ def first_answer(request: Write, history: History) -> Outcome | None:
         unchanged.append(Change(_path_of(name), state, state))
     return Outcome(
         transaction, changes_of(transaction, history), _reports_of(kept), tuple(unchanged),
-        tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings),
+        tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings), tuple(kept.answers),
     )  # fmt: skip
 
 

@@ -10,12 +10,17 @@ from editd.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from editd.values.changeset import Change, Edit, FileReport, OnStale
+    from editd.edits.expressions import Match, Search
+    from editd.values.changeset import Change, Edit, FileReport, OnStale, Sight
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction
 
 Reader = str
-"""Who reads and edits: a session's name, or a connection's number where it has no session."""
+"""Who reads and edits: a session, or a connection where it has no session."""
+
+
+def reader_of(session: str) -> Reader:
+    return f"session {session}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,10 @@ class Apply:
     edits: tuple[Edit, ...]
     authorship: Authorship
     reader: Reader
-    on_stale: OnStale = "reject"
+    on_stale: OnStale | None = None
     dry_run: bool = False
     fingerprint: str = ""  # of the whole request, so that its id is not used for another one
+    found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Undo:
     tx: int | str | None = None
     last: int | None = None
     session: str | None = None
+    path: WorkspacePath | None = None  # only the newest that changed this file, and nothing else
     force: bool = False
     dry_run: bool = False
     redo: bool = False
@@ -58,6 +65,15 @@ class Outcome:
     unchanged: tuple[Change, ...] = ()  # paths that were named and stay as they are
     merged: tuple[WorkspacePath, ...] = ()
     warnings: tuple[str, ...] = ()
+    answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
+    sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Not before this search has been made: ask again with its answer among `Apply.found`."""
+
+    search: Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +84,4 @@ class Postponed:
     seconds: float
 
 
-Result = Outcome | Refused | Postponed
+Result = Outcome | Refused | Postponed | Asking

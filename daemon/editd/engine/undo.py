@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, NothingToUndo
+from editd.store.index import Wanted
 from editd.values.changeset import Change
 from editd.values.content import FileState
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Touch, Transaction
+
+LOOKED_AT_ONCE = 50  # transactions of a path, while the last edit of a session is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,8 @@ def targets_of(request: Undo, history: History) -> list[Transaction]:
         transaction = history.find(request.tx)
         _check_undoable(transaction)
         return [transaction]
+    if request.path is not None:
+        return [_last_of(request.path, request.session, history)]
     last = request.last if request.last is not None else -1  # SQLite's limit: -1 is all
     if request.last is not None and last < 1:
         raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
@@ -164,6 +169,29 @@ def targets_of(request: Undo, history: History) -> list[Transaction]:
     if not found:
         raise NothingToUndo("There is no edit that is not undone already.", hint="`log` shows the history.")
     return found
+
+
+def _last_of(path: WorkspacePath, session: str | None, history: History) -> Transaction:
+    """The newest edit in force of `path` by `session` (None: by nobody's session), which is all it does."""
+    before: int | None = None
+    while found := history.index.log(Wanted(before=before, path=path, session=session), LOOKED_AT_ONCE):
+        for transaction in found:
+            by = transaction.authorship.session
+            if transaction.kind != "edit" or transaction.undone_by is not None or by != session:
+                continue
+            if {touch.path for touch in transaction.touches} != {path}:
+                raise NothingToUndo(
+                    f"The last edit of {path}, transaction {transaction.seq}, changed other files as well.",
+                    hint=f"Undo it as a whole: `undo` with tx {transaction.seq}.",
+                    data={"path": path.text, "seq": int(transaction.seq)},
+                )
+            return transaction
+        before = int(found[-1].seq)
+    raise NothingToUndo(
+        f"There is no edit of {path} by this session that is not undone already.",
+        hint="`log` with this path shows who changed it.",
+        data={"path": path.text},
+    )
 
 
 def blocking(history: History, place: Place, undone: frozenset[int]) -> list[int]:

@@ -67,6 +67,9 @@ class View:
             self.drafted.pop(path, None)
         self.strangers.clear()
 
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        return self.tree.names(folder)
+
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         return self.tree.resolve(path)
 

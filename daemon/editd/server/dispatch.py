@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import editd
+from editd.edits.expressions import Unanswered
 from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
 from editd.engine.questions import Questions, changes_of
-from editd.engine.requests import Apply, Outcome, Reader, Write
+from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
 from editd.store.journal import frames
@@ -25,13 +26,14 @@ from editd.values.transaction import Authorship
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from editd.engine.view import View
     from editd.server.background import Background
     from editd.server.scanning import Scanner
+    from editd.server.searching import Searcher
     from editd.server.turns import Turns
-    from editd.values.changeset import Change
-    from editd.values.path import WorkspacePath
+    from editd.values.changeset import Change, Edit
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class Workshop:
     turns: Turns
     background: Background
     scanner: Scanner
+    searcher: Searcher
 
 
 class Dispatch:
@@ -83,6 +86,7 @@ class Dispatch:
         self._tasks: set[asyncio.Task[None]] = set()
         self._methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
             messages.Check: self._check,
+            messages.Dialects: self._dialects,
             messages.Read: self._read,
             messages.Stat: self._stat,
             messages.Settle: self._settle,
@@ -118,19 +122,48 @@ class Dispatch:
 
     # ── reading ──
 
+    def _dialects(self, params: messages.Dialects, visitor: Visitor, call: Call) -> None:
+        del params, visitor
+        call.reply(translate.dialects(self._engine.tooling.dialects.values()))
+
     def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
         path = translate.path(params.path)
-        reader = _reader(params.session, visitor)
+        lines = translate.lines_wanted(params)
         if params.changeset is None:
-            reading = self._engine.read(path, reader, params.at)
-        else:
-            changeset = self._changesets.get(params.changeset, visitor.number)
-            _, view = self._engine.staged(tuple(changeset.edits), reader)
+            reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
+            call.reply(translate.read_result(reading, lines, fallback=self._fallback))
+            return
+        changeset = self._changesets.get(params.changeset, visitor.number)
+
+        def answer(_: Outcome, view: View) -> None:
             state = view.at(view.resolve(path))
             if state is None:
                 raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
-            reading = Reading(path, state)
-        call.reply(translate.read_result(reading, fallback=self._fallback))
+            call.reply(translate.read_result(Reading(path, state), lines, fallback=self._fallback))
+
+        self._staged(changeset, (), call, answer)
+
+    def _staged(
+        self,
+        changeset: Changeset,
+        more: tuple[Edit, ...],
+        call: Call,
+        then: Callable[[Outcome, View], None],
+    ) -> None:
+        """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
+        try:
+            outcome, view = self._engine.staged((*changeset.edits, *more), changeset.reader, changeset.found)
+        except Unanswered as need:
+            search = need.search
+
+            async def find() -> None:
+                changeset.found[search] = await self._workshop.searcher.find(search)
+                await self._workshop.turns.back()
+                self._staged(changeset, more, call, then)
+
+            self._later(find(), call)
+            return
+        then(outcome, view)
 
     def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
         del visitor
@@ -165,7 +198,8 @@ class Dispatch:
         request = translate.apply(
             params, _reader(params.session, visitor), visitor.name or None, visitor.session
         )
-        self._submit(request, call, return_content=params.return_content, diff=params.diff or params.dry_run)
+        content = params.return_content or self._engine.tooling.returns_content(request.edits)
+        self._submit(request, call, return_content=content, diff=params.diff or params.dry_run)
 
     def _undo(self, params: messages.Undo | messages.Redo, visitor: Visitor, call: Call) -> None:
         request = translate.undo(
@@ -196,9 +230,12 @@ class Dispatch:
     def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
         changeset = self._changesets.get(params.changeset, visitor.number)
         edits = translate.edits(params.edits)
-        outcome, _ = self._engine.staged((*changeset.edits, *edits), changeset.reader)
-        self._changesets.add(params.changeset, visitor.number, edits)
-        call.reply(translate.outcome(outcome, diff=True))
+
+        def answer(outcome: Outcome, _: View) -> None:
+            self._changesets.add(params.changeset, visitor.number, edits)
+            call.reply(translate.outcome(outcome, diff=True))
+
+        self._staged(changeset, edits, call, answer)
 
     def _commit(self, params: messages.Commit, visitor: Visitor, call: Call) -> None:
         before = self._committed_before(params)
@@ -208,8 +245,9 @@ class Dispatch:
             tuple(changeset.edits),
             Authorship(said.actor, said.session, said.message, params.request_id),
             changeset.reader,
-            params.on_stale or "reject",
+            params.on_stale,
             fingerprint=translate.fingerprint(params) if params.request_id is not None else "",
+            found=changeset.found,
         )
 
         def answer(result: Outcome | Refused) -> None:
@@ -251,22 +289,15 @@ class Dispatch:
         call.reply(messages.ShowResult(transaction=translate.transaction_result(found), diff=diff))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
-        changes: tuple[Change, ...]
         if params.changeset is not None:
             changeset = self._changesets.get(params.changeset, visitor.number)
-            outcome, _ = self._engine.staged(tuple(changeset.edits), changeset.reader)
-            changes = outcome.changes
-        else:
-            history = self._engine.history
-            end = None if params.to is None else history.find(params.to).seq
-            start = 0 if params.from_ is None else history.find(params.from_).seq
-            paths: list[WorkspacePath] | None = None
-            if params.paths is not None:
-                paths = [translate.path(path) for path in params.paths]
-            changes = self._questions.changes_between(start, end, paths)
-        call.reply(
-            messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
-        )
+            self._staged(changeset, (), call, lambda outcome, _: call.reply(_diff_result(outcome.changes)))
+            return
+        history = self._engine.history
+        end = None if params.to is None else history.find(params.to).seq
+        start = 0 if params.from_ is None else history.find(params.from_).seq
+        paths = None if params.paths is None else [translate.path(path) for path in params.paths]
+        call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
 
     # ── the daemon itself ──
 
@@ -345,7 +376,11 @@ class Dispatch:
 def _reader(session: str | None, visitor: Visitor) -> Reader:
     """Who reads and edits: the session if there is one, else the connection."""
     name = session if session is not None else visitor.session
-    return visitor.reader if name is None else f"session {name}"
+    return visitor.reader if name is None else reader_of(name)
+
+
+def _diff_result(changes: Sequence[Change]) -> messages.DiffResult:
+    return messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
 
 
 def _folder_bytes(path: str) -> int:

@@ -23,6 +23,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import editd
+from editd.edits.desk import Settings
+from editd.edits.dialects.registry import DIALECTS
+from editd.edits.tooling import Tooling
 from editd.engine.engine import Engine
 from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown
 from editd.server import translate
@@ -30,6 +33,7 @@ from editd.server.background import Background
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.listen import bind, serve
 from editd.server.scanning import Scanner
+from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
 from editd.server.turns import Turns
 from editd.store.head import move_head, read_head
@@ -155,15 +159,17 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         disk = RealDisk(self._places.root)
         scanner = Scanner(self._places.root, self._places.state)
+        searcher = Searcher(self._config.regex_seconds)
         workshop: Workshop | None = None
         try:
             if read_head(os.path.join(self._places.state, "store.git")) is not None:
-                workshop = self._open(disk, scanner)
+                workshop = self._open(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             ready()
+            await searcher.start()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
             if workshop is None:
-                opening = asyncio.create_task(self._first_time(disk, scanner))
+                opening = asyncio.create_task(self._first_time(disk, scanner, searcher))
             else:
                 opening = asyncio.create_task(self._look_through(workshop))
             gc.collect()
@@ -177,6 +183,7 @@ class Daemon:
             workshop = workshop or self._workshop
         finally:
             await scanner.close()
+            await searcher.close()
             if workshop is not None:
                 await workshop.background.finish()
                 workshop.engine.close()
@@ -184,7 +191,7 @@ class Daemon:
             disk.close()
             log.info("ended")
 
-    def _open(self, disk: RealDisk, scanner: Scanner) -> Workshop:
+    def _open(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> Workshop:
         """Open the history and recover. Raises HistoryDamaged, IoError."""
         history = History(self._places.state)
         config = self._config
@@ -197,11 +204,12 @@ class Daemon:
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             disk.is_root_in_place,
             fallback_encoding=config.encoding,
+            tooling=self._tooling(),
             weaker=disk.weaker,
         )
-        turns = Turns(engine)
+        turns = Turns(engine, searcher)
         background = Background(engine, turns, self._places.state)
-        workshop = Workshop(engine, turns, background, scanner)
+        workshop = Workshop(engine, turns, background, scanner, searcher)
         background.start()
         self._workshop = workshop
         self._dispatch = Dispatch(
@@ -209,12 +217,22 @@ class Daemon:
         )
         return workshop
 
-    async def _first_time(self, disk: RealDisk, scanner: Scanner) -> None:
+    def _tooling(self) -> Tooling:
+        config = self._config
+        settings = Settings(
+            ignored_paths=config.serena.ignored_paths,
+            edit_globs=config.wcgw.edit_globs,
+            write_globs=config.wcgw.write_globs,
+            home=os.path.expanduser("~"),
+        )
+        return Tooling(DIALECTS, self._places.root, settings)
+
+    async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> None:
         """Take the baseline, then serve what has waited for it."""
         try:
             taken = await scanner.baseline(self._clock.now_us(), self._count)
             move_head(os.path.join(self._places.state, "store.git"), bytes.fromhex(taken["baseline"]))
-            self._open(disk, scanner)
+            self._open(disk, scanner, searcher)
         except (Refused, OSError) as error:
             log.critical("the baseline failed: %s", error)
             self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
@@ -291,7 +309,7 @@ class Daemon:
                 workspace=messages.Workspace(root=self._places.root, id=self._places.name),
                 head=0 if self._workshop is None else self._workshop.engine.history.head,
                 limits=asdict(LIMITS),
-                dialects=[],
+                dialects=list(DIALECTS),
                 encodings=ENCODINGS,
             )
         )

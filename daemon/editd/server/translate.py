@@ -26,12 +26,15 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from editd.edits.desk import Dialect
     from editd.engine.engine import Reading
 
 _VERSION = re.compile(r"[0-9a-f]{40}")
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 NAME_CHARACTERS_MAX = 1000  # of an actor, a session, a request id: they are trailers in a commit message
 EDITS_MAX = 100_000  # in one changeset
+
+LINES_MAX = 2**31  # more than any file that is read has
 
 ANYBODY = "unknown"
 
@@ -46,7 +49,7 @@ def apply(params: messages.Apply, reader: Reader, actor: str | None, session: st
         edits(params.edits),
         authorship,
         reader,
-        params.on_stale or "reject",
+        params.on_stale,
         params.dry_run,
         fingerprint(params) if params.request_id is not None else "",
     )
@@ -148,6 +151,8 @@ def _edit(edit: messages.AnyEdit) -> changeset.Edit:
             return changeset.Move(path(edit.path), path(edit.to), _base(edit.base), edit.overwrite)
         case messages.Chmod():
             return changeset.Chmod(path(edit.path), edit.executable)
+        case messages.Tool():
+            return changeset.Tool(edit.dialect, edit.tool, edit.args, _base(edit.base))
         case messages.Symlink():
             return changeset.Symlink(path(edit.path), edit.target, _base(edit.base))
 
@@ -198,7 +203,32 @@ def outcome(
         for change in given.unchanged
     ]
     merged = [merged.text for merged in given.merged]
-    return messages.ApplyResult(transaction=made, files=files, warnings=list(given.warnings), merged=merged)
+    answers = list(given.answers) if any(answer is not None for answer in given.answers) else UNSET
+    return messages.ApplyResult(
+        transaction=made, files=files, warnings=list(given.warnings), merged=merged, answers=answers
+    )
+
+
+def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
+    return messages.DialectsResult(
+        dialects=[
+            messages.DialectEntry(
+                name=dialect.name,
+                description=dialect.description,
+                tools=[
+                    messages.ToolEntry(
+                        name=tool.name,
+                        description=tool.description,
+                        schema=dict(tool.schema),
+                        destructive=tool.is_destructive,
+                        idempotent=tool.is_idempotent,
+                    )
+                    for tool in dialect.tools
+                ],
+            )
+            for dialect in given
+        ]
+    )
 
 
 def shown_changes(changes: Iterable[changeset.Change]) -> list[changeset.Change]:
@@ -257,12 +287,30 @@ def changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]
     ]
 
 
-def read_result(reading: Reading, *, fallback: str | None) -> messages.ReadResult:
+def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
+    """The lines that are asked for, from 1 and both included; None for the whole file."""
+    if params.start_line is None and params.end_line is None:
+        return None
+    first = 1 if params.start_line is None else params.start_line
+    last = LINES_MAX if params.end_line is None else params.end_line
+    if not 1 <= first <= last:
+        raise InvalidParams(
+            f"Lines {first} to {last} make no range.", hint="They count from 1; both ends are included."
+        )
+    return first, last
+
+
+def read_result(
+    reading: Reading, lines: tuple[int, int] | None = None, *, fallback: str | None
+) -> messages.ReadResult:
     state = reading.state
     text = None if state.is_symlink else _text(state.content, fallback)
+    content = state.content
+    if lines is not None:
+        content = b"".join(content.splitlines(keepends=True)[lines[0] - 1 : lines[1]])
     return messages.ReadResult(
         path=reading.path.text,
-        content=state.content.decode("utf-8", "surrogateescape"),
+        content=content.decode("utf-8", "surrogateescape"),
         version=state.version,
         mode=_mode(state) or "100644",
         kind="symlink" if state.is_symlink else "file",

@@ -11,19 +11,22 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from editd.engine.requests import Outcome, Postponed, Result, Write
-from editd.errors import Broken, Refused
+from editd.engine.requests import Apply, Asking, Outcome, Postponed, Result, Write
+from editd.errors import Broken, Overloaded, Refused
 
 if TYPE_CHECKING:
+    from editd.edits.expressions import Search
     from editd.engine.engine import Engine
+    from editd.server.searching import Searcher
 
 log = logging.getLogger(__name__)
 
 TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that what only asks is answered in between
 HEAVY_BYTES = 512 * 1024  # of content in a turn: from about here on, it would hold up others for over 10 ms
+SEARCHES_MAX = 10_000  # for one request; a file that is rewritten all the time would ask without end
 PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for packing to catch up
 
 Answer = Callable[[Outcome | Refused], None]
@@ -43,8 +46,10 @@ class Turns:
     What else wants it comes by `when_back` or awaits `back`; `status` alone looks at numbers that are safe.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, searcher: Searcher) -> None:
         self._engine = engine
+        self._searcher = searcher
+        self._searching: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Waiting] = deque()
         self._postponed = 0
@@ -112,7 +117,9 @@ class Turns:
 
     def _answer(self, taken: list[Waiting], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
-            if not isinstance(result, Postponed):
+            if isinstance(result, Asking):
+                self._search(waiting, result.search)
+            elif not isinstance(result, Postponed):
                 waiting.answer(result)
             elif self._loop.time() > waiting.until:
                 waiting.answer(result.reason)
@@ -121,6 +128,24 @@ class Turns:
                 self._loop.call_later(result.seconds, self._again, waiting)
         self.when_back(self._engine.tidy)
         self._call()
+
+    def _search(self, waiting: Waiting, search: Search) -> None:
+        """Have the search made, and ask again with its answer; others go on meanwhile."""
+        request = waiting.request
+        assert isinstance(request, Apply), "only an apply has searches"
+        if len(request.found) > SEARCHES_MAX:
+            waiting.answer(_too_many(request))
+            return
+
+        async def find() -> None:
+            found = await self._searcher.find(search)
+            waiting.request = replace(request, found={**request.found, search: found})
+            self._again(waiting)
+
+        self._postponed += 1
+        task = self._loop.create_task(find())
+        self._searching.add(task)
+        task.add_done_callback(self._searching.discard)
 
     def _again(self, waiting: Waiting) -> None:
         self._postponed -= 1
@@ -138,3 +163,11 @@ class Turns:
         while self._deferred and not self._is_away:
             self._deferred.popleft()()
         self._call()
+
+
+def _too_many(request: Apply) -> Refused:
+    return Overloaded(
+        f"This request needs more than {SEARCHES_MAX} searches with regular expressions.",
+        hint="Send fewer edits at once, or wait until nobody else writes to these files.",
+        data={"searches": len(request.found)},
+    )

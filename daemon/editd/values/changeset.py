@@ -128,7 +128,8 @@ class Tool:
     base: Base | None = None
 
 
-Edit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink | Tool
+FileEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
+Edit = FileEdit | Tool
 
 OnStale = Literal["reject", "merge"]
 

@@ -100,7 +100,16 @@ class Symlink(Edit, tag="symlink"):
     base: str | UnsetType | None = UNSET
 
 
-AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
+class Tool(Edit, tag="tool"):
+    """A call of another system's edit tool, with that tool's own argument names."""
+
+    dialect: str
+    tool: str
+    args: dict[str, Any]
+    base: str | UnsetType | None = UNSET
+
+
+AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink | Tool
 
 
 # ── Requests: what a client may ask, by method ─────────────────────────────────────────────────
@@ -139,6 +148,12 @@ class Read(Params):
     session: str | None = None
     at: Tx | None = None
     changeset: str | None = None
+    start_line: int | None = None  # from 1; the lines are as `\n` ends them
+    end_line: int | None = None  # included
+
+
+class Dialects(Params):
+    method: ClassVar[str] = "dialects"
 
 
 class Stat(Params):
@@ -241,7 +256,7 @@ class Diff(Params):
 REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
-        Hello, Status, Check, Shutdown, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
+        Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Log, Show, Diff,
     )
 }  # fmt: skip
@@ -311,6 +326,26 @@ class ReadResult(Message):
     size: int  # bytes
 
 
+class ToolEntry(Message):
+    """A tool as `tools/list` of MCP has it: `schema` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    destructive: bool
+    idempotent: bool
+
+
+class DialectEntry(Message):
+    name: str
+    description: str
+    tools: list[ToolEntry]
+
+
+class DialectsResult(Message):
+    dialects: list[DialectEntry]
+
+
 class StatEntry(Message):
     path: str
     version: str | None
@@ -368,6 +403,7 @@ class ApplyResult(Message):
     files: list[FileResult]
     warnings: list[str] = []
     merged: list[str] = []
+    answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
 
 
 class BeginResult(Message):

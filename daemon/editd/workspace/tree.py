@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
 from editd.system.disk import read_whole, take_lease
 from editd.values.content import FileState, GitMode, mode_of
-from editd.values.path import WorkspacePath
+from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
 
 if TYPE_CHECKING:
     from editd.system.disk import Disk, Folder
@@ -91,6 +91,29 @@ class Tree:
                 return None
             raise refusal_of(error, path, "could not be looked at") from error
         return None if found is None else look_of(found)
+
+    def names(self, path: WorkspacePath | None) -> list[str] | None:
+        """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder.
+
+        `.git` and editd's own temporary files are left out.
+        """
+        try:
+            with self._disk.folder(b"" if path is None else path.raw) as folder:
+                shown: list[str] = []
+                for name in folder.names():
+                    text = os.fsdecode(name)
+                    found = (
+                        None
+                        if is_protected_name(text) or text.startswith(TEMPORARY_PREFIX)
+                        else folder.stat(name)
+                    )
+                    if found is not None:
+                        shown.append(text + "/" if stat.S_ISDIR(found.st_mode) else text)
+                return sorted(shown)
+        except OSError as error:
+            if error.errno in NOWHERE:
+                return None
+            raise refusal_of(error, path or WorkspacePath("."), "could not be listed") from error
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         """Return the path that `path` leads to, every symlink followed, the final one too.

@@ -1,0 +1,207 @@
+"""The real desk: a tool's call, made on the changeset as it is so far.
+
+A tool says where it looks and what it replaces; here stand the rules that hold for each: a path stays
+inside the workspace, what is stale is refused, encoding, mark and line ends stay the file's own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd.edits.bases import version_at
+from editd.edits.desk import Settings
+from editd.edits.expressions import Answers
+from editd.edits.page import Page
+from editd.edits.search import with_plain_line_ends
+from editd.errors import InvalidParams, NotAFile, PathOutside, Unread
+from editd.values import changeset
+from editd.values.changeset import Base, Delete, Move
+from editd.values.content import FILE, FileState, Text
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from editd.edits.desk import Dialect, Tool
+    from editd.edits.expressions import Expressions, Match, Search
+    from editd.edits.plan import Work
+    from editd.edits.replace import Replacement
+    from editd.values.changeset import Sight
+    from editd.values.content import Version
+
+_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Tooling:
+    """What planning needs for the tools of dialects, beside what it needs anyway."""
+
+    dialects: Mapping[str, Dialect] = field(default_factory=dict)
+    root: str = ""  # the workspace's real path
+    settings: Settings = field(default_factory=Settings)
+    expressions: Expressions = field(default_factory=lambda: Answers({}))
+
+    def tool(self, call: changeset.Tool) -> Tool:
+        """The tool that a call names; InvalidParams where there is none of that name."""
+        dialect = self.dialects.get(call.dialect)
+        if dialect is None:
+            raise InvalidParams(
+                f"There is no dialect {call.dialect!r}.",
+                hint=f"There are {', '.join(sorted(self.dialects))}.",
+                data={"dialect": call.dialect},
+            )
+        tool = self._find(call)
+        if tool is not None:
+            return tool
+        raise InvalidParams(
+            f"The dialect {call.dialect} has no tool {call.tool!r}.",
+            hint=f"It has {', '.join(tool.name for tool in dialect.tools)}.",
+            data={"dialect": call.dialect, "tool": call.tool},
+        )
+
+    def path(self, given: str) -> WorkspacePath:
+        """The path that a tool was given: see `Desk.path`."""
+        names = self.names_of(given)
+        if not names or given.endswith("/"):
+            raise NotAFile(f"{given or 'An empty path'} names a folder.", hint="Name a file.")
+        return WorkspacePath.parse("/".join(names))
+
+    def names_of(self, given: str) -> list[str]:
+        """The names on the way from the root; none for the root itself."""
+        inside = given
+        if given.startswith("/"):
+            whole = posixpath.normpath(given)
+            if whole != self.root and not whole.startswith(self.root + "/"):
+                raise _outside(given, f"Paths begin with {self.root}/.")
+            inside = whole[len(self.root) + 1 :]
+        names: list[str] = []
+        for name in inside.split("/"):
+            if name == "..":
+                if not names:
+                    raise _outside(given, "Give a path inside the workspace.")
+                names.pop()
+            elif name not in ("", "."):
+                names.append(name)
+        return names
+
+    def returns_content(self, edits: Iterable[changeset.Edit]) -> bool:
+        """Does the answer to these edits hold the files' final content, since a tool's own answer does?"""
+        calls = [edit for edit in edits if isinstance(edit, changeset.Tool)]
+        return any(tool.returns_content for call in calls if (tool := self._find(call)) is not None)
+
+    def _find(self, call: changeset.Tool) -> Tool | None:
+        dialect = self.dialects.get(call.dialect)
+        tools = () if dialect is None else dialect.tools
+        return next((tool for tool in tools if tool.name == call.tool), None)
+
+
+class Workbench:
+    """A `Desk` for one call. Its edits go into `work`, which holds the changeset."""
+
+    def __init__(self, work: Work, tooling: Tooling, base: Base | None) -> None:
+        self._work = work
+        self._tooling = tooling
+        self._base = base
+
+    @property
+    def root(self) -> str:
+        return self._tooling.root
+
+    @property
+    def settings(self) -> Settings:
+        return self._tooling.settings
+
+    def path(self, given: str) -> WorkspacePath:
+        return self._tooling.path(given)
+
+    def page(self, path: WorkspacePath) -> Page | None:
+        real = self._work.follow(path)
+        state = self._look(real)
+        return None if state is None else Page(real, self._work.text(real, state).text)
+
+    def version(self, path: WorkspacePath) -> Version | None:
+        return version_at(self._work.overlay.at(self._work.follow(path)))
+
+    def _look(self, path: WorkspacePath) -> FileState | None:
+        """What the file holds, judged where the caller gave a base or asked for judgement.
+
+        Else the tool's own search guards it, as it does where the tool comes from.
+        """
+        base = self._base
+        if base is None and not self._work.is_on_stale_given:
+            base = Base(version_at(self._work.overlay.before(path)))
+            if path in self._work.bases.known:
+                base = None
+        return self._work.bases.look(path, base)
+
+    def edit(self, page: Page, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
+        state = self._work.bases.existing(page.path, None)
+        text = self._work.text(page.path, state)
+        assert text.text == page.raw, "the page is not of what the file holds"
+        raw = page.with_replacements(replacements)
+        self._report(page.path, warnings, replacements=len(replacements))
+        if raw != page.raw:
+            self._work.overlay.put(page.path, state.with_content(text.encode(raw, path=page.path.text)))
+        return with_plain_line_ends(raw)
+
+    def write(self, path: WorkspacePath, text: str, warnings: Sequence[str] = ()) -> None:
+        real = self._work.follow(path)
+        state = self._look(real)
+        if state is None:
+            after = FileState(_encoded(text, None, real), FILE)
+            self._work.bases.note(real, after.version)
+        else:
+            after = state.with_content(_encoded(text, self._work.text(real, state), real))
+        self._report(real, warnings)
+        self._work.overlay.put(real, after)
+
+    def delete(self, path: WorkspacePath) -> None:
+        self._work.make(Delete(path, self._base))
+
+    def move(self, path: WorkspacePath, to: WorkspacePath) -> None:
+        self._work.make(Move(path, to, self._base))
+
+    def names(self, given: str) -> list[str] | None:
+        names = self._tooling.names_of(given)
+        if not names:
+            return self._work.overlay.names(None)
+        return self._work.overlay.names(self._work.overlay.resolve(WorkspacePath.parse("/".join(names))))
+
+    def matches(self, search: Search) -> tuple[Match, ...]:
+        return self._tooling.expressions.matches(search)
+
+    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+        real = self._work.follow(path)
+        noted = [sight for who, where, sight in self._work.sights if (who, where) == (reader, real)]
+        return noted[-1] if noted else self._work.knowledge.sight(reader, real)
+
+    def note(self, reader: str, path: WorkspacePath, sight: Sight) -> None:
+        self._work.sights.append((reader, self._work.follow(path), sight))
+
+    def _report(self, path: WorkspacePath, warnings: Sequence[str], *, replacements: int = 0) -> None:
+        self._work.report(path, replacements=replacements)
+        for warning in warnings:
+            self._work.report(path, warning=warning)
+
+
+def call(work: Work, tooling: Tooling, edit: changeset.Tool) -> str:
+    """Make one call and return the tool's own answer; what it says to have been read holds either way."""
+    tool = tooling.tool(edit)
+    try:
+        return tool.run(edit.args, Workbench(work, tooling, edit.base))
+    except Unread as refusal:
+        refusal.sights = tuple(work.sights)
+        raise
+
+
+def _encoded(text: str, old: Text | None, path: WorkspacePath) -> bytes:
+    """The bytes of a whole new text: UTF-8, or the encoding that the file has."""
+    if old is None or (old.encoding == "utf-8"):
+        return Text("", "utf-8", b"").encode(text, path=path.text)
+    return old.encode(text.removeprefix(_MARK), path=path.text)
+
+
+def _outside(given: str, hint: str) -> PathOutside:
+    return PathOutside(f"{given} is outside the workspace.", hint=hint, data={"path": given})
