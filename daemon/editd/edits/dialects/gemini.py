@@ -1,0 +1,279 @@
+"""Gemini CLI's `replace`: an exact text, expected an exact number of times, or a new file.
+
+As its version of November 2025 has it ("classic"), with the rules that hold for all dialects. The
+core is `replacements_of`: text and strings in, replacements and warnings out.
+
+An `old_string` that is not there as it stands is also looked for with its backslashes undone, and a
+warning tells. The original's trimming of both strings is left out: a call means what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.arguments import kind_of, text_of
+from editd.edits.desk import Dialect, Tool
+from editd.edits.replace import Replacement, no_match
+from editd.edits.search import lines_of
+from editd.errors import (
+    Ambiguous,
+    CountMismatch,
+    FileExists,
+    FileMissing,
+    InvalidParams,
+    NoChange,
+    PathOutside,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from editd.edits.desk import Desk
+    from editd.edits.page import Page
+    from editd.values.path import WorkspacePath
+
+_ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")
+_MEANINGS = {"n": "\n", "t": "\t", "r": "\r"}
+_LINES_TOLD_MAX = 100
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    path: str
+    old: str
+    new: str
+    count: int | float  # a fraction is a number like any other, and never met
+    is_by_user: bool
+
+    @classmethod
+    def parse(cls, args: Mapping[str, Any]) -> Call:
+        """The arguments; InvalidParams for one that is missing or of the wrong kind."""
+        path, old, new = (text_of(args, name) for name in ("file_path", "old_string", "new_string"))
+        count = args.get("expected_replacements", 1)
+        if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
+            raise InvalidParams(
+                "`expected_replacements` is "
+                + (f"{count}." if kind_of(count) == "a number" else f"to be a number, not {kind_of(count)}."),
+                hint="Send a number from 1, or leave it out: it is 1 then.",
+                data={"argument": "expected_replacements"},
+            )
+        by_user = args.get("modified_by_user")
+        return cls(path, old, new, count, bool(by_user) or isinstance(by_user, list | dict))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    replacements: tuple[Replacement, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def run(args: Mapping[str, Any], desk: Desk) -> str:
+    """Make a file, or replace a text in one, and answer as the original does."""
+    call = Call.parse(args)
+    path = _path(call.path, desk)
+    page = desk.page(path)
+    if page is None:
+        _refuse_what_leads_nowhere(path, desk)
+        return _create(call, path, desk)
+    if not call.old:
+        raise FileExists(
+            f"{path} exists, and `old_string` is empty, which is for a new file.",
+            hint="Give the text that is to be replaced as old_string.",
+            data={"path": path.text},
+        )
+    made = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)
+    if page.with_replacements(made.replacements) == page.raw:
+        raise _no_change(path.text)
+    _refuse_what_cannot_be_written(call)
+    desk.edit(page, made.replacements, made.warnings)
+    return f"Successfully modified file: {call.path} ({len(made.replacements)} replacements)." + _by_user(
+        call
+    )
+
+
+def replacements_of(text: str, old: str, new: str, count: float = 1, *, path: str = "the file") -> Made:
+    """The replacements of `old`, which is not empty, by `new` at each of its `count` places.
+
+    NoMatch, Ambiguous or CountMismatch where it has not so many; NoChange where the two are the same.
+    """
+    places = _places(text, old)
+    looked_for, warnings = old, ()
+    if not places and (plain := unescaped(old)) != old:
+        places = _places(text, plain)
+        looked_for, warnings = plain, (_how_it_was_read(text, places),) if places else ()
+    if not places:
+        raise no_match(f"`old_string` is not in {path}.", text, old)
+    if len(places) != count:
+        raise _miscounted(text, places, count, path, is_unescaped=looked_for != old)
+    if old == new:
+        raise _no_change(path)
+    end = len(looked_for)
+    return Made(tuple(Replacement(place, place + end, new) for place in places), warnings)
+
+
+def unescaped(text: str) -> str:
+    """`text` with the escapes of LF, TAB, CR, quotes and `\\` undone, however many backslashes each has."""
+    return _ESCAPED.sub(lambda escape: _MEANINGS.get(escape[1], escape[1]), text)
+
+
+def _places(text: str, needle: str) -> list[int]:
+    """Where `needle` begins in `text`, from the left, none overlapping another."""
+    places = []
+    place = text.find(needle)
+    while place >= 0:
+        places.append(place)
+        place = text.find(needle, place + len(needle))
+    return places
+
+
+def _reading(page: Page) -> str:
+    """The page's text as the original reads it: a lone CR is no line end. Offsets are those of the page's."""
+    return page.raw.replace("\r\n", "\n")
+
+
+def _looked_for(call: Call, page: Page) -> str:
+    """`old_string` as it is looked for: in a file with CR LF, one of these is a line end like any other."""
+    return call.old.replace("\r\n", "\n") if "\r\n" in page.raw else call.old
+
+
+# ── The file ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _path(given: str, desk: Desk) -> WorkspacePath:
+    if not given.startswith("/"):
+        raise InvalidParams(
+            f"`file_path` is to be absolute, and is {given!r}." if given else "`file_path` is empty.",
+            hint=f"Give the whole path, such as {desk.root}/{given or 'src/main.c'}.",
+            data={"argument": "file_path"},
+        )
+    return desk.path(given)
+
+
+def _refuse_what_leads_nowhere(path: WorkspacePath, desk: Desk) -> None:
+    """PathOutside, as the original says, where a file or a link to nothing stands on the way to `path`."""
+    names = path.text.split("/")
+    for depth in range(len(names)):
+        listed = desk.names("/".join(names[:depth])) or []
+        here = "/".join(names[: depth + 1])
+        if names[depth] in listed and desk.names(here) is None:
+            raise PathOutside(
+                f"{here} is no folder."
+                if depth + 1 < len(names)
+                else f"{here} is a symbolic link to nothing.",
+                hint="Name a file in a folder, or one that is not there yet.",
+                data={"path": path.text},
+            )
+
+
+def _create(call: Call, path: WorkspacePath, desk: Desk) -> str:
+    if call.old:
+        raise FileMissing(
+            f"There is no file {path}.",
+            hint='Check the path; with an empty old_string ("") the file is made, and holds new_string.',
+            data={"path": path.text},
+        )
+    _refuse_what_cannot_be_written(call)
+    desk.write(path, call.new)
+    return f"Created new file: {call.path} with provided content." + _by_user(call)
+
+
+def _by_user(call: Call) -> str:
+    return f" User modified the `new_string` content to be: {call.new}." if call.is_by_user else ""
+
+
+def _refuse_what_cannot_be_written(call: Call) -> None:
+    if _SURROGATE.search(call.new):
+        raise InvalidParams(
+            "`new_string` holds half of a surrogate pair, which no file can hold.",
+            hint="Send the whole character.",
+            data={"argument": "new_string"},
+        )
+
+
+# ── What is said ───────────────────────────────────────────────────────────────────────────────
+
+
+def _how_it_was_read(text: str, places: Sequence[int]) -> str:
+    return (
+        f"unescaped: old_string is there only with its backslashes undone, at {_named(text, places)}; "
+        "new_string was put in as it stands."
+    )
+
+
+def _named(text: str, places: Sequence[int]) -> str:
+    """`line 3`, or `lines 3, 5`."""
+    lines = lines_of(text, places[:10])
+    shown = ", ".join(map(str, lines)) + (", …" if len(places) > 10 else "")
+    return f"line{'' if len(places) == 1 else 's'} {shown}"
+
+
+def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is_unescaped: bool) -> Refused:
+    found = len(places)
+    how = "with its backslashes undone " if is_unescaped else ""
+    times = "once" if found == 1 else f"{found} times"
+    where = f"`old_string` is {how}in {path} {times}, at {_named(text, places)}"
+    lines = lines_of(text, places[:_LINES_TOLD_MAX])
+    if count == 1:
+        return Ambiguous(
+            f"{where}.",
+            hint="Add lines around it to old_string and new_string until it names one place, "
+            f"or send expected_replacements: {found} if all are meant.",
+            data={"found": found, "lines": lines},
+        )
+    return CountMismatch(
+        f"{where}; expected_replacements is {count}.",
+        hint=f"Send expected_replacements: {found} if all of them are meant.",
+        data={"expected": count, "found": found, "lines": lines},
+    )
+
+
+def _no_change(path: str) -> NoChange:
+    return NoChange(
+        f"`new_string` is what `old_string` is: nothing in {path} would change.",
+        hint="Send as new_string what the text is to become; line ends stay those of the file.",
+        data={"path": path},
+    )
+
+
+DIALECT = Dialect(
+    "gemini",
+    "Gemini CLI's tool that replaces an exact text in one file, or makes a new file.",
+    (
+        Tool(
+            name="replace",
+            description="Replace old_string by new_string in one file. It must be there exactly "
+            "expected_replacements times (1 by default), so give some lines around the change. "
+            "With an empty old_string a new file is made that holds new_string.",
+            schema={
+                "type": "object",
+                "properties": {
+                    "file_path": {
+                        "type": "string",
+                        "description": "The file's absolute path, which begins with `/`.",
+                    },
+                    "old_string": {
+                        "type": "string",
+                        "description": "The exact text that is to be replaced, white space and indentation "
+                        "included, nothing escaped. Empty for a new file.",
+                    },
+                    "new_string": {
+                        "type": "string",
+                        "description": "The exact text that is put there, nothing escaped. Empty to delete.",
+                    },
+                    "expected_replacements": {
+                        "type": "number",
+                        "minimum": 1,
+                        "default": 1,
+                        "description": "How often old_string is there; all of these are replaced.",
+                    },
+                },
+                "required": ["file_path", "old_string", "new_string"],
+            },
+            run=run,
+        ),
+    ),
+)
