@@ -1,0 +1,561 @@
+"""Cline's `replace_in_file`: SEARCH/REPLACE blocks, each in place of the whole lines that it names.
+
+All blocks are found in the file as it was before the call. Lines are looked for as they stand, else
+without the white space at their ends, else by the first and the last of them; the first of these
+ways that finds any decides. Blocks come in the file's order; one whose lines stand only above those
+of the blocks before it is taken there, if it is exact.
+
+M1  Of two places that a block may mean, none is taken, unless the order of the blocks leaves one.
+M2  What is not exact is told in a warning.
+M3  A diff that is not blocks through and through is refused, as far as the original takes it wrongly:
+    a section that is never closed, a marker inside another section, lines that two blocks want.
+
+Knows nothing of line ends nor of encodings: text and diff have LF here, see `edits.page`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from enum import Enum, auto
+from functools import cached_property, partial
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.arguments import text_of
+from editd.edits.desk import Dialect, Tool
+from editd.edits.lines import js_trim, offsets
+from editd.edits.replace import Replacement, no_match, replace
+from editd.edits.search import with_plain_line_ends
+from editd.errors import Ambiguous, MalformedEdit, NoMatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from editd.edits.desk import Desk
+
+_PLACES_MAX = 100  # places named in a refusal; more help nobody
+_FORM = (
+    "A block is `------- SEARCH`, the old lines, `=======`, the new lines, `+++++++ REPLACE`, "
+    "each marker alone on its line."
+)
+
+
+def replace_in_file(arguments: Mapping[str, Any], desk: Desk) -> str:
+    """Make the blocks of `diff` in the file at `path`, which an empty SEARCH section makes anew."""
+    given = text_of(arguments, "path", may_be_empty=False)
+    diff = text_of(arguments, "diff", may_be_empty=False)
+    path = desk.path(given)
+    page = desk.page(path)
+    edits = edits_of(None if page is None else page.text, diff, path.text)
+    if page is None:
+        desk.write(path, replace("", edits.replacements), edits.warnings)
+    else:
+        desk.edit(page, edits.replacements, edits.warnings)
+    return f"The content was successfully saved to {path.text}."
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What the blocks come to, and what is to be said of how they were read and found."""
+
+    replacements: tuple[Replacement, ...]
+    warnings: tuple[str, ...]
+
+
+def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
+    """Return what `diff` changes in `text` (None: the file is missing), as replacements.
+
+    MalformedEdit, NoMatch, Ambiguous. Refuses for what is wrong first in the diff, as the original
+    does that reads and looks at once.
+    """
+    blocks = read(diff)
+    file = _File(text or "")
+    found: list[_Match] = []
+    position = 0
+    for block in blocks.blocks:
+        match = _locate(file, block, position, found, path)
+        if match is None:
+            raise _not_there(text, file, block, path)
+        found.append(match)
+        if not match.is_behind:
+            position = match.end
+    if blocks.fault is not None:
+        raise blocks.fault
+    _refuse_doubt(found, path)
+    _refuse_overlap(found, path)
+    return Edits(
+        tuple(_replacement(file, match) for match in found),
+        (*blocks.warnings, *(_warning(match, path) for match in found if match.way.kind != "exact")),
+    )
+
+
+# Reading the diff
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Old lines and the text in their place. `line` is that of its first marker in the diff, from 1."""
+
+    number: int
+    line: int
+    search: tuple[str, ...]
+    has_start: bool = True  # else it begins with its separator
+    replacement: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"block {self.number} (line {self.line} of the diff)"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of a diff up to its first fault. The last of them may have no replacement yet then."""
+
+    blocks: tuple[Block, ...]
+    warnings: tuple[str, ...] = ()
+    fault: MalformedEdit | None = None
+
+
+class _Marker(Enum):
+    START = re.compile(r"(?:-{3,}|<{3,}) SEARCH>?")
+    SEPARATOR = re.compile(r"={3,}")
+    END = re.compile(r"(?:\+{3,}|>{3,}) REPLACE>?")
+
+
+class _Section(Enum):
+    OUTSIDE = auto()
+    SEARCH = auto()
+    REPLACE = auto()
+
+
+_NEXT: Mapping[tuple[_Section, _Marker], _Section] = {
+    (_Section.OUTSIDE, _Marker.START): _Section.SEARCH,
+    (_Section.OUTSIDE, _Marker.SEPARATOR): _Section.REPLACE,
+    (_Section.SEARCH, _Marker.START): _Section.SEARCH,
+    (_Section.SEARCH, _Marker.SEPARATOR): _Section.REPLACE,
+    (_Section.REPLACE, _Marker.END): _Section.OUTSIDE,
+}
+_WRONG: Mapping[tuple[_Section, _Marker], str] = {
+    (_Section.OUTSIDE, _Marker.END): "is a REPLACE marker outside of any block",
+    (_Section.SEARCH, _Marker.END): "closes the block of line {opened}, which has no `=======` line",
+    (_Section.REPLACE, _Marker.START): (
+        "begins a block within that of line {opened}, which has no REPLACE marker"
+    ),
+    (_Section.REPLACE, _Marker.SEPARATOR): (
+        "is the second `=======` line of the block of line {opened}; "
+        "a line of three or more `=` cannot stand in a section"
+    ),
+}
+# What only looks like a marker: of white space around it, or other signs or letters than it should have.
+_NEARLY = re.compile(r"\s*(?:[-<+>=]+\s*(?:SEARCH|REPLACE)\b.*|={2,}\s*)", re.IGNORECASE)
+# How an END marker looks whose rest is missing, in the last line of a diff that was cut off.
+_CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| REPLACE>?\s+)?")
+_BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
+
+
+def read(diff: str) -> Blocks:
+    """Return the blocks of `diff`, and what is wrong with it from the first fault on."""
+    reader = _Reader(diff.replace("\r\n", "\n").split("\n"))
+    try:
+        reader.run()
+    except MalformedEdit as fault:
+        return Blocks(tuple(reader.blocks), tuple(reader.warnings), fault)
+    return Blocks(tuple(reader.blocks), tuple(reader.warnings))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """`lines` are the diff's; `section` begins after line `opened` (from 1) and holds `content` so far."""
+
+    lines: list[str]
+    blocks: list[Block] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    section: _Section = _Section.OUTSIDE
+    opened: int = 0
+    content: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        for number, line in enumerate(self.lines, 1):
+            marker = _marker(line)
+            if marker is None:
+                self.content.append(line)
+            else:
+                self._turn(marker, number)
+        self._finish()
+
+    def _turn(self, marker: _Marker, number: int) -> None:
+        section = _NEXT.get((self.section, marker))
+        if section is None:
+            what = _WRONG[self.section, marker].format(opened=self.opened)
+            raise self._fault(f"Line {number} of the diff {what}.", number)
+        match marker:
+            case _Marker.START:
+                if self.section is _Section.SEARCH and self.content:
+                    self.warnings.append(
+                        f"restarted: the SEARCH section of line {self.opened} of the diff begins again at line "
+                        f"{number}; what stands between was left out."
+                    )
+                self.opened = number
+            case _Marker.SEPARATOR:
+                self._begin(number)
+            case _Marker.END:
+                self._close()
+        self.section = section
+        self.content = []
+
+    def _begin(self, number: int) -> None:
+        """Begin the block whose search is read; one without a START marker has none."""
+        has_start = self.section is _Section.SEARCH
+        if not has_start:
+            self.opened = number
+        # A CR on its own is a line end in a file, see `Page`; in a replacement it stands as it is.
+        search = with_plain_line_ends("".join(f"{line}\n" for line in self.content)) if has_start else ""
+        self.blocks.append(
+            Block(len(self.blocks) + 1, self.opened, tuple(search.split("\n")[:-1]), has_start)
+        )
+
+    def _close(self) -> None:
+        text = "".join(f"{line}\n" for line in self.content)
+        self.blocks[-1] = with_fields(self.blocks[-1], replacement=text)
+
+    def _finish(self) -> None:
+        last = len(self.lines)
+        if self.section is _Section.SEARCH:
+            raise self._fault(f"The block of line {self.opened} of the diff has no `=======` line.", self.opened)
+        if self.section is _Section.REPLACE:
+            if self.content and _CUT_OFF.fullmatch(self.content[-1]):
+                self.content.pop()
+            elif self.content and _BROKEN.fullmatch(self.content[-1]):
+                raise self._fault(
+                    f"The block of line {self.opened} of the diff has no REPLACE marker, "
+                    f"and its last line ({self.content[-1]}) may be a broken one.",
+                    last,
+                )
+            self.warnings.append(
+                f"unclosed: the block of line {self.opened} of the diff has no REPLACE marker; "
+                "the end of the diff was taken for it."
+            )
+            self._close()
+        if not self.blocks:
+            raise self._fault("The diff holds no SEARCH/REPLACE block.", 1)
+
+    def _fault(self, message: str, line: int) -> MalformedEdit:
+        nearly = self._nearly(line)
+        return _malformed(message, nearly, line) if nearly else _malformed(message, _FORM, line)
+
+    def _nearly(self, line: int) -> str:
+        """What is to be said of a line of this section that is nearly a marker."""
+        first = max(line - 1 - len(self.content), 0) if self.section is not _Section.SEARCH else self.opened
+        for number, text in enumerate(self.lines[first:], first + 1):
+            if _marker(text) is None and _NEARLY.fullmatch(text):
+                return f"Line {number} ({text[:60]!r}) is nearly a marker, but not one. {_FORM}"
+        return ""
+
+
+def _marker(line: str) -> _Marker | None:
+    if line[:1] not in ("-", "<", "=", "+", ">"):
+        return None
+    return next((marker for marker in _Marker if marker.value.fullmatch(line)), None)
+
+
+def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
+    return MalformedEdit(message, hint=hint, data={"line": line})
+
+
+# Finding the lines
+
+
+class _Form:
+    """Lines in one normal form, made so that runs of them are found at the speed of `str.find`."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self._whole = "\n".join(["", *lines, ""])
+        self._starts = offsets(lines)
+
+    def first(self, wanted: Sequence[str], start: int) -> int | None:
+        """The first line from `start` at which all of `wanted` stand."""
+        if start > len(self.lines):
+            return None
+        place = self._whole.find("\n".join(["", *wanted, ""]), self._starts[start])
+        return None if place < 0 else bisect_left(self._starts, place)
+
+    def first_between(self, wanted: Sequence[str], start: int) -> int | None:
+        """The first line from `start` at which the first of `wanted` stands, and the last of them in its place."""
+        size = len(wanted) - 1
+        place = start - 1
+        try:
+            while True:
+                place = self.lines.index(wanted[0], place + 1, max(len(self.lines) - size, 0))
+                if self.lines[place + size] == wanted[-1]:
+                    return place
+        except ValueError:
+            return None
+
+
+class _File:
+    """The file's lines; `is_open` when the last of them has no line end.
+
+    After a final line end the original sees one more line, an empty one. It is at `len(lines)` here,
+    and taken only where nothing else is there to be taken.
+    """
+
+    def __init__(self, text: str) -> None:
+        pieces = text.split("\n")
+        self.length = len(text)
+        self.starts = offsets(pieces)
+        self.is_open = bool(pieces[-1])
+        self.exact = _Form(pieces if self.is_open else pieces[:-1])
+
+    @cached_property
+    def trimmed(self) -> _Form:
+        return _Form([js_trim(line) for line in self.exact.lines])
+
+    def at_end(self, wanted: Sequence[str], start: int) -> int | None:
+        """Where `wanted` stand when the line after the final line end is the last of them."""
+        place = len(self.exact.lines) - len(wanted) + 1
+        is_there = list(wanted[:-1]) == list(self.trimmed.lines[max(place, 0) :])
+        return place if self._reaches_end(wanted, place, start) and is_there else None
+
+    def between_at_end(self, wanted: Sequence[str], start: int) -> int | None:
+        """The same where only the first and the last of `wanted` count."""
+        place = len(self.exact.lines) - len(wanted) + 1
+        is_there = self._reaches_end(wanted, place, start) and self.trimmed.lines[place] == wanted[0]
+        return place if is_there else None
+
+    def _reaches_end(self, wanted: Sequence[str], place: int, start: int) -> bool:
+        return not self.is_open and place >= max(start, 0) and not wanted[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way to look for the lines of a block: the first place from a given line on."""
+
+    kind: str  # "exact", or the kind of the warning
+    first: Callable[[int], int | None]
+
+    def places(self, start: int, end: int | None = None) -> Iterator[int]:
+        """Each place from `start` on, up to, not including, `end`."""
+        place = self.first(start)
+        while place is not None and (end is None or place < end):
+            yield place
+            place = self.first(place + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The lines from `start` up to, not including, `end` are the block's; it looked from `low` on."""
+
+    block: Block
+    way: _Way
+    start: int
+    end: int
+    low: int = 0
+    is_behind: bool = False
+    rival: int | None = None  # where it stands exactly, but above: it may be meant as well
+
+    @property
+    def lines(self) -> str:
+        """The lines' numbers in the file, from 1, in words."""
+        first, last = self.start + 1, max(self.end, self.start + 1)
+        return f"line {first}" if first == last else f"lines {first}-{last}"
+
+
+def _locate(file: _File, block: Block, low: int, found: Sequence[_Match], path: str) -> _Match | None:
+    """Return the first place of `block` from line `low` on, else the first one above; None for neither."""
+    exact, *others = _ways(file, block.search)
+    if not block.search:
+        if file.length:
+            raise _empty_search(block, path)
+        return _Match(block, exact, 0, 0, is_behind=low > 0)
+    size = len(block.search)
+    start = exact.first(low)
+    if start is not None:
+        return _Match(block, exact, start, start + size, low)
+    above = exact.first(0)
+    for way in others:
+        start = way.first(low)
+        if start is not None:
+            is_free = above is not None and all(
+                match.end <= above or match.start >= above + size for match in found
+            )
+            return _Match(block, way, start, start + size, low, rival=above if is_free else None)
+    return None if above is None else _Match(block, exact, above, above + size, is_behind=True)
+
+
+def _ways(file: _File, search: Sequence[str]) -> Iterator[_Way]:
+    """Yield the ways of looking for `search`, the strictest first."""
+    yield _Way("exact", partial(file.exact.first, search))
+    trimmed = [js_trim(line) for line in search]
+    yield _Way("line_trimmed", lambda start: file.trimmed.first(trimmed, start))
+    yield _Way("line_trimmed", partial(file.at_end, trimmed))
+    if len(search) > 2:  # of two lines, both are compared above
+        yield _Way("block_anchor", lambda start: file.trimmed.first_between(trimmed, start))
+        yield _Way("block_anchor", partial(file.between_at_end, trimmed))
+
+
+def _refuse_doubt(found: Sequence[_Match], path: str) -> None:
+    """M1. Every block stands at its first place; Ambiguous where one could stand further down as well.
+
+    If none can for itself, with the next one where it is, then there is no other way to place them all.
+    """
+    limit: int | None = None
+    for match in reversed(found):
+        if not match.block.search:
+            continue
+        if match.is_behind:
+            places = match.way.places(0)
+        else:
+            size = match.end - match.start
+            places = match.way.places(match.low, None if limit is None else limit - size + 1)
+            limit = match.start
+        told = list(islice(places, _PLACES_MAX))
+        if match.rival is not None:
+            told.insert(0, match.rival)
+        if len(told) > 1:
+            raise _ambiguous(match, told, path)
+
+
+def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
+    for first, second in pairwise(sorted(found, key=lambda match: (match.start, match.end))):
+        if second.start < first.end:
+            earlier, later = sorted((first, second), key=lambda match: match.block.number)
+            raise _malformed(
+                f"{_capital(earlier.block.name)} and {later.block.name} both replace line {second.start + 1} "
+                f"of {path}.",
+                "Make one block of the two.",
+                later.block.line,
+            )
+
+
+def _replacement(file: _File, match: _Match) -> Replacement:
+    """What the block puts in. A last line without a line end is followed by none afterwards either."""
+    start, end = file.starts[match.start], min(file.starts[match.end], file.length)
+    new = match.block.replacement
+    if match.end == len(file.exact.lines) and file.is_open:
+        new = new.removesuffix("\n")
+    return Replacement(start + _indentation_kept(file, match), end, new)
+
+
+def _indentation_kept(file: _File, match: _Match) -> int:
+    """How much of the first line stays: its indentation, if just that keeps the match from being exact.
+
+    The original matches text from the middle of a line on, so it leaves it too.
+    """
+    search, new = match.block.search, match.block.replacement
+    if match.way.kind != "line_trimmed" or not new or js_trim(new[:1]) == "":
+        return 0
+    lines = file.exact.lines[match.start : match.end]
+    size = len(lines[0]) - len(search[0]) if lines else 0
+    is_exact = size > 0 and lines[0].endswith(search[0]) and list(lines[1:]) == list(search[1:])
+    return size if is_exact and not js_trim(lines[0][:size]) else 0
+
+
+def _warning(match: _Match, path: str) -> str:
+    """M2."""
+    how = (
+        "but for white space at the beginning or the end of lines"
+        if match.way.kind == "line_trimmed"
+        else "by its first and last line only; the lines between differ, and were replaced"
+    )
+    return f"{match.way.kind}: {match.block.name} matched {match.lines} of {path} {how}."
+
+
+# Refusals
+
+
+def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatch:
+    data: dict[str, Any] = {"block": block.number, "line": block.line}
+    if text is None:
+        return NoMatch(
+            f"{path} does not exist, so the lines of {block.name} are not in it.",
+            hint="Check the path; to make a new file, send one block with nothing in its SEARCH section.",
+            data={**data, "nearest": None, "differs": []},
+        )
+    search = "".join(f"{line}\n" for line in block.search)
+    refusal = no_match(f"The lines of {block.name} are not in {path}.", text, search, data)
+    for way in _ways(file, block.search):
+        above = way.first(0)
+        if above is not None:
+            what = "but for white space" if way.kind == "line_trimmed" else "by its first and last line"
+            refusal.hint = (
+                f"They match, {what}, from line {above + 1} on, but above the blocks before. "
+                "Copy the lines from there as they stand, or put the blocks in the file's order."
+            )
+            break
+    return refusal
+
+
+def _ambiguous(match: _Match, places: Sequence[int], path: str) -> Ambiguous:
+    lines = [place + 1 for place in places[:_PLACES_MAX]]
+    shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
+    times = f"{len(places)} times" + (" or more" if len(places) >= _PLACES_MAX else "")
+    how = {
+        "exact": "are",
+        "line_trimmed": "are, but for white space at the ends of lines,",
+        "block_anchor": "are, by the first and the last of them,",
+    }[match.way.kind]
+    return Ambiguous(
+        f"The lines of {match.block.name} {how} in {path} {times}, at lines {shown}.",
+        hint="Add lines around them as they stand in the file, until they name one place.",
+        data={
+            "found": len(places),
+            "lines": lines,
+            "block": match.block.number,
+            "line": match.block.line,
+        },
+    )
+
+
+def _empty_search(block: Block, path: str) -> MalformedEdit:
+    if not block.has_start:
+        return _malformed(
+            f"Line {block.line} of the diff is a `=======` line with no SEARCH marker before it.",
+            f"{_FORM} Is the marker above it written so?",
+            block.line,
+        )
+    return _malformed(
+        f"The SEARCH section of {block.name} is empty, and {path} is not.",
+        "Name the lines to be replaced; an empty SEARCH section only makes a new file.",
+        block.line,
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+DIALECT = Dialect(
+    "cline",
+    "Cline's edit tool: SEARCH/REPLACE blocks in one text.",
+    (
+        Tool(
+            "replace_in_file",
+            "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as they "
+            "stand in the file now and gives the lines to put in their place. A block must name one place: "
+            "add lines around it where the same lines are in the file more than once. List the blocks in the "
+            "file's order. To delete lines, leave the second section empty; to make a new file, the first. "
+            "All blocks are made, or none.",
+            {
+                "type": "object",
+                "properties": {
+                    "path": {
+                        "type": "string",
+                        "description": "The file, relative to the workspace's root or absolute.",
+                    },
+                    "diff": {
+                        "type": "string",
+                        "description": "The blocks, one after another, each marker alone on its line:\n"
+                        "------- SEARCH\nold lines, to the letter\n=======\nnew lines\n+++++++ REPLACE",
+                    },
+                },
+                "required": ["path", "diff"],
+            },
+            replace_in_file,
+            returns_content=True,
+        ),
+    ),
+)
