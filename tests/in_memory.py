@@ -48,7 +48,7 @@ class InMemory:
         for index, name in enumerate(names):
             if name == "..":
                 if not done:
-                    raise PathOutside("outside")
+                    raise PathOutside("outside", hint="Stay inside.")
                 done.pop()
                 continue
             state = self.files.get("/".join([*done, name]))
@@ -57,7 +57,7 @@ class InMemory:
                 continue
             target = os.fsdecode(state.content)
             if links > 40 or target.startswith("/"):
-                raise PathOutside("outside")
+                raise PathOutside("outside", hint="Stay inside.")
             return self._walk([*done, *target.split("/"), *names[index + 1 :]], links + 1)
         return done
 

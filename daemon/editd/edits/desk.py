@@ -55,6 +55,13 @@ class Desk(Protocol):
         """The text of the file there, symlinks followed; None where there is none."""
         ...
 
+    def glance(self, path: WorkspacePath) -> Page | None:
+        """The text of a file that the call only goes by, such as a `.gitignore`: no base is asked for.
+
+        None where there is no text. The page's path has its symlinks followed.
+        """
+        ...
+
     def version(self, path: WorkspacePath) -> Version | None:
         """The version of what is there now, be it text or not; None where there is no file."""
         ...

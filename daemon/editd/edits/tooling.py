@@ -121,6 +121,14 @@ class Workbench:
         state = self._look(real)
         return None if state is None else Page(real, self._work.text(real, state).text)
 
+    def glance(self, path: WorkspacePath) -> Page | None:
+        real = self._work.overlay.resolve(path)
+        try:
+            state = self._work.overlay.at(real)
+            return None if state is None else Page(real, self._work.text(real, state).text)
+        except (NotAFile, NotText):
+            return None
+
     def version(self, path: WorkspacePath) -> Version | None:
         return version_at(self._work.overlay.at(self._work.follow(path)))
 
