@@ -1,0 +1,295 @@
+"""Claude's text editor, `str_replace_based_edit_tool`: view, create, str_replace, insert, undo_edit.
+
+As its documentation and its reference implementation have it (docs/claude.md), but for what those
+lose: tabs stay tabs, and the line ends and the missing final newline of a file stay its own.
+
+`view` numbers lines as `cat -n` does: a final newline ends the last line and begins no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.arguments import kind_of, text_of
+from editd.edits.desk import Dialect, Tool
+from editd.edits.replace import Replacement, no_match
+from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
+from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
+from editd.values.changeset import Base, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from editd.edits.desk import Desk
+    from editd.edits.page import Page
+    from editd.values.path import WorkspacePath
+
+OWN = ""  # the reader that sends the request, as against one that a tool names
+FOLDERS_DEEP = 2
+SNIPPET_LINES = 4  # shown before and after what was edited
+_LINES_TOLD_MAX = 100
+
+
+def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Replacement:
+    """Return the replacement of `old`, which must be in `text` exactly once; NoMatch, Ambiguous."""
+    old = with_plain_line_ends(old)
+    spans = occurrences(text, old)
+    if not spans:
+        raise no_match(f"`old_str` is not in {path}.", text, old)
+    overlap = overlapping(text, spans[0]) if len(spans) == 1 else None
+    if overlap is not None:
+        spans = [*spans, overlap]
+    if len(spans) == 1:
+        return Replacement(spans[0].start, spans[0].end, new)
+    lines = lines_of(text, [span.start for span in spans[:_LINES_TOLD_MAX]])
+    shown = ", ".join(map(str, lines[:10])) + (", …" if len(spans) > 10 else "")
+    raise Ambiguous(
+        f"`old_str` is in {path} {len(spans)} times, at lines {shown}.",
+        hint="Take lines before or after it into `old_str` and `new_str` until it is there once.",
+        data={"found": len(spans), "lines": lines},
+    )
+
+
+def insertion_of(text: str, line: int, new: str) -> Replacement:
+    """Return the insertion of `new` as lines of their own after line `line` of `text`, 0 for the beginning.
+
+    A final line end of `new` begins no further line. InvalidParams where there is no such line.
+    """
+    lines = lines_in(text)
+    if not 0 <= line <= len(lines):
+        raise InvalidParams(
+            f"`insert_line` is {line}, but the file has {_counted(len(lines))}.",
+            hint=f"It is the line to insert after: 0 for the beginning, up to {len(lines)} for the end.",
+            data={"argument": "insert_line", "lines": len(lines)},
+        )
+    added = with_plain_line_ends(new).removesuffix("\n")
+    if line == len(lines) and text and not text.endswith("\n"):
+        return Replacement(len(text), len(text), "\n" + added)
+    offset = sum(len(before) + 1 for before in lines[:line])
+    return Replacement(offset, offset, added + "\n")
+
+
+def lines_in(text: str) -> list[str]:
+    """The lines of `text` as `cat -n` counts them: none in an empty text."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def numbered(lines: Sequence[str], first: int) -> str:
+    """The lines, each with its number before it and a line end behind it, as `cat -n` prints them."""
+    return "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, first))
+
+
+def range_of(value: object, count: int) -> tuple[int, int] | None:
+    """The first and the last line that `view_range` names in a file of `count` lines; None for all of it."""
+    if value is None:
+        return None
+    count = max(count, 1)
+    hint = f"The file has {_counted(count)}: [1, {count}], or [1, -1], is all of it."
+    data = {"argument": "view_range", "lines": count}
+    if not (isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int for end in value)):
+        raise InvalidParams("`view_range` is to be an array of two whole numbers.", hint=hint, data=data)
+    first, last = value
+    if not 1 <= first <= count:
+        raise InvalidParams(f"`view_range` begins at line {first}.", hint=hint, data=data)
+    if last == -1:
+        return first, count
+    if last > count:
+        raise InvalidParams(f"`view_range` ends at line {last}.", hint=hint, data=data)
+    if last < first:
+        raise InvalidParams(f"`view_range` ends at line {last}, before it begins.", hint=hint, data=data)
+    return first, last
+
+
+def _counted(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+# ── The commands ───────────────────────────────────────────────────────────────────────────────────
+
+
+def run(arguments: Mapping[str, Any], desk: Desk) -> str:
+    """Make one call and return the original's answer."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    command = text_of(given, "command")
+    path = text_of(given, "path", may_be_empty=False)
+    if command not in _COMMANDS:
+        raise InvalidParams(
+            f"`{command}` is no command of this tool.",
+            hint=f"The commands are {', '.join(_COMMANDS)}.",
+            data={"argument": "command"},
+        )
+    return _COMMANDS[command](given, desk, path)
+
+
+def _view(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+    names = desk.names(name)
+    if names is not None:
+        if "view_range" in given:
+            raise InvalidParams(
+                f"{name} is a folder, which has no lines for `view_range`.",
+                hint="Leave `view_range` out to list the folder, or name a file in it.",
+                data={"argument": "view_range"},
+            )
+        listed = "".join(f"{entry}\n" for entry in [name, *_below(desk, name.rstrip("/"), names)])
+        return (
+            f"Here're the files and directories up to {FOLDERS_DEEP} levels deep in {name}, "
+            f"excluding hidden items and node_modules:\n{listed}"
+        )
+    path, page = _existing(desk, name)
+    lines = lines_in(page.text)
+    span = range_of(given.get("view_range"), len(lines))
+    desk.note(OWN, path, Sight(Base(desk.version(path)), None if span is None else (span,)))
+    first, last = span or (1, len(lines))
+    return f"Here's the result of running `cat -n` on {name}:\n{numbered(lines[first - 1 : last], first)}"
+
+
+def _below(desk: Desk, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:
+    """The paths of what is in the folder and, down to the depth that is shown, below it."""
+    found = []
+    for name in names:
+        if name.startswith(".") or name == "node_modules/":
+            continue
+        path = f"{folder}/{name}"
+        found.append(path)
+        if name.endswith("/") and depth < FOLDERS_DEEP:
+            found += _below(desk, path[:-1], desk.names(path) or (), depth + 1)
+    return found
+
+
+def _create(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+    text = text_of(given, "file_text")
+    path = desk.path(name)
+    if desk.version(path) is not None:
+        raise FileExists(
+            f"{name} exists, and `create` makes only files that do not.",
+            hint="View it and change it with str_replace or insert, or create a file of another name.",
+            data={"path": path.text},
+        )
+    desk.write(path, text)
+    return f"File created successfully at: {name}"
+
+
+def _str_replace(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+    old = text_of(given, "old_str", may_be_empty=False)
+    new = text_of(given, "new_str") if "new_str" in given else ""
+    _, page = _existing(desk, name)
+    replacement = replacement_of(page.text, old, new, name)
+    after = desk.edit(page, [replacement])
+    changed = page.text.count("\n", 0, replacement.start)
+    first = max(0, changed - SNIPPET_LINES)
+    last = changed + with_plain_line_ends(new).count("\n") + SNIPPET_LINES + 1
+    snippet = numbered(lines_in(after)[first:last], first + 1)
+    return (
+        f"The file {name} has been edited. Here's the result of running `cat -n` on a snippet of {name}:\n"
+        f"{snippet}Review the changes and make sure they are as expected. Edit the file again if necessary."
+    )
+
+
+def _insert(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+    if "insert_line" not in given or type(given["insert_line"]) is not int:
+        what = "is missing" if "insert_line" not in given else f"is {kind_of(given['insert_line'])}"
+        raise InvalidParams(
+            f"`insert_line` {what}.",
+            hint="Give the number of the line to insert after, 0 for the beginning of the file.",
+            data={"argument": "insert_line"},
+        )
+    line = given["insert_line"]
+    new = text_of(given, "new_str" if "insert_text" not in given and "new_str" in given else "insert_text")
+    _, page = _existing(desk, name)
+    insertion = insertion_of(page.text, line, new)
+    after = desk.edit(page, [insertion])
+    first = max(0, line - SNIPPET_LINES)
+    last = line + with_plain_line_ends(new).removesuffix("\n").count("\n") + 1 + SNIPPET_LINES
+    return (
+        f"The file {name} has been edited. "
+        "Here's the result of running `cat -n` on a snippet of the edited file:\n"
+        f"{numbered(lines_in(after)[first:last], first + 1)}"
+        "Review the changes and make sure they are as expected (correct indentation, no duplicate lines, "
+        "etc). Edit the file again if necessary."
+    )
+
+
+def undone_by(arguments: Mapping[str, Any]) -> str | None:
+    """The file whose last edit the call takes back; None for a call that does something else."""
+    is_undo = arguments.get("command") == "undo_edit"
+    return text_of(arguments, "path", may_be_empty=False) if is_undo else None
+
+
+def _undo_edit(_given: Mapping[str, Any], _desk: Desk, _name: str) -> str:
+    raise InvalidParams(
+        "undo_edit stands alone in a request.",
+        hint="Send it as the only edit: it takes back the last edit that this session made of the file.",
+        data={"argument": "command"},
+    )
+
+
+_COMMANDS: dict[str, Callable[[Mapping[str, Any], Desk, str], str]] = {
+    "view": _view,
+    "create": _create,
+    "str_replace": _str_replace,
+    "insert": _insert,
+    "undo_edit": _undo_edit,
+}
+
+
+def _existing(desk: Desk, name: str) -> tuple[WorkspacePath, Page]:
+    path = desk.path(name)
+    page = desk.page(path)
+    if page is None:
+        raise FileMissing(
+            f"There is no file {name}.",
+            hint="View its folder to see what is there; `create` makes a new file.",
+            data={"path": path.text},
+        )
+    return path, page
+
+
+TOOL = Tool(
+    name="str_replace_based_edit_tool",
+    description=(
+        "View, create and edit text files. `view` shows a file with line numbers, or lists a folder two "
+        "levels deep. `create` makes a new file and refuses one that exists. `str_replace` replaces the one "
+        "place where `old_str` stands, exactly as it is in the file, white space included. `insert` puts "
+        "whole lines after a line. `undo_edit` takes back your last edit of the file."
+    ),
+    schema={
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "enum": list(_COMMANDS), "description": "What to do."},
+            "path": {
+                "type": "string",
+                "description": "The file, or for `view` the folder: relative to the workspace's root, or "
+                "absolute and below it.",
+            },
+            "file_text": {"type": "string", "description": "create: what the new file is to hold."},
+            "view_range": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "minItems": 2,
+                "maxItems": 2,
+                "description": "view, of a file: the first and the last line to show, from 1; -1 as the last "
+                "is the end of the file.",
+            },
+            "old_str": {
+                "type": "string",
+                "description": "str_replace: the text to replace, which must be in the file exactly once.",
+            },
+            "new_str": {
+                "type": "string",
+                "description": "str_replace: what stands there instead; without it `old_str` is removed.",
+            },
+            "insert_line": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "insert: the line to insert after; 0 is the beginning of the file.",
+            },
+            "insert_text": {"type": "string", "description": "insert: the lines to insert."},
+        },
+        "required": ["command", "path"],
+    },
+    run=run,
+    undoes=undone_by,
+)
+
+DIALECT = Dialect("claude", "Claude's text editor: view, create, str_replace, insert and undo_edit.", (TOOL,))
