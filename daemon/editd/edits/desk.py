@@ -58,7 +58,7 @@ class Desk(Protocol):
     def glance(self, path: WorkspacePath) -> Page | None:
         """The text of a file that the call only goes by, such as a `.gitignore`: no base is asked for.
 
-        None where there is no text. The page's path has its symlinks followed.
+        None where there is no text that can be read. The page's path has its symlinks followed.
         """
         ...
 

@@ -15,7 +15,7 @@ from editd.edits.desk import Settings
 from editd.edits.expressions import Answers
 from editd.edits.page import Page
 from editd.edits.search import with_plain_line_ends
-from editd.errors import InvalidParams, NotAFile, PathOutside, Unread
+from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
 from editd.values import changeset
 from editd.values.changeset import Base, Delete, Move
 from editd.values.content import FILE, FileState, Text
@@ -122,11 +122,11 @@ class Workbench:
         return None if state is None else Page(real, self._work.text(real, state).text)
 
     def glance(self, path: WorkspacePath) -> Page | None:
-        real = self._work.overlay.resolve(path)
         try:
+            real = self._work.overlay.resolve(path)
             state = self._work.overlay.at(real)
             return None if state is None else Page(real, self._work.text(real, state).text)
-        except (NotAFile, NotText):
+        except (NotAFile, NotText, PathOutside, PermissionDenied):
             return None
 
     def version(self, path: WorkspacePath) -> Version | None:

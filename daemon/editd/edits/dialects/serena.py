@@ -69,7 +69,7 @@ def replace_content(args: Mapping[str, Any], desk: Desk) -> str:
         raise _nothing(page, needle, call)
     replacements = replacements_of(page.text, matches, call.repl, is_literal=call.is_literal)
     if len(matches) > 1 and not call.is_multiple:
-        raise _several(page, matches)
+        raise _several(page, [match.start for match in matches])
     _refuse_what_cannot_be_written(call)
     desk.edit(page, replacements, _overlaps(page.text, matches) if call.is_literal else ())
     return "OK"
@@ -189,13 +189,15 @@ def _refuse_ignored(path: WorkspacePath, desk: Desk, *, is_folder: bool) -> None
 
 
 def _checked_needle(call: Call, page: Page) -> str:
-    """The needle as it is looked for in the page's text; InvalidParams for an empty one.
+    """The needle as it is looked for in the page's text; an empty one is refused.
 
     In a file with other line ends than LF, those of a literal needle stand for any.
     """
     if not call.needle:
+        if page.text and not call.is_multiple:
+            raise _several(page, range(len(page.text) + 1))
         raise InvalidParams(
-            "`needle` is empty, and so is at every place.",
+            "`needle` is empty.",
             hint="Give the text that is to be replaced; to insert, replace a text by itself and what is new.",
             data={"argument": "needle"},
         )
@@ -259,13 +261,13 @@ def _words_of(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-def _several(page: Page, matches: Sequence[Match]) -> Ambiguous:
-    lines = lines_of(page.text, [match.start for match in matches[:_LINES_TOLD_MAX]])
-    shown = ", ".join(map(str, lines[:10])) + (", …" if len(matches) > 10 else "")
+def _several(page: Page, places: Sequence[int]) -> Ambiguous:
+    lines = lines_of(page.text, places[:_LINES_TOLD_MAX])
+    shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
     return Ambiguous(
-        f"The needle matches {len(matches)} times in {page.path}, at lines {shown}.",
+        f"The needle matches {len(places)} times in {page.path}, at lines {shown}.",
         hint="Make it longer until it names one place, or set allow_multiple_occurrences if all are meant.",
-        data={"found": len(matches), "lines": lines},
+        data={"found": len(places), "lines": lines},
     )
 
 
