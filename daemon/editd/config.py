@@ -36,7 +36,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     serena: Serena = Serena()
     wcgw: Wcgw = Wcgw()
     file_bytes_max: int = 64 * 1024 * 1024  # a larger file is neither read nor written: it is held in memory
-    regex_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 2.0  # for one search of a regular expression
 
 
 def config_path() -> str:
