@@ -127,7 +127,7 @@ def _run(search: Search, flags: str, seconds: float, bounds: Bounds) -> dict[str
 @cache
 def _engine() -> Any:
     """The engine's module, imported by the process that runs it and by no other."""
-    import quickjs  # type: ignore[import-untyped]
+    import quickjs
 
     return quickjs
 

@@ -72,7 +72,12 @@ def answers(request: Frame) -> Iterator[Frame]:
         seconds = request.pop("seconds")
         matches = _limited(Search(**request), seconds)
     except Refused as refusal:
-        yield {"refused": refusal.code, "message": refusal.message, "hint": refusal.hint, "data": refusal.data}
+        yield {
+            "refused": refusal.code,
+            "message": refusal.message,
+            "hint": refusal.hint,
+            "data": refusal.data,
+        }
         return
     for start in range(0, len(matches), PART):
         yield {"matches": [_row(match) for match in matches[start : start + PART]]}

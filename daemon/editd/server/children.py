@@ -88,6 +88,12 @@ class Child:
             self._transport.close()  # which kills, and hangs up on what it has left behind, too
             await self._ended
 
+    def kill(self) -> None:
+        """End it at once; `on_death` tells when it is gone."""
+        if self._transport is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._transport.kill()
+
     @property
     def _name(self) -> str:
         return " ".join(self._argv[2:4])
@@ -98,9 +104,7 @@ class Child:
 
     def _garbled(self, reason: ValueError) -> None:
         log.error("%s is killed: it sent %s", self._name, reason)
-        if self._transport is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+        self.kill()
 
     def _complained(self, line: bytes) -> None:
         log.warning("%s: %s", self._name, line.decode("utf-8", "backslashreplace"))

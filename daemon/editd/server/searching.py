@@ -1,0 +1,177 @@
+"""Searching: the warm process that runs regular expressions, one at a time, each within its limit.
+
+Who asks waits in line; the limit runs from when the search is sent. The process stops a search by
+itself as a rule (`engine.expressions`). Where it does not, it is killed, the caller has its answer at
+once, and another is started meanwhile. None of this holds up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from editd.engine.expression_refusals import out_of_time, too_large
+from editd.engine.expressions import SECONDS, matches_of, request_of
+from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
+from editd.server.children import PYTHON, Child
+
+if TYPE_CHECKING:
+    from editd.edits.expressions import Match, Search
+    from editd.system.pipe import Frame
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 0.05  # within which the process says that it has stopped by itself
+START_SECONDS = 30.0  # it takes a tenth of one; on a machine that is out of memory, many
+CLOSE_SECONDS = 1.0
+
+
+class Searcher:
+    """`find` may be called by any number at once; `start` and `close` once each."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._line = asyncio.Lock()  # it is fair: first come, first served
+        self._launch: asyncio.Task[_Process | None] | None = None
+        self._closing = False
+
+    async def start(self) -> None:
+        """Start the process, without waiting until it is warm."""
+        self._launch = asyncio.create_task(_launched())
+
+    async def find(self, search: Search) -> tuple[Match, ...] | Refused:
+        """Return the matches, or why there are none: InvalidRegex, Timeout, TooLarge, Overloaded …"""
+        async with self._line:
+            if self._closing:
+                return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
+            process = await self._warm()
+            if process is None:
+                return Overloaded(
+                    "The process for regular expressions does not start.",
+                    hint="Try again; the daemon's log has the reason.",
+                )
+            try:
+                return await self._answer(process, search)
+            finally:
+                if (process.is_busy or process.is_dead) and not self._closing:
+                    process.kill()  # What it says now would be another's answer.
+                    self._launch = asyncio.create_task(_launched())
+
+    async def close(self) -> None:
+        """End the process; a search that is in it ends with it."""
+        self._closing = True
+        if self._launch is not None:
+            process = await self._launch
+            if process is not None:
+                await process.close()
+
+    async def _warm(self) -> _Process | None:
+        """The process, started anew where it died or did not start; None where it does not."""
+        known = self._launch.result() if self._launch is not None and self._launch.done() else None
+        if self._launch is None or (self._launch.done() and (known is None or known.is_dead)):
+            self._launch = asyncio.create_task(_launched())
+        return await asyncio.shield(self._launch)
+
+    async def _answer(self, process: _Process, search: Search) -> tuple[Match, ...] | Refused:
+        try:
+            async with asyncio.timeout(self._seconds + GRACE_SECONDS):
+                return await process.find(search, self._seconds)
+        except TimeoutError:
+            return out_of_time(search.pattern, self._seconds)
+        except Refused as refusal:
+            return refusal
+
+
+async def _launched() -> _Process | None:
+    process = _Process()
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await process.start()
+    except (OSError, Refused) as error:  # TimeoutError is an OSError
+        log.error("the process for regular expressions does not start: %r", error)
+        process.kill()
+        return None
+    return process
+
+
+class _Process:
+    """One process, from its start to its death."""
+
+    def __init__(self) -> None:
+        self._child = Child(
+            [*PYTHON, "editd.engine.expressions"], on_frame=self._heard, on_death=self._died
+        )  # fmt: skip
+        self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[tuple[Match, ...]] | None = None
+        self._matches: list[Match] = []
+        self._pattern = ""
+        self.is_busy = False  # it has been asked, and has not said its last word
+        self.is_dead = False
+
+    async def start(self) -> None:
+        """Return when it is warm. Raises OSError, or Refused where it dies before."""
+        await self._child.start()
+        await self._warm
+
+    async def find(self, search: Search, seconds: float) -> tuple[Match, ...]:
+        """Return the matches; raises what it says of the search, InvalidRegex where it dies."""
+        try:
+            self._child.send(request_of(search, seconds))
+        except ValueError as error:  # UnicodeEncodeError is one
+            raise too_large(f"a message that cannot be sent: {error}") from None
+        self.is_busy = True
+        self._pattern, self._matches = search.pattern, []
+        self._answer = asyncio.get_running_loop().create_future()
+        if self.is_dead:
+            self._fail()
+        return await self._answer
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    async def close(self) -> None:
+        """End it, at once if it is in a search."""
+        self.is_dead = True
+        if self.is_busy:
+            self._fail()
+            self.kill()
+        await self._child.close(CLOSE_SECONDS)
+
+    def _heard(self, frame: Frame) -> None:
+        if "ready" in frame:
+            if not self._warm.done():
+                self._warm.set_result(None)
+            return
+        try:
+            self._matches += matches_of(frame)
+        except Refused as refusal:
+            self._settle(refusal)
+        else:
+            if "done" in frame:
+                self._settle(None)
+
+    def _settle(self, refusal: Refused | None) -> None:
+        self.is_busy = False
+        if self._answer is None or self._answer.done():
+            return
+        if refusal is None:
+            self._answer.set_result(tuple(self._matches))
+        else:
+            self._answer.set_exception(refusal)
+
+    def _died(self, status: int) -> None:
+        self.is_dead = True
+        if self.is_busy:
+            log.error("the process for regular expressions ended with status %s", status)
+        self._fail()
+
+    def _fail(self) -> None:
+        died = InvalidRegex(
+            "The process for regular expressions died on this one.",
+            hint="Nothing was changed. Make the expression simpler, or replace plain text.",
+            data={"position": None, "pattern": self._pattern[:500]},
+        )
+        if not self._warm.done():
+            self._warm.set_exception(died)
+        self._settle(died)
