@@ -102,7 +102,8 @@ class Block:
     number: int
     line: int
     search: tuple[str, ...]
-    has_start: bool = True  # else it begins with its separator
+    has_start: bool = True  # else it begins with its separator, and `hint` says what may be wrong
+    hint: str = ""
     replacement: str = ""
 
     @property
@@ -138,19 +139,23 @@ _NEXT: Mapping[tuple[_Section, _Marker], _Section] = {
     (_Section.SEARCH, _Marker.SEPARATOR): _Section.REPLACE,
     (_Section.REPLACE, _Marker.END): _Section.OUTSIDE,
 }
-_WRONG: Mapping[tuple[_Section, _Marker], str] = {
-    (_Section.OUTSIDE, _Marker.END): "is a REPLACE marker outside of any block",
-    (_Section.SEARCH, _Marker.END): "closes the block of line {opened}, which has no `=======` line",
+_WRONG: Mapping[tuple[_Section, _Marker], tuple[str, str]] = {
+    # What is wrong, and what to do where no line is nearly the marker that is missing.
+    (_Section.OUTSIDE, _Marker.END): ("is a REPLACE marker outside of any block", _FORM),
+    (_Section.SEARCH, _Marker.END): (
+        "closes the block of line {opened}, which has no `=======` line",
+        "Put `=======` between the old lines and the new ones.",
+    ),
     (_Section.REPLACE, _Marker.START): (
-        "begins a block within that of line {opened}, which has no REPLACE marker"
+        "begins a block within that of line {opened}, which has no REPLACE marker",
+        "Close that block with `+++++++ REPLACE` before it.",
     ),
     (_Section.REPLACE, _Marker.SEPARATOR): (
-        "is the second `=======` line of the block of line {opened}; "
-        "a line of three or more `=` cannot stand in a section"
+        "is the second `=======` line of the block of line {opened}",
+        "A line of three or more `=` cannot be in a section: leave it out, and change the lines around it.",
     ),
 }
-# What only looks like a marker: of white space around it, or other signs or letters than it should have.
-_NEARLY = re.compile(r"\s*(?:[-<+>=]+\s*(?:SEARCH|REPLACE)\b.*|={2,}\s*)", re.IGNORECASE)
+_NEARLY = re.compile(r"\s*(?:[-<+>=]{2,}\s*(?:SEARCH|REPLACE)\s*>*\s*|={2,}\s*)", re.IGNORECASE)
 # How an END marker looks whose rest is missing, in the last line of a diff that was cut off.
 _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| REPLACE>?\s+)?")
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
@@ -168,13 +173,17 @@ def read(diff: str) -> Blocks:
 
 @dataclass(slots=True)
 class _Reader:
-    """`lines` are the diff's; `section` begins after line `opened` (from 1) and holds `content` so far."""
+    """Where the reading of a diff has come to.
+
+    The block is that of line `opened`; `content` is its section so far, from line `first` on.
+    """
 
     lines: list[str]
     blocks: list[Block] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     section: _Section = _Section.OUTSIDE
     opened: int = 0
+    first: int = 1
     content: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -189,70 +198,81 @@ class _Reader:
     def _turn(self, marker: _Marker, number: int) -> None:
         section = _NEXT.get((self.section, marker))
         if section is None:
-            what = _WRONG[self.section, marker].format(opened=self.opened)
-            raise self._fault(f"Line {number} of the diff {what}.", number)
+            what, hint = _WRONG[self.section, marker]
+            raise self._fault(f"Line {number} of the diff {what.format(opened=self.opened)}.", hint, number)
         match marker:
             case _Marker.START:
-                if self.section is _Section.SEARCH and self.content:
-                    self.warnings.append(
-                        f"restarted: the SEARCH section of line {self.opened} of the diff begins again at line "
-                        f"{number}; what stands between was left out."
-                    )
-                self.opened = number
+                self._open(number)
             case _Marker.SEPARATOR:
-                self._begin(number)
+                self._divide(number)
             case _Marker.END:
                 self._close()
-        self.section = section
-        self.content = []
+        self.section, self.first, self.content = section, number + 1, []
 
-    def _begin(self, number: int) -> None:
-        """Begin the block whose search is read; one without a START marker has none."""
-        has_start = self.section is _Section.SEARCH
-        if not has_start:
+    def _open(self, number: int) -> None:
+        if self.section is _Section.SEARCH and self.content:
+            self.warnings.append(
+                f"restarted: the SEARCH section of line {self.opened} of the diff begins again "
+                f"at line {number}; what stands between was left out."
+            )
+        self.opened = number
+
+    def _divide(self, number: int) -> None:
+        count = len(self.blocks) + 1
+        if self.section is _Section.OUTSIDE:
             self.opened = number
+            self.blocks.append(Block(count, number, (), has_start=False, hint=self._nearly() or _FORM))
+            return
         # A CR on its own is a line end in a file, see `Page`; in a replacement it stands as it is.
-        search = with_plain_line_ends("".join(f"{line}\n" for line in self.content)) if has_start else ""
-        self.blocks.append(
-            Block(len(self.blocks) + 1, self.opened, tuple(search.split("\n")[:-1]), has_start)
-        )
+        search = with_plain_line_ends(_joined(self.content)).split("\n")[:-1]
+        self.blocks.append(Block(count, self.opened, tuple(search)))
 
     def _close(self) -> None:
-        text = "".join(f"{line}\n" for line in self.content)
-        self.blocks[-1] = with_fields(self.blocks[-1], replacement=text)
+        self.blocks[-1] = with_fields(self.blocks[-1], replacement=_joined(self.content))
 
     def _finish(self) -> None:
-        last = len(self.lines)
         if self.section is _Section.SEARCH:
-            raise self._fault(f"The block of line {self.opened} of the diff has no `=======` line.", self.opened)
-        if self.section is _Section.REPLACE:
-            if self.content and _CUT_OFF.fullmatch(self.content[-1]):
-                self.content.pop()
-            elif self.content and _BROKEN.fullmatch(self.content[-1]):
-                raise self._fault(
-                    f"The block of line {self.opened} of the diff has no REPLACE marker, "
-                    f"and its last line ({self.content[-1]}) may be a broken one.",
-                    last,
-                )
-            self.warnings.append(
-                f"unclosed: the block of line {self.opened} of the diff has no REPLACE marker; "
-                "the end of the diff was taken for it."
+            raise self._fault(
+                f"The block of line {self.opened} of the diff has no `=======` line.",
+                f"Finish it, or leave it out. {_FORM}",
+                self.opened,
             )
-            self._close()
+        if self.section is _Section.REPLACE:
+            self._finish_replacement()
         if not self.blocks:
-            raise self._fault("The diff holds no SEARCH/REPLACE block.", 1)
+            raise self._fault("The diff holds no SEARCH/REPLACE block.", _FORM, 1)
 
-    def _fault(self, message: str, line: int) -> MalformedEdit:
-        nearly = self._nearly(line)
-        return _malformed(message, nearly, line) if nearly else _malformed(message, _FORM, line)
+    def _finish_replacement(self) -> None:
+        """Close the last block at the end of the diff, unless it is not clear where its new lines end."""
+        last = self.content[-1] if self.content else ""
+        if _CUT_OFF.fullmatch(last):
+            self.content.pop()
+        elif _BROKEN.fullmatch(last):
+            raise self._fault(
+                f"The block of line {self.opened} of the diff has no REPLACE marker, "
+                f"and its last line ({last[:60]!r}) may be a broken one.",
+                "End the diff with a line `+++++++ REPLACE`.",
+                len(self.lines),
+            )
+        self.warnings.append(
+            f"unclosed: the block of line {self.opened} of the diff has no REPLACE marker; "
+            "the end of the diff was taken for it."
+        )
+        self._close()
 
-    def _nearly(self, line: int) -> str:
+    def _fault(self, message: str, hint: str, line: int) -> MalformedEdit:
+        return _malformed(message, self._nearly() or hint, line)
+
+    def _nearly(self) -> str:
         """What is to be said of a line of this section that is nearly a marker."""
-        first = max(line - 1 - len(self.content), 0) if self.section is not _Section.SEARCH else self.opened
-        for number, text in enumerate(self.lines[first:], first + 1):
-            if _marker(text) is None and _NEARLY.fullmatch(text):
+        for number, text in enumerate(self.content, self.first):
+            if _NEARLY.fullmatch(text):
                 return f"Line {number} ({text[:60]!r}) is nearly a marker, but not one. {_FORM}"
         return ""
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _marker(line: str) -> _Marker | None:
@@ -284,7 +304,7 @@ class _Form:
         return None if place < 0 else bisect_left(self._starts, place)
 
     def first_between(self, wanted: Sequence[str], start: int) -> int | None:
-        """The first line from `start` at which the first of `wanted` stands, and the last of them in its place."""
+        """The first line from `start` where the first of `wanted` stands, with the last in its place."""
         size = len(wanted) - 1
         place = start - 1
         try:
@@ -376,6 +396,8 @@ def _locate(file: _File, block: Block, low: int, found: Sequence[_Match], path: 
     if start is not None:
         return _Match(block, exact, start, start + size, low)
     above = exact.first(0)
+    if above is not None and file.is_open and above + size == len(file.exact.lines):
+        above = None  # no line end, so not exact to the original, which looks above for nothing less
     for way in others:
         start = way.first(low)
         if start is not None:
@@ -475,17 +497,15 @@ def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatc
             hint="Check the path; to make a new file, send one block with nothing in its SEARCH section.",
             data={**data, "nearest": None, "differs": []},
         )
-    search = "".join(f"{line}\n" for line in block.search)
-    refusal = no_match(f"The lines of {block.name} are not in {path}.", text, search, data)
-    for way in _ways(file, block.search):
-        above = way.first(0)
-        if above is not None:
-            what = "but for white space" if way.kind == "line_trimmed" else "by its first and last line"
-            refusal.hint = (
-                f"They match, {what}, from line {above + 1} on, but above the blocks before. "
-                "Copy the lines from there as they stand, or put the blocks in the file's order."
-            )
-            break
+    refusal = no_match(f"The lines of {block.name} are not in {path}.", text, _joined(block.search), data)
+    above = next((place for way in _ways(file, block.search) if (place := way.first(0)) is not None), None)
+    if above is not None:
+        refusal.hint = (
+            f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them as "
+            "they stand there, put the blocks in the file's order, and let no two name the same lines."
+        )
+    elif refusal.data["nearest"] and not refusal.data["differs"]:
+        refusal.hint = f"It is only part of line {refusal.data['nearest']['start_line']}: give whole lines."
     return refusal
 
 
@@ -514,7 +534,7 @@ def _empty_search(block: Block, path: str) -> MalformedEdit:
     if not block.has_start:
         return _malformed(
             f"Line {block.line} of the diff is a `=======` line with no SEARCH marker before it.",
-            f"{_FORM} Is the marker above it written so?",
+            block.hint,
             block.line,
         )
     return _malformed(
@@ -534,11 +554,11 @@ DIALECT = Dialect(
     (
         Tool(
             "replace_in_file",
-            "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as they "
-            "stand in the file now and gives the lines to put in their place. A block must name one place: "
-            "add lines around it where the same lines are in the file more than once. List the blocks in the "
-            "file's order. To delete lines, leave the second section empty; to make a new file, the first. "
-            "All blocks are made, or none.",
+            "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as "
+            "they stand in the file now, and gives the lines to put in their place. A block must name one "
+            "place: where its lines are in the file more than once, add lines around them. List the blocks "
+            "in the file's order. To delete lines, leave the second section empty; to make a new file, the "
+            "first. All blocks are made, or none.",
             {
                 "type": "object",
                 "properties": {
