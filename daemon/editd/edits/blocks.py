@@ -1,0 +1,301 @@
+"""SEARCH/REPLACE blocks: how they are written, and what a text becomes by them.
+
+The blocks are placed together, see `edits.tolerant`; where that cannot be, one at a time, each from the
+top of what the one before it made. What goes in is put right where the match was only near: line
+numbers, indentation.
+
+Knows nothing of files; line ends are LF.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.lines import offsets
+from editd.edits.replace import Replacement, no_match
+from editd.edits.tolerant import POINTS_MAX, Block, Missing, Several, Work, place_together, without_number
+from editd.errors import Ambiguous, MalformedEdit, NoMatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from editd.edits.tolerant import Chosen, Place
+
+_MARKERS = {
+    "<": re.compile(r"<{6,}\s*SEARCH>?\s*"),
+    "=": re.compile(r"={5,}\s*"),
+    ">": re.compile(r">{6,}\s*REPLACE\s*"),
+}
+_NEXT = {("outside", "<"): "search", ("search", "="): "replacement", ("replacement", ">"): "outside"}
+_FORM = (
+    "Write each block as a line `<<<<<<< SEARCH`, the lines to be found, a line `=======`, the new lines, "
+    "and a line `>>>>>>> REPLACE`, each marker at the beginning of its line."
+)
+_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+
+
+def begins_block(line: str) -> bool:
+    """True for a line that a block begins with."""
+    return _marker(line) == "<"
+
+
+def parse(argument: str) -> tuple[Block, ...]:
+    """The blocks that are written in an argument, one at least; MalformedEdit."""
+    plain = argument.replace("\r\n", "\n")
+    first = plain.count("\n", 0, len(plain) - len(plain.lstrip())) + 1
+    blocks: list[Block] = []
+    state, opened = "outside", 0
+    parts: dict[str, list[str]] = {"outside": [], "search": [], "replacement": []}
+    for number, line in enumerate(plain.strip().split("\n"), first):
+        marker = _marker(line)
+        if not marker:
+            parts[state].append(line)
+            continue
+        after = _NEXT.get((state, marker))
+        if after is None:
+            raise _malformed(number, f"`{line[:40].rstrip()}` does not belong {_WHERE[state]}.")
+        if after == "search":
+            opened = number
+            parts = {"outside": [], "search": [], "replacement": []}
+        elif after == "replacement" and not parts["search"]:
+            raise _malformed(number, "The block has no line to be found.")
+        elif after == "outside":
+            search, replacement = tuple(parts["search"]), tuple(parts["replacement"])
+            blocks.append(Block(len(blocks) + 1, opened, search, replacement))
+        state = after
+    if state != "outside":
+        missing = "=======" if state == "search" else ">>>>>>> REPLACE"
+        raise _malformed(opened, f"The block that begins here has no `{missing}`.")
+    if not blocks:
+        raise _malformed(first, "There is no block from here on.")
+    return tuple(blocks)
+
+
+def _marker(line: str) -> str:
+    """The sign that the line is a marker of, or nothing."""
+    sign = line[:1]
+    return sign if sign in _MARKERS and _MARKERS[sign].fullmatch(line) else ""
+
+
+def _malformed(line: int, fact: str) -> MalformedEdit:
+    return MalformedEdit(f"Line {line} of the argument: {fact}", hint=_FORM, data={"line": line})
+
+
+_WHERE = {
+    "outside": "outside a block",
+    "search": "among the lines to be found",
+    "replacement": "among the new lines",
+}
+
+
+def with_plain_quotes(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks without the backslash before each `"`, but in replacements where it is not before each."""
+    return tuple(
+        replace(
+            block,
+            search=tuple(line.replace('\\"', '"') for line in block.search),
+            replacement=block.replacement
+            if any(_BARE_QUOTE.search(line) for line in block.replacement)
+            else tuple(line.replace('\\"', '"') for line in block.replacement),
+        )
+        for block in blocks
+    )
+
+
+_BARE_QUOTE = re.compile(r'(?<!\\)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What all blocks come to: replacements in the text, warnings, and where each line is from.
+
+    `origins` has a number for each line of the new text: that of the old line (from 0), or -1 for one
+    that was put in.
+    """
+
+    replacements: tuple[Replacement, ...]
+    warnings: tuple[str, ...]
+    origins: tuple[int, ...]
+
+
+def apply_blocks(text: str, blocks: Sequence[Block], *, path: str = "the file") -> Applied:
+    """Place every block in `text`, whose line ends are LF; NoMatch, Ambiguous or TooLarge."""
+    work = Work()
+    draft = _Draft.of(text)
+    found = place_together(draft.lines, blocks, work)
+    kinds: dict[str, list[int]] = {}
+    if isinstance(found, Several):
+        raise _ambiguous(found, path)
+    if isinstance(found, Missing):
+        alone = _one_by_one(draft, blocks, work, kinds) if len(blocks) > 1 else found
+        if not isinstance(alone, _Draft):
+            raise _missing(found, alone, text, path)
+        draft = alone
+    else:
+        draft = draft.with_blocks(found, kinds)
+    return Applied(draft.replacements(text), _warnings(kinds), tuple(draft.origins))
+
+
+def _one_by_one(
+    draft: _Draft, blocks: Sequence[Block], work: Work, kinds: dict[str, list[int]]
+) -> _Draft | Missing | Several:
+    """Place each block alone, in what the one before it made."""
+    for block in blocks:
+        found = place_together(draft.lines, [block], work)
+        if not isinstance(found, list):
+            return found
+        draft = draft.with_blocks(found, kinds)
+    return draft
+
+
+# ── What comes of a placed block ───────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The lines of a text on their way, and the number that each had at first; -1 for one put in."""
+
+    lines: list[str]
+    origins: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> _Draft:
+        lines = text.split("\n")
+        return cls(lines, list(range(len(lines))))
+
+    def with_blocks(self, chosen: Chosen, kinds: dict[str, list[int]]) -> _Draft:
+        """The draft with the replacements of these blocks; `kinds` gets what is to be warned of."""
+        lines: list[str] = []
+        origins: list[int] = []
+        done = 0
+        for block, place in chosen:
+            new = _fitted(block, place, self.lines[place.start : place.end])
+            lines += [*self.lines[done : place.start], *new]
+            origins += [*self.origins[done : place.start], *[-1] * len(new)]
+            done = place.end
+            for kind in place.kinds:
+                kinds.setdefault(kind, []).append(block.number)
+        lines += self.lines[done:]
+        origins += self.origins[done:]
+        return _Draft(lines or [""], origins or [-1])  # no lines are one empty line
+
+    def replacements(self, text: str) -> tuple[Replacement, ...]:
+        """How `text`, which the draft was made of, becomes the draft."""
+        starts = offsets(text.split("\n"))
+        kept = [-1, *(index for index, origin in enumerate(self.origins) if origin >= 0), len(self.origins)]
+        found = []
+        for before, after in pairwise(kept):
+            first = self.origins[before] + 1 if before >= 0 else 0
+            last = self.origins[after] if after < len(self.origins) else len(starts) - 1
+            if last > first:
+                found.append(_of_lines(text, starts, first, last, self.lines[before + 1 : after]))
+        return tuple(found)
+
+
+def _of_lines(text: str, starts: Sequence[int], first: int, last: int, new: Sequence[str]) -> Replacement:
+    """The replacement of the lines from `first` up to, not including, `last`."""
+    if new:
+        return Replacement(starts[first], starts[last] - 1, "\n".join(new))
+    if starts[last] <= len(text):
+        return Replacement(starts[first], starts[last], "")
+    return Replacement(max(starts[first] - 1, 0), len(text), "")  # the last lines go with the LF before
+
+
+def _fitted(block: Block, place: Place, matched: Sequence[str]) -> list[str]:
+    """The block's replacement as it goes in at a place: line numbers and indentation put right."""
+    new = list(block.replacement)
+    if place.is_loose:
+        inked = [index for index, line in enumerate(new) if line.strip()]
+        new = new[inked[0] : inked[-1] + 1] if inked else []
+    if "line_numbers" in place.kinds:
+        new = [without_number(line) for line in new]
+    return _indented(new, block.search, matched) if "indentation" in place.kinds else new
+
+
+def _indented(new: list[str], search: Sequence[str], matched: Sequence[str]) -> list[str]:
+    """`new` moved by as much as the search is off, if that is the same for every line."""
+    here = [_indentation(line) for line in matched if line.strip()]
+    there = [_indentation(line) for line in search if line.strip()]
+    differences = {len(wanted) - len(found) for wanted, found in zip(there, here, strict=False)}
+    if len(here) != len(there) or len(differences) != 1:
+        return new
+    (difference,) = differences
+    if difference <= 0:
+        return [here[0][:-difference] + line for line in new] if difference else new
+    return new if any(line[:difference].strip() for line in new) else [line[difference:] for line in new]
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+# ── What is said of it ─────────────────────────────────────────────────────────────────────────────
+
+
+_MEANINGS = {
+    "indentation": "without regard to indentation, and its replacement was moved by the difference "
+    "where that was the same for every line",
+    "line_numbers": "only without line numbers, which were taken out of its replacement too",
+    "confusable_chars": "with typographic characters taken for plain ones",
+    "all_spaces": "without regard to any white space",
+}
+
+
+def _warnings(kinds: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    return tuple(
+        f"{kind}: block{'s' if len(kinds[kind]) > 1 else ''} {', '.join(map(str, kinds[kind]))} matched "
+        f"{meaning}; look at what came of it."
+        for kind, meaning in _MEANINGS.items()
+        if kind in kinds
+    )
+
+
+def _data(block: Block) -> dict[str, Any]:
+    return {"block": block.number, "line": block.line}
+
+
+def _at_lines(places: Sequence[Place]) -> str:
+    shown = ", ".join(str(place.start + 1) for place in places[:10])
+    return f"at lines {shown}{', …' if len(places) > 10 else ''}"
+
+
+def _ambiguous(several: Several, path: str) -> Ambiguous:
+    block, places = several.block, several.places
+    return Ambiguous(
+        f"Block {block.number} (line {block.line} of the argument) is in {path} in {len(places)} places "
+        f"that fit as well as each other, {_at_lines(places)}.",
+        hint="Add lines before or after to the block until it names one place.",
+        data={
+            **_data(block),
+            "found": len(places),
+            "lines": [place.start + 1 for place in places[:_LINES_TOLD_MAX]],
+        },
+    )
+
+
+def _missing(grouped: Missing, alone: Missing | Several, text: str, path: str) -> NoMatch:
+    """Why the blocks have no place, neither one after the other nor one at a time."""
+    block = alone.block
+    name = f"Block {block.number} (line {block.line} of the argument)"
+    if isinstance(alone, Several):
+        refusal = no_match(
+            f"Block {grouped.block.number} is not in {path} after the blocks before it; and one at a time, "
+            f"{name} is there in {len(alone.places)} places, {_at_lines(alone.places)}.",
+            text, "\n".join(grouped.block.search), _data(grouped.block),
+        )  # fmt: skip
+        refusal.hint = (
+            f"Send the blocks in the order of the file, or add lines to block {block.number} "
+            "until it names one place."
+        )
+        return refusal
+    if alone.points is None:
+        said = f"{name} is not in {path}."
+    else:
+        said = (
+            f"{name} is in {path} only with too many differences: "
+            f"they come to {alone.points} points, and {POINTS_MAX} are allowed."
+        )
+    return no_match(said, text, "\n".join(block.search), _data(block))

@@ -1,0 +1,453 @@
+"""wcgw's `FileWriteOrEdit`, and `ReadFiles`, which its rule of reading first needs.
+
+A call is an edit by SEARCH/REPLACE blocks where its text begins with one or where it says that at most
+half of the file changes; else the text is the whole file. A file that is there is written whole only by
+a reader (`thread_id`) that has seen 99 % of its lines as they are now.
+
+Otherwise than the original: line ends and encoding stay the file's own, a reader's knowledge goes by the
+file and not by the spelling of its path, an edit makes nobody a reader of the lines around it, and text
+before the first block does not turn blocks into a file's content.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from editd.edits.arguments import kind_of, refuse_unknown, text_of
+from editd.edits.blocks import apply_blocks, begins_block, parse, with_plain_quotes
+from editd.edits.desk import Dialect, Tool
+from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
+from editd.values.changeset import Base, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from editd.edits.blocks import Applied
+    from editd.edits.desk import Desk
+    from editd.edits.page import Page
+    from editd.values.path import WorkspacePath
+
+Ranges = tuple[tuple[int, int], ...]  # of lines, from 1, both ends included
+
+_READ_PERCENT_MIN = 99
+_SHOWN_CHARACTERS_MAX = 96_000  # of files in one answer, beyond the first line; some 24,000 tokens
+
+
+def write_or_edit(arguments: Mapping[str, Any], desk: Desk) -> str:
+    """`FileWriteOrEdit`."""
+    call = _Call.parse(arguments)
+    path = desk.path(_absolute(call.file_path, desk))
+    if call.is_edit:
+        _refuse_outside(desk.settings.edit_globs, path, desk)
+        return _edit(path, call, desk)
+    _refuse_outside(desk.settings.write_globs, path, desk)
+    return _write(path, call, desk)
+
+
+def read_files(arguments: Mapping[str, Any], desk: Desk) -> str:
+    """`ReadFiles`: the numbered lines; from now on the reader has seen those that are shown."""
+    refuse_unknown(arguments, frozenset(_READ_SCHEMA["properties"]))
+    reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
+    wanted = [_wanted(given, desk) for given in _paths_of(arguments)]
+    parts, room = [], _SHOWN_CHARACTERS_MAX
+    for path, page, ranges in wanted:
+        lines = page.text.split("\n")
+        shown = _shown(lines, ranges, room)
+        body = _numbered(lines, shown)
+        room -= len(body)
+        _note(reader, path, shown, len(lines), desk)
+        rest = _gaps((*shown, *_gaps(ranges, len(lines))), len(lines))
+        said = f"\nLines {_spelled(rest)} are not shown: read them as {path}:a-b." if rest else ""
+        parts.append(f'<file-contents-numbered path="{path}:{_spelled(shown)}">\n{body}'
+                     f"\n</file-contents-numbered>{said}")  # fmt: skip
+    return "\n".join(parts)
+
+
+# ── Arguments ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    file_path: str
+    percentage: int
+    text: str
+    reader: str
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, Any]) -> _Call:
+        """The arguments as they are, or else with each text that is JSON as what it says; InvalidParams."""
+        try:
+            return cls._of(arguments)
+        except InvalidParams as refusal:
+            try:
+                return cls._of({name: _said(value) for name, value in arguments.items()})
+            except InvalidParams:
+                raise refusal from None
+
+    @classmethod
+    def _of(cls, arguments: Mapping[str, Any]) -> _Call:
+        refuse_unknown(arguments, frozenset(_WRITE_SCHEMA["properties"]))
+        return cls(
+            text_of(arguments, "file_path"),
+            _percentage(arguments),
+            text_of(arguments, "text_or_search_replace_blocks"),
+            _reader(text_of(arguments, "thread_id")),
+        )
+
+    @property
+    def is_edit(self) -> bool:
+        first, _, _ = self.text.lstrip().partition("\n")
+        return begins_block(first) or 0 < self.percentage <= 50
+
+
+def _said(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+_WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,18})(\.0+)?\s*")
+
+
+def _percentage(arguments: Mapping[str, Any]) -> int:
+    value = arguments.get("percentage_to_change")
+    match value:
+        case bool():
+            pass
+        case int():
+            return value
+        case float() if value.is_integer():
+            return int(value)
+        case str() if number := _WHOLE_NUMBER.fullmatch(value):
+            return int(number[1])
+    raise InvalidParams(
+        "`percentage_to_change` is missing."
+        if "percentage_to_change" not in arguments
+        else f"`percentage_to_change` is to be a whole number, not {kind_of(value)} like {value!r:.40}.",
+        hint="Give the share of the file's lines that changes, from 0 to 100, as a whole number.",
+        data={"argument": "percentage_to_change"},
+    )
+
+
+def _reader(thread: str) -> str:
+    name = re.sub(r"\W", "", thread)
+    if not name:
+        raise InvalidParams(
+            "`thread_id` names nobody.",
+            hint="Give a name of letters and digits, the same one in each call.",
+            data={"argument": "thread_id"},
+        )
+    return name
+
+
+def _absolute(given: str, desk: Desk) -> str:
+    """The path with `~` as the home folder; InvalidParams where it is not absolute."""
+    home = desk.settings.home.rstrip("/")
+    path = home + given[1:] if home and (given == "~" or given.startswith("~/")) else given
+    if not path.startswith("/"):
+        raise InvalidParams(
+            f"{given or 'An empty path'} is not an absolute path.",
+            hint=f"Give it from the root on; the workspace is {desk.root}/.",
+            data={"path": given},
+        )
+    return path
+
+
+def _refuse_outside(globs: Sequence[str] | None, path: WorkspacePath, desk: Desk) -> None:
+    whole = f"{desk.root}/{path}"
+    if globs is not None and not any(_is_in(whole.split("/"), glob.split("/")) for glob in globs):
+        raise PermissionDenied(
+            f"{path} is not among the files that this mode may change.",
+            hint=f"They are those that match {' or '.join(globs)}." if globs else "There are none.",
+            data={"path": path.text, "globs": list(globs)},
+        )
+
+
+def _is_in(names: Sequence[str], glob: Sequence[str]) -> bool:
+    """Does the glob match the names? `**` stands for any number of them; a leading dot must be written."""
+    reached = {0}  # how many names the glob matches up to here
+    for pattern in glob:
+        if pattern == "**":
+            for count in sorted(reached):
+                hidden = (i for i in range(count, len(names)) if names[i].startswith("."))
+                reached.update(range(count, next(hidden, len(names)) + 1))
+        else:
+            reached = {count + 1 for count in reached if count < len(names) and _fits(names[count], pattern)}
+    return len(names) in reached
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
+
+
+# ── Edit ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _edit(path: WorkspacePath, call: _Call, desk: Desk) -> str:
+    page = _page(path, desk)
+    applied = _applied(page, call.text)
+    before, sight = desk.version(path), desk.sight(call.reader, path)
+    desk.edit(page, applied.replacements, applied.warnings)
+    lines: Ranges | None = ()
+    if sight is not None and sight.base.version == before:
+        lines = sight.lines
+    if lines is not None:
+        seen = {line for first, last in lines for line in range(first, last + 1)}
+        numbers = (n for n, old in enumerate(applied.origins, 1) if old < 0 or old + 1 in seen)
+        lines = _merged((number, number) for number in numbers)
+    desk.note(call.reader, path, Sight(Base(desk.version(path)), lines))
+    return "\n".join(["File edited successfully.", *applied.warnings])
+
+
+def _page(path: WorkspacePath, desk: Desk) -> Page:
+    page = desk.page(path)
+    if page is None:
+        raise FileMissing(
+            f"There is no file {path}.",
+            hint="To make it, give its whole text and a percentage_to_change of 100.",
+            data={"path": path.text},
+        )
+    return page
+
+
+def _applied(page: Page, argument: str) -> Applied:
+    """What the blocks come to, if need be with quotes that an escape too many was put before."""
+    blocks, path = parse(argument), page.path.text
+    try:
+        return apply_blocks(page.text, blocks, path=path)
+    except NoMatch as refusal:
+        plainer = with_plain_quotes(blocks)
+        if plainer == blocks:
+            raise
+        try:
+            return apply_blocks(page.text, plainer, path=path)
+        except Refused:
+            raise refusal from None
+
+
+# ── Write ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write(path: WorkspacePath, call: _Call, desk: Desk) -> str:
+    _refuse_blocks(call.text)
+    page = desk.page(path)
+    if page is not None and page.text.strip():
+        _refuse_unread(path, page, call.reader, desk)
+    desk.write(path, call.text)
+    desk.note(call.reader, path, Sight(Base(desk.version(path))))
+    return "Success"
+
+
+def _refuse_blocks(text: str) -> None:
+    if "SEARCH" not in text:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if begins_block(line):
+            raise MalformedEdit(
+                f"Line {number} of the argument begins a block, but the argument begins with other text, "
+                "and so would be the whole file.",
+                hint="To edit, let the argument begin with the block, or give a percentage_to_change of at "
+                "most 50. A file that is to hold such lines cannot be written whole by this tool.",
+                data={"line": number},
+            )
+
+
+def _refuse_unread(path: WorkspacePath, page: Page, reader: str, desk: Desk) -> None:
+    """Unread with what is to be read, which then counts as read."""
+    lines = page.text.split("\n")
+    sight = desk.sight(reader, path)
+    seen: Ranges = ()
+    if sight is None:
+        reason, fact = "never_read", f"{path} must be read before it is written over."
+    elif sight.base.version != desk.version(path):
+        reason, fact = "changed_since_read", f"{path} has changed since it was read last."
+    else:
+        seen = ((1, len(lines)),) if sight.lines is None else sight.lines
+        reason, fact = "partially_read", f"More of {path} must be read before it is written over."
+    unread = _gaps(seen, len(lines))
+    if 100 * (len(lines) - _count(unread)) >= _READ_PERCENT_MIN * len(lines):
+        return
+    shown = _shown(lines, unread, _SHOWN_CHARACTERS_MAX)
+    _note(reader, path, shown, len(lines), desk)
+    raise Unread(
+        f"{fact} Lines {_spelled(shown)} are:\n<file-contents-numbered>\n{_numbered(lines, shown)}\n"
+        "</file-contents-numbered>",
+        hint="They count as read now. Make sure that your text keeps what is to stay, and send it again."
+        if shown == unread
+        else "They count as read now. Read the other lines with ReadFiles, then send your text again.",
+        data={"reason": reason, "unread": [list(lines) for lines in unread]},
+    )
+
+
+# ── What has been read ─────────────────────────────────────────────────────────────────────────────
+
+
+def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, desk: Desk) -> None:
+    """From now on the reader has seen these lines too, of what the file holds now."""
+    version, sight = desk.version(path), desk.sight(reader, path)
+    if sight is not None and sight.base.version == version:
+        if sight.lines is None:
+            return
+        shown = _merged((*sight.lines, *shown))
+    desk.note(reader, path, Sight(Base(version), shown if _gaps(shown, total) else None))
+
+
+def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
+    given = arguments.get("file_paths")
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(path, str) for path in given):
+        raise InvalidParams(
+            "`file_paths` is to be a list of paths.",
+            hint='Such as ["/work/a.py", "/work/b.py:10-40"].',
+            data={"argument": "file_paths"},
+        )
+    return list(given)
+
+
+_RANGE = re.compile(r"(.+):([0-9]{1,18})?-([0-9]{1,18})?", re.DOTALL)
+
+
+def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, Ranges]:
+    """The file that is asked for, and the lines of it: `path`, `path:a-b`, `path:a-` or `path:-b`."""
+    match = _RANGE.fullmatch(given)
+    if match is None or not (match[2] or match[3]):
+        path = desk.path(_absolute(given, desk))
+        page = _page(path, desk)
+        return path, page, ((1, page.text.count("\n") + 1),)
+    path = desk.path(_absolute(match[1], desk))
+    page = _page(path, desk)
+    total = page.text.count("\n") + 1
+    first, last = int(match[2] or 1), min(int(match[3] or total), total)
+    if not 1 <= first <= last:
+        raise InvalidParams(
+            f"{given} names no lines: {path} has the lines 1-{total}.",
+            hint="Give the first line, from 1, and the last one that you want.",
+            data={"path": path.text, "lines": total},
+        )
+    return path, page, ((first, last),)
+
+
+def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
+    """The first of these lines, as many as there is room for; one at least."""
+    shown: list[tuple[int, int]] = []
+    for first, last in ranges:
+        for number in range(first, last + 1):
+            room -= len(lines[number - 1]) + len(str(number)) + 2
+            if room < 0 and shown:
+                return _merged(shown)
+            shown.append((number, number))
+    return _merged(shown)
+
+
+def _numbered(lines: Sequence[str], ranges: Ranges) -> str:
+    return "\n".join(f"{n} {lines[n - 1]}" for first, last in ranges for n in range(first, last + 1))
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same lines in as few ranges as can be, in order."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(last, merged[-1][1])
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _gaps(ranges: Iterable[tuple[int, int]], total: int) -> Ranges:
+    """The lines from 1 to `total` that are in none of the ranges."""
+    gaps, next_line = [], 1
+    for first, last in _merged(ranges):
+        if first > total:
+            break
+        if first > next_line:
+            gaps.append((next_line, first - 1))
+        next_line = max(next_line, last + 1)
+    if next_line <= total:
+        gaps.append((next_line, total))
+    return tuple(gaps)
+
+
+def _count(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def _spelled(ranges: Ranges) -> str:
+    return ", ".join(f"{first}-{last}" for first, last in ranges)
+
+
+# ── As it is published ─────────────────────────────────────────────────────────────────────────────
+
+_THREAD = {
+    "type": "string",
+    "description": "Who reads and writes: a name of letters and digits, the same one in each call.",
+}
+_WRITE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "file_path": {
+            "type": "string",
+            "description": "The absolute path of the file; `~` is the home folder.",
+        },
+        "percentage_to_change": {
+            "type": "integer",
+            "description": "How much of the file's lines changes, 0 to 100: up to 50 the next argument holds "
+            "blocks, above it and at 0 the whole file.",
+        },
+        "text_or_search_replace_blocks": {
+            "type": "string",
+            "description": "The whole text of the file, or blocks, each of them: a line `<<<<<<< SEARCH`, "
+            "lines as they stand in the file, a line `=======`, the lines to put there, a line "
+            "`>>>>>>> REPLACE`.",
+        },
+        "thread_id": _THREAD,
+    },
+    "required": ["file_path", "percentage_to_change", "text_or_search_replace_blocks", "thread_id"],
+    "additionalProperties": False,
+}
+_READ_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "file_paths": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "Absolute paths; `path:10-40`, `path:10-` and `path:-40` are lines of a file.",
+        },
+        "thread_id": _THREAD,
+    },
+    "required": ["file_paths"],
+    "additionalProperties": False,
+}
+
+DIALECT = Dialect(
+    "wcgw",
+    "One tool that writes a file whole or edits it by SEARCH/REPLACE blocks that match by whole lines, "
+    "with tolerance for indentation, white space, line numbers and typographic characters.",
+    (
+        Tool(
+            "FileWriteOrEdit",
+            "Write a file, or edit it by SEARCH/REPLACE blocks. A block's lines must name one place; several "
+            "blocks go in the order of the file, and either all are made or none. A small difference in "
+            "white space is tolerated and warned of. A file that is there must be read before it is written "
+            "whole.",
+            _WRITE_SCHEMA,
+            write_or_edit,
+        ),
+        Tool(
+            "ReadFiles",
+            "Show files with line numbers, whole or some lines; what is shown counts as read for "
+            "FileWriteOrEdit.",
+            _READ_SCHEMA,
+            read_files,
+            is_destructive=False,
+            is_idempotent=True,
+        ),
+    ),
+)

@@ -1,0 +1,324 @@
+"""Where blocks of lines stand in a text, exactly or nearly, all of them together.
+
+wcgw's way of matching. Each block is looked for after the one before it: exactly; else line by line
+with tolerances that cost points; else so and without regard to blank lines. Of all the ways to place
+the blocks the cheapest is meant.
+
+Never guesses between two ways that cost the same. Its work is bounded, see `COMPARISONS_MAX`: ways are
+counted from the last block to the first, not tried out.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from editd.errors import TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+POINTS_MAX = 1000  # what a way of placing the blocks may cost
+COMPARISONS_MAX = 2_000_000  # of lines, in one call: some half a second
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines to be found, and those that take their place; `line` is where it begins in the argument."""
+
+    number: int  # from 1
+    line: int
+    search: tuple[str, ...]
+    replacement: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Lines from `start` up to, not including, `end`, and what it costs to take them for the block's."""
+
+    start: int
+    end: int
+    points: int = 0
+    kinds: frozenset[str] = frozenset()
+    is_loose: bool = False  # without regard to blank lines
+
+
+# ── All blocks together ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No way to place the blocks that costs at most POINTS_MAX; `points` None: no way at all."""
+
+    block: Block
+    points: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Ways that cost the same; they part at this block."""
+
+    block: Block
+    places: Sequence[Place]
+
+
+Chosen = list[tuple[Block, Place]]
+
+
+class _Stage:
+    """The places of one block, in lists by how near they are.
+
+    For a given first line those count that begin there or later, of the first list that has any.
+    """
+
+    def __init__(self, block: Block, lists: Sequence[list[Place]]) -> None:
+        self.block = block
+        self._lists = lists
+        self._starts = [[place.start for place in places] for places in lists]
+        self._best: list[list[tuple[int, int]]] = []
+
+    def weigh(self, following: _Stage | None) -> None:
+        """Work out what the cheapest way costs from each place on, and how many such ways there are."""
+        for places in self._lists:
+            best: list[tuple[int, int]] = []
+            for place in reversed(places):
+                points, ways = self._through(place, following)
+                if best and best[-1][0] <= points:
+                    ways = min(best[-1][1] + (ways if best[-1][0] == points else 0), 2)
+                    points = best[-1][0]
+                best.append((points, ways))
+            self._best.append(best[::-1])
+
+    def best(self, line: int) -> tuple[int, int]:
+        """The points of the cheapest way for this block and those after it from that line on, and whether
+        there is one such way, or two and more; without a way, the points are beyond all others."""
+        for starts, best in zip(self._starts, self._best, strict=True):
+            index = bisect_left(starts, line)
+            if index < len(starts):
+                return best[index]
+        return _NEVER
+
+    def cheapest(self, line: int, following: _Stage | None) -> list[Place]:
+        """The places that a cheapest way from that line on leads through."""
+        points, _ = self.best(line)
+        for places, starts in zip(self._lists, self._starts, strict=True):
+            index = bisect_left(starts, line)
+            if index < len(starts):
+                return [p for p in places[index:] if self._through(p, following)[0] == points]
+        return []
+
+    @staticmethod
+    def _through(place: Place, following: _Stage | None) -> tuple[int, int]:
+        points, ways = (0, 1) if following is None else following.best(place.end)
+        return points + place.points, ways
+
+
+_NEVER = (1 << 60, 1)  # more points than any lines can cost
+
+
+def place_together(lines: Sequence[str], blocks: Sequence[Block], work: Work) -> Chosen | Missing | Several:
+    """Place the blocks one after the other, by the cheapest way if there is one such way."""
+    listed = _Lines(lines, {line for block in blocks for line in block.search}, work)
+    stages: list[_Stage] = []
+    starts = [0]
+    for block in blocks:
+        lists = _reachable(listed, block, starts)
+        starts = sorted({place.end for places in lists for place in places})
+        if not starts:
+            return Missing(block)
+        stages.append(_Stage(block, lists))
+    following: list[_Stage | None] = [*stages[1:], None]
+    for stage, after in zip(reversed(stages), reversed(following), strict=True):
+        stage.weigh(after)
+    points, ways = stages[0].best(0)
+    chosen: Chosen = []
+    for stage, after in zip(stages, following, strict=True):
+        places = stage.cheapest(chosen[-1][1].end if chosen else 0, after)
+        if ways > 1 and points <= POINTS_MAX and len(places) > 1:
+            return Several(stage.block, places)
+        chosen.append((stage.block, places[0]))
+    if points > POINTS_MAX:
+        return Missing(max(chosen, key=lambda pair: pair[1].points)[0], points)
+    return chosen
+
+
+def _reachable(lines: _Lines, block: Block, starts: Sequence[int]) -> list[list[Place]]:
+    """The places of the block that count for any of these first lines; nearly only where it must be."""
+    lists = []
+    waiting = starts
+    for find in (lines.exact, lines.near, lines.loose):
+        places = [place for place in find(block.search) if place.start >= waiting[0]]
+        lists.append(places)
+        waiting = waiting[bisect_right(waiting, places[-1].start) :] if places else waiting
+        if not waiting:
+            break
+    return lists
+
+
+# ── Places of one block ────────────────────────────────────────────────────────────────────────────
+
+
+class _Lines:
+    """The lines of a text, and where those stand that are looked for."""
+
+    def __init__(self, lines: Sequence[str], wanted: Iterable[str], work: Work) -> None:
+        self._lines = lines
+        self._work = work
+        self._exact: Mapping[str, list[int]] = {line: [] for line in wanted}
+        work.spend(len(lines) // 8)
+        for number, line in enumerate(lines):
+            if line in self._exact:
+                self._exact[line].append(number)
+
+    def exact(self, search: Sequence[str]) -> list[Place]:
+        """Where the lines stand as they are, in order."""
+        size, goal = len(search), list(search)
+        rarest = min(range(size), key=lambda index: len(self._exact[search[index]]))
+        hits = self._exact[search[rarest]]
+        self._work.spend(len(hits) * size)
+        starts = (hit - rarest for hit in hits if hit >= rarest)
+        return [Place(start, start + size) for start in starts if self._lines[start : start + size] == goal]
+
+    def near(self, search: Sequence[str]) -> list[Place]:
+        """Where they stand when each line may match by a tolerance, in order."""
+        hits = [self._alike(line) for line in search]
+        rarest = min(range(len(search)), key=lambda index: sum(map(len, hits[index])))
+        last = len(self._lines) - len(search)
+        starts = sorted({number - rarest for numbers in hits[rarest] for number in numbers})
+        self._work.spend(len(starts) * len(search))
+        places = (self._judge(start, search) for start in starts if 0 <= start <= last)
+        return [place for place in places if place is not None]
+
+    def loose(self, search: Sequence[str]) -> list[Place]:
+        """Where they do so when the blank lines of both are left out, in order."""
+        wanted = [line for line in search if line.strip()]
+        if not wanted:
+            return []
+        numbers, lines = self._inked
+        return [
+            Place(numbers[place.start], numbers[place.end - 1] + 1, place.points, place.kinds, is_loose=True)
+            for place in lines.near(wanted)
+        ]
+
+    def _judge(self, start: int, search: Sequence[str]) -> Place | None:
+        points, kinds = 0, set[str]()
+        for offset, wanted in enumerate(search, start):
+            tolerance = self._work.tolerance(wanted, self._lines[offset])
+            if tolerance is None:
+                return None
+            points += tolerance.points
+            kinds.add(tolerance.kind)
+        return Place(start, start + len(search), points, frozenset(kinds - {""}))
+
+    def _alike(self, line: str) -> list[Sequence[int]]:
+        """The numbers of the lines that some tolerance takes for this one, by tolerance."""
+        return [
+            numbers.get(self._work.forms[tolerance][line], ())
+            for tolerance, numbers in zip(_WIDE, self._by_form, strict=True)
+        ]
+
+    @cached_property
+    def _by_form(self) -> list[dict[str, list[int]]]:
+        """For each wide tolerance, the numbers of the lines that have a form."""
+        self._work.spend(len(self._lines))
+        tables = []
+        for tolerance in _WIDE:
+            forms = self._work.forms[tolerance]
+            table: dict[str, list[int]] = {}
+            for number, line in enumerate(self._lines):
+                table.setdefault(forms[line], []).append(number)
+            tables.append(table)
+        return tables
+
+    @cached_property
+    def _inked(self) -> tuple[list[int], _Lines]:
+        """The numbers of the lines that are not blank, and these lines alone."""
+        numbers = [number for number, line in enumerate(self._lines) if line.strip()]
+        return numbers, _Lines([self._lines[number] for number in numbers], (), self._work)
+
+
+# ── Tolerances ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Two lines are the same where their forms are; `kind` is the warning's, empty for none."""
+
+    kind: str
+    points: int
+    form: Callable[[str], str]
+
+
+_NUMBER = re.compile(r"\d+ ")
+_LOOK_ALIKES = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201b\u2032", "'")
+    | dict.fromkeys("\u201c\u201d\u201f\u2033", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | {"\u201a": ",", "\u2039": "<", "\u203a": ">", "\u2026": "..."}
+)
+
+
+def without_number(line: str) -> str:
+    """The line without the number that a listing put before it, and without white space at its end."""
+    return (_NUMBER.sub("", line, count=1) if _NUMBER.match(line) else line).rstrip()
+
+
+def _with_plain_characters(line: str) -> str:
+    return (line if line.isascii() else line.translate(_LOOK_ALIKES)).rstrip()
+
+
+def _without_white_space(line: str) -> str:
+    return "".join(line.split())
+
+
+_EXACT = Tolerance("", 0, str)
+_TOLERANCES = (
+    Tolerance("", 1, str.rstrip),
+    Tolerance("indentation", 10, str.lstrip),
+    Tolerance("line_numbers", 5, without_number),
+    Tolerance("confusable_chars", 5, _with_plain_characters),
+    Tolerance("all_spaces", 50, _without_white_space),
+)
+_WIDE = _TOLERANCES[2:]  # what any tolerance takes for the same, one of these does
+
+
+class _Forms(dict[str, str]):
+    """The form of each line that was asked for."""
+
+    def __init__(self, form: Callable[[str], str]) -> None:
+        super().__init__()
+        self._form = form
+
+    def __missing__(self, line: str) -> str:
+        form = self[line] = self._form(line)
+        return form
+
+
+class Work:
+    """What is known and spent while the blocks of one call are placed."""
+
+    def __init__(self) -> None:
+        self.forms = {tolerance: _Forms(tolerance.form) for tolerance in _TOLERANCES}
+        self._left = COMPARISONS_MAX
+
+    def spend(self, comparisons: int) -> None:
+        self._left -= comparisons
+        if self._left < 0:
+            raise TooLarge(
+                f"To place these blocks takes more than {COMPARISONS_MAX:,} comparisons of lines: "
+                "their lines are in too many places.",
+                hint="Send fewer blocks at once, in the file's order, each with a line that is rare in it.",
+                data={"comparisons_max": COMPARISONS_MAX},
+            )
+
+    def tolerance(self, wanted: str, line: str) -> Tolerance | None:
+        """The first tolerance by which the two lines are the same; None for none."""
+        if wanted == line:
+            return _EXACT
+        for tolerance, forms in self.forms.items():
+            if forms[wanted] == forms[line]:
+                return tolerance
+        return None
