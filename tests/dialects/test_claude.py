@@ -171,9 +171,9 @@ def test_a_folder_is_listed_two_levels_deep_without_what_is_hidden() -> None:
             ["b.txt", "a/c.txt", "a/d/e.txt", "a/d/f/g.txt", ".env", "a/.h", "node_modules/x/y.js"], "x"
         )
     )
+    excluded = "excluding hidden items and node_modules:"
     assert call(place, "view", ".").split("\n") == [
-        "Here're the files and directories up to 2 levels deep in ., "
-        "excluding hidden items and node_modules:",
+        f"Here're the files and directories up to 2 levels deep in ., {excluded}",
         ".", "./a/", "./a/c.txt", "./a/d/", "./b.txt", "",
     ]  # fmt: skip
     assert call(place, "view", f"{ROOT}/a/").split("\n")[1:] == [

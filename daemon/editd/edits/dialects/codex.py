@@ -1,0 +1,613 @@
+"""Codex's `apply_patch`: files added, deleted, updated and moved by one patch in its own format.
+
+    *** Begin Patch
+    *** Update File: src/app.py
+    *** Move to: src/main.py
+    @@ def greet():
+    -print("Hi")
+    +print("Hello")
+    *** End Patch
+
+A hunk names no line number: it stands where its old lines are, after the line that `@@` names and
+after the hunk before it. Lines match exactly, else but for white space at their ends, else but for
+indentation, else but for look-alikes. The hunks of a file are placed together: where more than one
+way to place them is left, nothing is guessed (docs/codex.md).
+
+Never changes a byte of a context line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from editd.edits.arguments import refuse_unknown, text_of
+from editd.edits.desk import Dialect, Tool
+from editd.edits.lines import offsets, runs
+from editd.edits.replace import Replacement, no_match
+from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from editd.edits.desk import Desk
+    from editd.values.path import WorkspacePath
+
+Kind = Literal["Add", "Delete", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One place of a file to change; `lines` are signs (space, `-`, `+`) with texts."""
+
+    line: int  # where it begins in the patch, from 1
+    headers: tuple[str, ...]  # the lines of the file that its `@@` name, one after the other
+    lines: tuple[tuple[str, str], ...]
+    is_at_end: bool = False  # its old lines are the file's last
+
+    @property
+    def old(self) -> list[str]:
+        return [text for sign, text in self.lines if sign != "+"]
+
+    @property
+    def new(self) -> list[str]:
+        return [text for sign, text in self.lines if sign != "-"]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What the patch does to one file."""
+
+    kind: Kind
+    path: str
+    line: int  # of its header in the patch, from 1
+    to: str | None = None
+    text: str = ""  # Add: what the file is to hold
+    hunks: tuple[Hunk, ...] = ()
+
+
+# ── Reading a patch ────────────────────────────────────────────────────────────────────────────────
+
+_BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
+_HEADER = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+)")
+_MOVE = re.compile(r"\*\*\* Move to: (.+)")
+_HEREDOC = re.compile(r"(?:(?:apply_patch|applypatch)\s+)?<<-?\s*(['\"]?)(\w+)\1")
+_HEADERS_HINT = (
+    "Begin each file with `*** Add File: path`, `*** Delete File: path` or `*** Update File: path`."
+)
+_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+_LINES_HINT = "Begin each line of a hunk with a space (it stays), `-` (it goes) or `+` (it is new)."
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The lines between the patch's first and last, and how far they have been read."""
+
+    lines: Sequence[str]
+    number: int  # of the line that comes next in what was sent, from 1
+    position: int = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= len(self.lines)
+
+    def peek(self) -> str:
+        """The line that comes next; the patch's last where there is none left."""
+        return _END if self.is_at_end else self.lines[self.position]
+
+    def take(self) -> str:
+        line = self.peek()
+        self.position += 1
+        self.number += 1
+        return line
+
+    def skip_blank(self) -> None:
+        while not self.peek().strip():
+            self.take()
+
+
+def parse(patch: str) -> tuple[Section, ...]:
+    """Return the sections of a patch, in their order; MalformedEdit with the line where it cannot be read."""
+    reader = _reader_of(patch)
+    sections = []
+    reader.skip_blank()
+    while not reader.is_at_end:
+        sections.append(_section(reader))
+        reader.skip_blank()
+    if not sections:
+        raise _malformed("The patch names no file", _HEADERS_HINT, reader.number)
+    return tuple(sections)
+
+
+def _reader_of(patch: str) -> _Reader:
+    """Take the patch out of its envelope, and that out of a here-document if it is in one."""
+    lines = [line.removesuffix("\r") for line in patch.split("\n")]
+    first, last = 0, len(lines)
+    while first < last and not lines[first].strip():
+        first += 1
+    while first < last and not lines[last - 1].strip():
+        last -= 1
+    if last - first > 2 and (match := _HEREDOC.fullmatch(lines[first].strip())):
+        first += 1
+        last -= lines[last - 1].strip() == match[2]
+    if first >= last or lines[first].strip() != _BEGIN:
+        raise _malformed(
+            f"The patch does not begin with `{_BEGIN}`",
+            "Make that its first line.",
+            min(first + 1, len(lines)),
+        )
+    if last - first < 2 or lines[last - 1].strip() != _END:
+        raise _malformed(f"The patch does not end with `{_END}`", "Make that its last line.", last)
+    return _Reader(lines[first + 1 : last - 1], first + 2)
+
+
+def _section(reader: _Reader) -> Section:
+    number = reader.number
+    line = reader.peek().strip()
+    match = _HEADER.fullmatch(line)
+    if match is None:
+        hint = _HEADERS_HINT
+        if line.startswith("+"):
+            hint = "Begin each line of a new file with `+`, an empty one too."
+        raise _malformed(f"`{_cut(line)}` stands where a file's header should", hint, number)
+    reader.take()
+    path = match[2].strip()
+    if match[1] == "Delete":
+        return Section("Delete", path, number)
+    if match[1] == "Add":
+        added = []
+        while reader.peek().startswith("+"):
+            added.append(reader.take()[1:] + "\n")
+        return Section("Add", path, number, text="".join(added))
+    move = _MOVE.fullmatch(reader.peek().strip())
+    if move is not None:
+        reader.take()
+    hunks = tuple(_hunks(reader))
+    if not hunks and move is None:
+        hint = "After its header come hunks: `@@`, then lines that begin with a space, `-` or `+`."
+        raise _malformed(f"The update of {path} has no hunk", hint, number)
+    return Section("Update", path, number, move[1].strip() if move is not None else None, hunks=hunks)
+
+
+def _hunks(reader: _Reader) -> Iterator[Hunk]:
+    is_first = True
+    while True:
+        reader.skip_blank()
+        line = reader.peek()
+        if line.startswith("*"):
+            return
+        is_header = line.rstrip() == "@@" or line.startswith("@@ ")
+        if not is_header and (not is_first or line[:1] not in {" ", "-", "+"}):
+            hint = "Begin a hunk with `@@` alone, or with `@@ ` and a whole line of the file before it."
+            if not line.startswith("@"):
+                hint = _LINES_HINT
+            raise _malformed(f"`{_cut(line)}` is no line of a hunk", hint, reader.number)
+        yield _hunk(reader)
+        is_first = False
+
+
+def _hunk(reader: _Reader) -> Hunk:
+    number = reader.number
+    headers = []
+    while reader.peek().rstrip() == "@@" or reader.peek().startswith("@@ "):
+        header = reader.take()[3:]
+        headers += [header] if header.strip() else []
+    lines: list[tuple[str, str]] = []
+    while not reader.is_at_end and (not reader.peek() or reader.peek()[0] in " -+"):
+        line = reader.take() or " "
+        if line[0] == "+":
+            lines.append(("+", line[1:]))
+        else:  # In the file's text a CR is a line end, too.
+            lines += [(line[0], piece) for piece in line[1:].split("\r")]
+    # Blank lines alone, before the next header, are no place to look for.
+    while lines and lines[-1] == (" ", "") and all(sign == "+" for sign, _ in lines[:-1]):
+        lines.pop()
+    if not lines:
+        raise _malformed("The hunk has no lines", _LINES_HINT, number)
+    is_at_end = reader.peek().rstrip() == _LAST
+    if is_at_end:
+        reader.take()
+    if headers and all(sign == "+" for sign, _ in lines):
+        hint = (
+            "Repeat the line that they come after, or before, as a context line (with a space before it). "
+            "Without a line after `@@`, they are added at the end of the file."
+        )
+        raise _malformed(f"After `@@ {_cut(headers[-1])}` stand only new lines", hint, number)
+    return Hunk(number, tuple(headers), tuple(lines), is_at_end)
+
+
+def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
+    return MalformedEdit(f"{message} (line {line} of the patch).", hint=hint, data={"line": line})
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+# ── Finding the places ─────────────────────────────────────────────────────────────────────────────
+
+_LOOK_ALIKES = str.maketrans(
+    dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | dict.fromkeys("\u2018\u2019\u201a\u201b", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f", '"')
+    | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
+)
+
+
+def _plain(line: str) -> str:
+    return line.strip() if line.isascii() else line.strip().translate(_LOOK_ALIKES)
+
+
+_FORMS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("", str),
+    ("whitespace: white space at the ends of lines", str.rstrip),
+    ("indentation: white space at the beginnings of lines", str.strip),
+    ("look-alikes: dashes, quotes or spaces that look alike", _plain),
+)
+"""What a warning says that lines differ in, with the form in which they are the same, the strictest first."""
+
+
+class _File:
+    """A file's lines, in each of the forms once one is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+        if not self.lines[-1]:
+            self.lines.pop()
+        self._forms = {0: self.lines}
+
+    def starts(self, wanted: Sequence[str], after: int, level: int) -> list[int]:
+        """Where the lines stand in the form of that level, from line `after` on (from 0)."""
+        form = _FORMS[level][1]
+        if level not in self._forms:
+            self._forms[level] = [form(line) for line in self.lines]
+        return list(runs(self._forms[level], [form(line) for line in wanted], start=after))
+
+    def strictest(self, wanted: Sequence[str], after: int) -> tuple[list[int], int]:
+        """Where the lines stand in the strictest form in which they do, and its level."""
+        for level in range(len(_FORMS)):
+            if starts := self.starts(wanted, after, level):
+                return starts, level
+        return [], 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a hunk's old lines stand, or could, as lines from 0."""
+
+    begin: int  # the line that its first `@@` names, else `start`
+    start: int
+    size: int
+    level: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[list[Replacement], list[str]]:
+    """Return what the hunks replace in `text`, and a warning for each that does not match exactly.
+
+    NoMatch for a hunk that has no place, Ambiguous where there is more than one way to place them.
+    """
+    file = _File(text)
+    changed: list[_Run] = []
+    warnings = []
+    for hunk, here in zip(hunks, _assign(file, hunks, path), strict=True):
+        changed += _runs_of(hunk, here)
+        if here.level:
+            kind, _, what = _FORMS[here.level][0].partition(": ")
+            warnings.append(
+                f"{kind}: the hunk at line {hunk.line} of the patch was applied at line {here.start + 1} of "
+                f"{path}, where {what} differ."
+            )
+    return _replacements(file, changed), warnings
+
+
+def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Place]:
+    """The place of each hunk. They stand in the file in their order, so one may decide for another.
+
+    There is but one way to place them if placing each as early as can be and each as late as can be
+    comes to the same.
+    """
+    end = _Place(len(file.lines), len(file.lines), 0, 0)
+    choices: list[list[_Place]] = []
+    earliest: list[_Place] = []
+    cursor = 0
+    for hunk in hunks:
+        choices.append(_places(file, hunk, cursor) if hunk.old else [end])
+        if not choices[-1]:
+            raise _refusal(file, hunk, cursor, path)
+        earliest.append(choices[-1][0])
+        cursor = earliest[-1].end if hunk.old else cursor
+    limit = len(file.lines)
+    doubtful: list[tuple[Hunk, list[int]]] = []
+    for hunk, places in zip(reversed(hunks), reversed(choices), strict=True):
+        if hunk.old:
+            fitting = [here for here in places if here.end <= limit]
+            limit = fitting[-1].begin
+            if len(fitting) > 1:
+                doubtful.insert(0, (hunk, [here.start + 1 for here in fitting]))
+    if doubtful:
+        raise _ambiguous(doubtful, path)
+    return earliest
+
+
+def _places(file: _File, hunk: Hunk, cursor: int) -> list[_Place]:
+    """Where the hunk could stand from line `cursor` on, in the order of the file."""
+    begins = _begins(file, hunk.headers, cursor)
+    if not begins:
+        return []
+    for old in _olds(hunk):
+        for level in range(len(_FORMS)):
+            starts = file.starts(old, begins[0][1], level)
+            if hunk.is_at_end:
+                starts = [start for start in starts if start + len(old) == len(file.lines)]
+            pairs = _after(begins, starts) if hunk.headers else zip(starts, starts, strict=True)
+            if places := [_Place(begin, start, len(old), level) for begin, start in pairs]:
+                return places
+    return []
+
+
+def _olds(hunk: Hunk) -> Iterator[list[str]]:
+    """The hunk's old lines, and without empty context lines at the end.
+
+    Those may mean no more than the end of the line before.
+    """
+    old = hunk.old
+    yield old
+    for signed in reversed(hunk.lines):
+        if signed != (" ", "") or len(old) == 1:
+            return
+        old = old[:-1]
+        yield old
+
+
+def _begins(file: _File, headers: Sequence[str], cursor: int) -> list[tuple[int, int]]:
+    """Each line that the first header names, with the line from which the hunk is looked for then."""
+    if not headers:
+        return [(cursor, cursor)]
+    starts, _ = file.strictest(headers[:1], cursor)
+    begins = [(start, start + 1) for start in starts]
+    for header in headers[1:]:
+        if not begins:
+            return []
+        starts, _ = file.strictest([header], begins[0][1])
+        begins = [(begin, start + 1) for begin, start in _after(begins, starts)]
+    return begins
+
+
+def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tuple[int, int]]:
+    """The first of `starts` after each of `begins`, once each, with the last of those that lead to it."""
+    found: dict[int, int] = {}
+    index = 0
+    for begin, after in begins:
+        while index < len(starts) and starts[index] < after:
+            index += 1
+        if index == len(starts):
+            break
+        found[starts[index]] = begin
+    return [(begin, start) for start, begin in found.items()]
+
+
+def _ambiguous(doubtful: Sequence[tuple[Hunk, Sequence[int]]], path: str) -> Ambiguous:
+    hunk, lines = doubtful[0]
+    told = "; ".join(
+        f"the hunk at line {hunk.line} of the patch could be applied at lines "
+        + ", ".join(map(str, lines[:10]))
+        + (", …" if len(lines) > 10 else "")
+        for hunk, lines in doubtful[:10]
+    )
+    return Ambiguous(
+        f"In {path}, {told}.",
+        hint="Add context lines to it until it fits one place, or name a line above it, such as the one that "
+        "begins its function, after `@@ `.",
+        data={"path": path, "line": hunk.line, "found": len(lines), "lines": list(lines[:_LINES_TOLD_MAX])},
+    )
+
+
+def _refusal(file: _File, hunk: Hunk, cursor: int, path: str) -> NoMatch:
+    """Why the hunk has no place from line `cursor` on."""
+    data: dict[str, Any] = {"path": path, "line": hunk.line}
+    reached = [cursor]  # where each header is looked for from, and then the old lines
+    for count in range(1, len(hunk.headers) + 1):
+        begins = _begins(file, hunk.headers[:count], cursor)
+        if not begins:
+            header = hunk.headers[count - 1]
+            what = f"The line that `@@ {_cut(header)}` names (line {hunk.line} of the patch)"
+            return _header_refusal(file, header, what, reached[-1], path, data)
+        reached.append(begins[0][1])
+    what = f"What the hunk at line {hunk.line} of the patch takes for old"
+    stand, _ = file.strictest(hunk.old, 0)
+    if stand:
+        return _misplaced(what, stand, reached[-1], path, data, is_at_end=hunk.is_at_end)
+    is_telling = {" ", "+"} <= {sign for sign, _ in hunk.lines}
+    applied = file.starts(hunk.new, 0, 0) if is_telling else []
+    if len(applied) == 1:
+        return NoMatch(
+            f"The hunk at line {hunk.line} of the patch seems to be applied already: "
+            f"see line {applied[0] + 1} of {path}.",
+            hint="Leave it out, or read the file again.",
+            data={**data, "already_applied": True, "applied_at_line": applied[0] + 1},
+        )
+    return no_match(f"{what} is not in {path}.", file.text, "\n".join(hunk.old), data)
+
+
+def _header_refusal(
+    file: _File, header: str, what: str, reached: int, path: str, data: dict[str, Any]
+) -> NoMatch:
+    stand, _ = file.strictest([header], 0)
+    if stand:
+        return _misplaced(what, stand, reached, path, data)
+    if re.match(r"-\d+(,\d+)? \+\d+", header):
+        return NoMatch(
+            f"{what} is not in {path}.",
+            hint="Line numbers are not looked at: write `@@` alone, or a line of the file after it.",
+            data=data,
+        )
+    return no_match(f"{what} is not in {path}.", file.text, header, data)
+
+
+def _misplaced(
+    what: str, stand: Sequence[int], reached: int, path: str, data: dict[str, Any], *, is_at_end: bool = False
+) -> NoMatch:
+    data["lines"] = [start + 1 for start in stand[:_LINES_TOLD_MAX]]
+    where = f"{what} stands at line {stand[-1] + 1} of {path}"
+    if is_at_end and stand[-1] >= reached:
+        return NoMatch(
+            f"{where}, not at its end.",
+            hint=f"Leave out `{_LAST}`, or give the file's last lines.",
+            data=data,
+        )
+    return NoMatch(
+        f"{where}, but is looked for from line {reached + 1} on.",
+        hint="Put the hunks in the order of the file, each below the line that its `@@` names, without "
+        "repeating that line or lines of the hunk before.",
+        data=data,
+    )
+
+
+# ── Putting in what is new ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Run:
+    """Lines from `start` up to, not including, `end`, and what stands there instead."""
+
+    start: int
+    end: int
+    new: list[str] = field(default_factory=list)
+
+
+def _runs_of(hunk: Hunk, here: _Place) -> Iterator[_Run]:
+    """What the hunk changes, without its context lines."""
+    line = here.start
+    for is_context, group in groupby(hunk.lines, lambda signed: signed[0] == " "):
+        signed = list(group)
+        gone = sum(1 for sign, _ in signed if sign != "+")
+        if not is_context:
+            yield _Run(line, line + gone, [text for sign, text in signed if sign == "+"])
+        line += gone
+
+
+def _replacements(file: _File, changed: Sequence[_Run]) -> list[Replacement]:
+    """The runs as replacements in the text; runs that meet become one."""
+    joined: list[_Run] = []
+    for run in sorted(changed, key=attrgetter("start", "end")):
+        if joined and joined[-1].end == run.start:
+            joined[-1] = _Run(joined[-1].start, run.end, joined[-1].new + run.new)
+        else:
+            joined.append(run)
+    starts = offsets(file.lines)
+    return [_replacement(file, run, starts) for run in joined]
+
+
+def _replacement(file: _File, run: _Run, starts: Sequence[int]) -> Replacement:
+    text = file.text
+    if run.end < len(file.lines) or not text or text.endswith("\n"):
+        return Replacement(starts[run.start], starts[run.end], "".join(line + "\n" for line in run.new))
+    # The last line has no line end, and is to have none afterwards.
+    new = "\n".join(run.new)
+    if run.start == run.end:
+        return Replacement(len(text), len(text), "\n" + new)
+    if not run.new and run.start:
+        return Replacement(starts[run.start] - 1, len(text), "")
+    return Replacement(starts[run.start], len(text), new)
+
+
+# ── The tool ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(arguments: Mapping[str, Any], desk: Desk) -> str:
+    """Apply a patch and return the original's list of files."""
+    refuse_unknown(arguments, frozenset({"input", "patch"}))
+    if "input" in arguments and "patch" in arguments:
+        raise InvalidParams(
+            "`input` and `patch` are two names of one argument.",
+            hint="Give the patch as `input` alone.",
+            data={"argument": "patch"},
+        )
+    patch = text_of(arguments, "patch" if "patch" in arguments else "input")
+    told: dict[str, dict[str, None]] = {"A": {}, "M": {}, "D": {}}
+    for section in parse(patch):
+        letter, name = _apply(section, desk)
+        told[letter][name] = None
+    listed = "".join(f"{letter} {name}\n" for letter, names in told.items() for name in names)
+    return f"Success. Updated the following files:\n{listed}"
+
+
+def _apply(section: Section, desk: Desk) -> tuple[str, str]:
+    """Make one section; return the letter and the name that it is listed under."""
+    path = desk.path(section.path)
+    match section.kind:
+        case "Add":
+            _refuse_existing(section.path, path, desk)
+            desk.write(path, section.text)
+            return "A", section.path
+        case "Delete":
+            desk.delete(path)
+            return "D", section.path
+        case "Update":
+            return "M", _update(section, path, desk)
+
+
+def _update(section: Section, path: WorkspacePath, desk: Desk) -> str:
+    if section.hunks:
+        page = desk.page(path)
+        if page is None:
+            raise FileMissing(
+                f"There is no file {section.path}, which line {section.line} of the patch updates.",
+                hint="Check the path; `*** Add File: ` makes a file.",
+                data={"path": path.text, "line": section.line},
+            )
+        replacements, warnings = place(page.text, section.hunks, section.path)
+        desk.edit(page, replacements, warnings)
+    if section.to is None:
+        return section.path
+    to = desk.path(section.to)
+    if to != path:
+        _refuse_existing(section.to, to, desk)
+        desk.move(path, to)
+    return section.to
+
+
+def _refuse_existing(name: str, path: WorkspacePath, desk: Desk) -> None:
+    if desk.version(path) is not None:
+        raise FileExists(
+            f"{name} exists already.",
+            hint="Change it with `*** Update File: `, or delete it in a section before this one.",
+            data={"path": path.text},
+        )
+
+
+TOOL = Tool(
+    name="apply_patch",
+    description=(
+        "Add, delete, update and move files with one patch, all of it or nothing. It begins with `*** Begin "
+        "Patch` and ends with `*** End Patch`; between them is a section for each file. `*** Add File: path` "
+        "is followed by the file's lines, each with `+` before it. `*** Delete File: path` stands alone. "
+        "`*** Update File: path` is followed, if it moves, by `*** Move to: path`, and then by hunks: a "
+        "line `@@`, or `@@ ` with a whole line of the file above the place, such as the one that "
+        "begins the function, then lines with a space (context), `-` (removed) or `+` (added) before them. "
+        "Give some three lines of context around a change, so that it fits one place, and no line numbers; "
+        "keep to the order of the file. A hunk of the file's last lines may end with `*** End of File`."
+    ),
+    schema={
+        "type": "object",
+        "properties": {
+            "input": {
+                "type": "string",
+                "description": "The patch, from `*** Begin Patch` to `*** End Patch`.",
+            }
+        },
+        "required": ["input"],
+        "additionalProperties": False,
+    },
+    run=run,
+)
+
+DIALECT = Dialect("codex", "Codex's apply_patch: one patch for any number of files.", (TOOL,))
