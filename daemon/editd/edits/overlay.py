@@ -123,6 +123,8 @@ class Overlay:
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
         """True where something that is no folder in the snapshot stands on the way: nothing lies below."""
+        if not self._after:
+            return False
         return any(folder in self._after and folder not in self._given_way for folder in folders_of(path))
 
 

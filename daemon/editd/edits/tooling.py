@@ -7,7 +7,7 @@ inside the workspace, what is stale is refused, encoding, mark and line ends sta
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from editd.edits.bases import version_at
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from editd.edits.expressions import Expressions, Match, Search
     from editd.edits.plan import Work
     from editd.edits.replace import Replacement
+    from editd.errors import Refused
     from editd.values.changeset import Sight
     from editd.values.content import Version
 
@@ -42,6 +43,10 @@ class Tooling:
     root: str = ""  # the workspace's real path
     settings: Settings = field(default_factory=Settings)
     expressions: Expressions = field(default_factory=lambda: Answers({}))
+
+    def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> Tooling:
+        """The same, with these searches made."""
+        return replace(self, expressions=Answers(found))
 
     def tool(self, call: changeset.Tool) -> Tool:
         """The tool that a call names; InvalidParams where there is none of that name."""

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from editd.edits.expressions import Answers, Unanswered
+from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
 from editd.engine.adopt import OUTSIDE, adoptions, state_of
@@ -276,7 +276,7 @@ class Engine:
             knowledge,
             on_stale=request.on_stale,
             fallback_encoding=self._fallback_encoding,
-            tooling=replace(self.tooling, expressions=Answers(request.found)),
+            tooling=self.tooling.answered(request.found) if request.found else self.tooling,
         )
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
@@ -335,7 +335,7 @@ class Engine:
         if step.request is None:
             return
         outcome = step.outcome
-        results[step.request] = replace(outcome, transaction=step.draft.transaction)
+        results[step.request] = outcome.of(step.draft.transaction)
         self._note_seen(taken[step.request].reader, outcome)
 
     def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
@@ -358,7 +358,8 @@ class Engine:
         return Inspection(self.tree, self.history, self.adopt)
 
     def tidy(self) -> None:
-        """Remove what was replaced. Called when the replies are out."""
+        """Remove what was replaced, and write to the index. Called when the replies are out."""
+        self.history.index.relieve()
         for step in self._unfinished:
             assert step.staging is not None
             try:

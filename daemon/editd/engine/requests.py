@@ -68,6 +68,13 @@ class Outcome:
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
 
+    def of(self, transaction: Transaction) -> Outcome:
+        """The same, now that `transaction` has made it come about."""
+        return Outcome(
+            transaction, self.changes, self.reports, self.unchanged, self.merged, self.warnings,
+            self.answers, self.sights,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:

@@ -97,7 +97,10 @@ class Index:
         if request is not None:
             self._requests[request] = transaction.seq
         self._remember(touch.path.raw for touch in transaction.touches)
-        if len(self._waiting) % WAITING_MAX == 0:
+
+    def relieve(self) -> None:
+        """Write what waits, if that is much. To be called when nobody waits for an answer."""
+        if len(self._waiting) >= WAITING_MAX:
             with contextlib.suppress(IoError):  # then it waits on; the transaction stands without it
                 self.flush()
 

@@ -86,16 +86,22 @@ class Folder:
 
     def put(self, name: bytes, entry: TreeEntry | None) -> None:
         """Make `name` be `entry`; None takes it out."""
-        folder = entry is not None and entry.mode == _FOLDER_MODE
-        for key in (name, name + b"/"):
-            at = bisect_left(self._keys, key)
-            found = at < len(self._keys) and self._keys[at] == key
-            wanted = entry is not None and folder == key.endswith(b"/")
-            if found:
-                del self._keys[at], self._entries[at]
-            if wanted and entry is not None:
-                self._keys.insert(at, key)
-                self._entries.insert(at, b"%o %b\0%b" % (entry.mode, name, entry.oid))
+        key, other = (name, name + b"/")
+        if entry is not None and entry.mode == _FOLDER_MODE:
+            key, other = other, key
+        at = bisect_left(self._keys, key)
+        is_there = at < len(self._keys) and self._keys[at] == key
+        if is_there and entry is not None:  # which a tree holds under one kind of key only
+            self._entries[at] = b"%o %b\0%b" % (entry.mode, name, entry.oid)
+            return
+        if entry is not None:
+            self._keys.insert(at, key)
+            self._entries.insert(at, b"%o %b\0%b" % (entry.mode, name, entry.oid))
+        elif is_there:
+            del self._keys[at], self._entries[at]
+        at = bisect_left(self._keys, other)
+        if at < len(self._keys) and self._keys[at] == other:
+            del self._keys[at], self._entries[at]
 
 
 def _tree_entry(encoded: bytes) -> TreeEntry:

@@ -327,11 +327,13 @@ def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> byte
     """
     parts: list[bytes] = []
     length = 0
-    while part := os.read(descriptor, max(size + 1 - length, 4096)):
+    wanted = max(size + 1, 4096)
+    while part := os.read(descriptor, wanted):
         parts.append(part)
         length += len(part)
-        if bytes_max is not None and length > bytes_max:
-            break
+        if len(part) < wanted or (bytes_max is not None and length > bytes_max):
+            break  # fewer than wanted come of a regular file at its end only (read(2))
+        wanted = max(size + 1 - length, 4096)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -64,7 +64,7 @@ class WorkspacePath:
     @property
     def raw(self) -> bytes:
         """The path as the kernel takes it."""
-        return os.fsencode(self.text)
+        return self.text.encode("utf-8", "surrogateescape")
 
     @property
     def name(self) -> str:
