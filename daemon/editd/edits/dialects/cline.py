@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.edits.arguments import text_of
 from editd.edits.desk import Dialect, Tool
-from editd.edits.lines import js_trim, offsets
+from editd.edits.lines import JS_WHITE_SPACE, js_trim, offsets
 from editd.edits.replace import Replacement, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
@@ -294,14 +294,14 @@ class _Form:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self._whole = "\n".join(["", *lines, ""])
-        self._starts = offsets(lines)
+        self.starts = offsets(lines)
 
     def first(self, wanted: Sequence[str], start: int) -> int | None:
         """The first line from `start` at which all of `wanted` stand."""
         if start > len(self.lines):
             return None
-        place = self._whole.find("\n".join(["", *wanted, ""]), self._starts[start])
-        return None if place < 0 else bisect_left(self._starts, place)
+        place = self._whole.find("\n".join(["", *wanted, ""]), self.starts[start])
+        return None if place < 0 else bisect_left(self.starts, place)
 
     def first_between(self, wanted: Sequence[str], start: int) -> int | None:
         """The first line from `start` where the first of `wanted` stands, with the last in its place."""
@@ -326,13 +326,12 @@ class _File:
     def __init__(self, text: str) -> None:
         pieces = text.split("\n")
         self.length = len(text)
-        self.starts = offsets(pieces)
         self.is_open = bool(pieces[-1])
         self.exact = _Form(pieces if self.is_open else pieces[:-1])
 
     @cached_property
     def trimmed(self) -> _Form:
-        return _Form([js_trim(line) for line in self.exact.lines])
+        return _Form([line.strip(JS_WHITE_SPACE) for line in self.exact.lines])
 
     def at_end(self, wanted: Sequence[str], start: int) -> int | None:
         """Where `wanted` stand when the line after the final line end is the last of them."""
@@ -455,9 +454,9 @@ def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
 
 def _replacement(file: _File, match: _Match) -> Replacement:
     """What the block puts in. A last line without a line end is followed by none afterwards either."""
-    start, end = file.starts[match.start], min(file.starts[match.end], file.length)
-    new = match.block.replacement
-    if match.end == len(file.exact.lines) and file.is_open:
+    new, last = match.block.replacement, len(file.exact.lines)
+    start, end = (min(file.exact.starts[min(line, last)], file.length) for line in (match.start, match.end))
+    if match.end == last and file.is_open:
         new = new.removesuffix("\n")
     return Replacement(start + _indentation_kept(file, match), end, new)
 
