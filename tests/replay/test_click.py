@@ -47,15 +47,14 @@ def lay_out(root: Path, release: Release) -> None:
 
 
 def held_by(place: Workplace) -> Release:
-    """What the workspace holds. What was replaced may lie there until shortly after the reply."""
+    """What the workspace holds: nothing of the daemon's own."""
     found: Release = {}
     for folder, _, names in os.walk(place.root):
         for name in names:
-            if not name.startswith(".editd-"):
-                path = Path(folder, name)
-                found[str(path.relative_to(place.root))] = Held(
-                    path.read_bytes(), bool(path.stat().st_mode & 0o100)
-                )
+            path = Path(folder, name)
+            found[str(path.relative_to(place.root))] = Held(
+                path.read_bytes(), bool(path.stat().st_mode & 0o100)
+            )
     return found
 
 

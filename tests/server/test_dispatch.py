@@ -75,9 +75,8 @@ class Here:
         return self.at(path)
 
     def names(self) -> list[str]:
-        """What is in the folder; what was replaced may lie there until shortly after the reply."""
-        names = os.listdir(self.place.root / self.name)
-        return sorted(name for name in names if not name.startswith(".editd-"))
+        """What is in the folder: nothing of the daemon's own."""
+        return sorted(os.listdir(self.place.root / self.name))
 
     def apply(self, *edits: AnyEdit, **more: Any) -> ApplyResult:
         return self.client.apply(edits, **more)

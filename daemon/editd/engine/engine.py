@@ -155,6 +155,7 @@ class Engine:
                     results[index] = _never_still(request)
                 again = []
             waiting.extendleft(reversed(again))
+        self._tidy()
         for result in results:
             if isinstance(result, Refused):
                 with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
@@ -357,9 +358,12 @@ class Engine:
         """Begin to look at files that a notice or a scan names."""
         return Inspection(self.tree, self.history, self.adopt)
 
-    def tidy(self) -> None:
-        """Remove what was replaced, and write to the index. Called when the replies are out."""
+    def relieve(self) -> None:
+        """Do what nobody waits for. Called when the replies are out."""
         self.history.index.relieve()
+
+    def _tidy(self) -> None:
+        """Remove what was replaced: who has a reply finds nothing of ours beside the files."""
         for step in self._unfinished:
             assert step.staging is not None
             try:
@@ -438,7 +442,7 @@ class Engine:
         self.history.journal.release(min(self.synced, self.history.packed))
 
     def close(self) -> None:
-        self.tidy()
+        self._tidy()
         self.history.close()
 
     # ── what those need ──

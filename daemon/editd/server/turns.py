@@ -126,7 +126,7 @@ class Turns:
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self.when_back(self._engine.tidy)
+        self.when_back(self._engine.relieve)
         self._call()
 
     def _search(self, waiting: Waiting, search: Search) -> None:

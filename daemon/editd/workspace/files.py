@@ -193,7 +193,7 @@ class Files:
     def finish(self, staging: Staging) -> None:
         """Remove what was replaced, which was looked at when it was, and folders that deletions emptied.
 
-        To be called once the reply is sent; again is no harm.
+        To be called once it is certain that the transaction stands; again is no harm.
         """
         staging.become(State.FINISHED)
         if staging not in self._unfinished:
