@@ -93,9 +93,17 @@ class Client:
         at: messages.Tx | None = None,
         changeset: str | None = None,
         session: str | None = None,
+        start_line: int | None = None,
+        end_line: int | None = None,
     ) -> messages.ReadResult:
-        asked = messages.Read(path=path, at=at, changeset=changeset, session=session)
+        asked = messages.Read(
+            path=path, at=at, changeset=changeset, session=session, start_line=start_line, end_line=end_line
+        )
         return self._ask(asked, messages.ReadResult)
+
+    def dialects(self) -> messages.DialectsResult:
+        """The edit tools of other systems that `Tool` calls, with the schemas of their arguments."""
+        return self._ask(messages.Dialects(), messages.DialectsResult)
 
     def stat(self, paths: Sequence[str]) -> messages.StatResult:
         return self._ask(messages.Stat(paths=list(paths)), messages.StatResult)

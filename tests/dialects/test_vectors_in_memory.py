@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from desk import ROOT, Workspace, on
-from vectors import Vector, rooted, vectors
 
+from desk import ROOT, Workspace, on
 from editd.edits.desk import Settings
 from editd.errors import Refused
 from editd.values.changeset import Plan
+from recorded import Vector, rooted, vectors
 
 
 def workspace(vector: Vector) -> Workspace:

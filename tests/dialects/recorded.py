@@ -1,6 +1,6 @@
 """The vectors: what the originals did, one call each, and where this house does otherwise.
 
-They lie beside the project, in `../shared/dialects/vectors`; a clone without them skips what needs them.
+They lie in `vectors/`, or where EDITD_VECTORS says: JSON lines as `docs/dialects.md` describes them.
 `deviations/DIALECT.toml` has each vector that comes out otherwise here, with the reason.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FOLDER = Path(os.environ.get("EDITD_VECTORS", HERE.parents[2] / "shared" / "dialects" / "vectors"))
+FOLDER = Path(os.environ.get("EDITD_VECTORS", HERE / "vectors"))
 TOOLS = {
     "serena": "replace_content",
     "gemini": "replace",
@@ -78,10 +78,8 @@ class Vector:
 
 
 def vectors(dialect: str) -> list[Vector]:
-    """All vectors of a dialect, with what they come to here; none where the folder is not there."""
+    """All vectors of a dialect, with what they come to here."""
     path = FOLDER / f"{dialect}.jsonl"
-    if not path.exists():
-        return []
     table = deviations(dialect)
     with path.open() as lines:
         return [_vector(dialect, json.loads(line), table) for line in lines]
