@@ -44,6 +44,12 @@ def test_exact_text_is_replaced_as_often_as_it_is_expected() -> None:
     check("aaa", "aa", "b", "ba")
 
 
+def test_places_that_overlap_are_taken_from_the_left_with_a_warning() -> None:
+    made = replacements_of("x\nx\nx\n", "x\nx", "y")
+    assert replace("x\nx\nx\n", made.replacements) == "y\nx\n"
+    assert made.warnings == ("overlap: old_string also stands at line 2, overlapping the place at line 1.",)
+
+
 def test_what_is_put_in_is_literal() -> None:
     check("pre MARK post", "MARK", "$& $1 $$ \\1 \\n", "pre $& $1 $$ \\1 \\n post")
 
@@ -94,9 +100,11 @@ def test_the_answers_are_those_of_the_original() -> None:
         == f"Successfully modified file: {FILE} (2 replacements)."
     )
     told = " User modified the `new_string` content to be: b."
-    for said in (True, "yes", [], {}):
+    meant: list[object] = [True, "yes", [], {}]
+    for said in meant:
         assert str(call("a", "a", "b", modified_by_user=said)[0]).endswith(told)
-    for said in (False, None, 0, ""):
+    not_meant: list[object] = [False, None, 0, ""]
+    for said in not_meant:
         assert str(call("a", "a", "b", modified_by_user=said)[0]).endswith("(1 replacements).")
 
 
@@ -160,7 +168,8 @@ def test_an_argument_that_is_missing_or_no_text_is_named(name: str) -> None:
 
 
 def test_a_count_below_one_or_of_another_kind_is_refused() -> None:
-    for count in (0, -3, 0.5, float("nan"), True, "1", None, []):
+    counts: list[object] = [0, -3, 0.5, float("nan"), True, "1", None, []]
+    for count in counts:
         assert refusal("a", expected_replacements=count).data == {"argument": "expected_replacements"}
 
 

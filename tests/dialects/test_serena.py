@@ -173,7 +173,8 @@ def test_a_mode_or_a_boolean_of_another_name_is_refused() -> None:
     for more in ({"mode": "Literal"}, {"mode": ""}):
         refused = on({"a.txt": "a"}).refusal("serena", "replace_content", args("a", "b") | more)
         assert refused.data == {"argument": "mode"}
-    for word in ("maybe", "", 2, None, []):
+    words: list[object] = ["maybe", "", 2, None, []]
+    for word in words:
         refused = refusal(on({"a.txt": "a"}), "a", allow_multiple_occurrences=word)
         assert refused.data == {"argument": "allow_multiple_occurrences"}
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
 from editd.edits.replace import Replacement, no_match
-from editd.edits.search import lines_of
+from editd.edits.search import Span, lines_of, overlapping
 from editd.errors import (
     Ambiguous,
     CountMismatch,
@@ -100,19 +100,22 @@ def replacements_of(text: str, old: str, new: str, count: float = 1, *, path: st
 
     NoMatch, Ambiguous or CountMismatch where it has not so many; NoChange where the two are the same.
     """
-    places = _places(text, old)
-    looked_for, warnings = old, ()
-    if not places and (plain := unescaped(old)) != old:
-        places = _places(text, plain)
-        looked_for, warnings = plain, (_how_it_was_read(text, places),) if places else ()
+    assert old, "an empty text is at every place"
+    looked_for, places = old, _places(text, old)
+    if not places:
+        looked_for = unescaped(old)
+        places = _places(text, looked_for)
     if not places:
         raise no_match(f"`old_string` is not in {path}.", text, old)
+    is_unescaped = looked_for != old
     if len(places) != count:
-        raise _miscounted(text, places, count, path, is_unescaped=looked_for != old)
+        raise _miscounted(text, places, count, path, is_unescaped=is_unescaped)
     if old == new:
         raise _no_change(path)
-    end = len(looked_for)
-    return Made(tuple(Replacement(place, place + end, new) for place in places), warnings)
+    spans = [Span(place, place + len(looked_for)) for place in places]
+    warnings = [_how_it_was_read(text, places)] if is_unescaped else []
+    warnings += _overlap(text, spans[-1])
+    return Made(tuple(Replacement(span.start, span.end, new) for span in spans), tuple(warnings))
 
 
 def unescaped(text: str) -> str:
@@ -202,6 +205,15 @@ def _how_it_was_read(text: str, places: Sequence[int]) -> str:
         f"unescaped: old_string is there only with its backslashes undone, at {_named(text, places)}; "
         "new_string was put in as it stands."
     )
+
+
+def _overlap(text: str, last: Span) -> list[str]:
+    """A warning where the last place has an overlapping twin, which was not replaced."""
+    twin = overlapping(text, last)
+    if twin is None:
+        return []
+    here, there = lines_of(text, [last.start, twin.start])
+    return [f"overlap: old_string also stands at line {there}, overlapping the place at line {here}."]
 
 
 def _named(text: str, places: Sequence[int]) -> str:
