@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from desk import ROOT, Workspace, on
 from editd.edits.search import LINE_END, with_plain_line_ends
 from editd.errors import Refused
-from vectors import rooted
+from recorded import rooted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
