@@ -123,8 +123,8 @@ class Applied:
 
 def apply_blocks(text: str, blocks: Sequence[Block], *, path: str = "the file") -> Applied:
     """Place every block in `text`, whose line ends are LF; NoMatch, Ambiguous or TooLarge."""
-    work = Work()
     draft = _Draft.of(text)
+    work = Work(blocks, len(draft.lines))
     found = place_together(draft.lines, blocks, work)
     kinds: dict[str, list[int]] = {}
     if isinstance(found, Several):
@@ -265,8 +265,8 @@ def _at_lines(places: Sequence[Place]) -> str:
 def _ambiguous(several: Several, path: str) -> Ambiguous:
     block, places = several.block, several.places
     return Ambiguous(
-        f"Block {block.number} (line {block.line} of the argument) is in {path} in {len(places)} places "
-        f"that fit as well as each other, {_at_lines(places)}.",
+        f"Block {block.number} (line {block.line} of the argument) fits {path} in {len(places)} places, "
+        f"{_at_lines(places)}.",
         hint="Add lines before or after to the block until it names one place.",
         data={
             **_data(block),

@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from editd.errors import TooLarge
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 POINTS_MAX = 1000  # what a way of placing the blocks may cost
-COMPARISONS_MAX = 2_000_000  # of lines, in one call: some half a second
+COMPARISONS_MAX = 1_000_000  # of lines in one call, beside those that grow with the text: within a second
+PLACES_MAX = 50_000  # of one call's blocks; a block that is in so many says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,11 @@ class Block:
     replacement: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Lines from `start` up to, not including, `end`, and what it costs to take them for the block's."""
+class Place(NamedTuple):
+    """Lines from `start` up to, not including, `end`, and what it costs to take them for the block's.
+
+    A tuple, since there may be very many of them.
+    """
 
     start: int
     end: int
@@ -59,7 +62,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Ways that cost the same; they part at this block."""
+    """Ways that cost the same, which part at this block; or it is in too many places to tell."""
 
     block: Block
     places: Sequence[Place]
@@ -123,9 +126,12 @@ def place_together(lines: Sequence[str], blocks: Sequence[Block], work: Work) ->
     """Place the blocks one after the other, by the cheapest way if there is one such way."""
     listed = _Lines(lines, {line for block in blocks for line in block.search}, work)
     stages: list[_Stage] = []
-    starts = [0]
+    starts, room = [0], PLACES_MAX
     for block in blocks:
         lists = _reachable(listed, block, starts)
+        room -= sum(map(len, lists))
+        if room < 0:
+            return Several(block, max(lists, key=len))
         starts = sorted({place.end for places in lists for place in places})
         if not starts:
             return Missing(block)
@@ -150,7 +156,7 @@ def _reachable(lines: _Lines, block: Block, starts: Sequence[int]) -> list[list[
     lists = []
     waiting = starts
     for find in (lines.exact, lines.near, lines.loose):
-        places = [place for place in find(block.search) if place.start >= waiting[0]]
+        places = find(block.search, waiting[0])
         lists.append(places)
         waiting = waiting[bisect_right(waiting, places[-1].start) :] if places else waiting
         if not waiting:
@@ -173,71 +179,86 @@ class _Lines:
             if line in self._exact:
                 self._exact[line].append(number)
 
-    def exact(self, search: Sequence[str]) -> list[Place]:
-        """Where the lines stand as they are, in order."""
+    def exact(self, search: Sequence[str], first: int) -> list[Place]:
+        """Where the lines stand as they are from the line `first` on, in order."""
         size, goal = len(search), list(search)
         rarest = min(range(size), key=lambda index: len(self._exact[search[index]]))
         hits = self._exact[search[rarest]]
-        self._work.spend(len(hits) * size)
-        starts = (hit - rarest for hit in hits if hit >= rarest)
+        starts = [hit - rarest for hit in hits[bisect_left(hits, first + rarest) :]]
+        self._work.spend(len(starts) * size)
         return [Place(start, start + size) for start in starts if self._lines[start : start + size] == goal]
 
-    def near(self, search: Sequence[str]) -> list[Place]:
-        """Where they stand when each line may match by a tolerance, in order."""
-        hits = [self._alike(line) for line in search]
-        rarest = min(range(len(search)), key=lambda index: sum(map(len, hits[index])))
-        last = len(self._lines) - len(search)
-        starts = sorted({number - rarest for numbers in hits[rarest] for number in numbers})
-        self._work.spend(len(starts) * len(search))
-        places = (self._judge(start, search) for start in starts if 0 <= start <= last)
-        return [place for place in places if place is not None]
+    def near(self, search: Sequence[str], first: int) -> list[Place]:
+        """Where they stand when each line may match by a tolerance."""
+        return self._near(self._lines, search, self._numbers, first)
 
-    def loose(self, search: Sequence[str]) -> list[Place]:
-        """Where they do so when the blank lines of both are left out, in order."""
+    def loose(self, search: Sequence[str], first: int) -> list[Place]:
+        """Where they do so when the blank lines of both are left out."""
         wanted = [line for line in search if line.strip()]
         if not wanted:
             return []
-        numbers, lines = self._inked
+        kept, lines, numbers = self._inked
         return [
-            Place(numbers[place.start], numbers[place.end - 1] + 1, place.points, place.kinds, is_loose=True)
-            for place in lines.near(wanted)
+            Place(kept[place.start], kept[place.end - 1] + 1, place.points, place.kinds, is_loose=True)
+            for place in self._near(lines, wanted, numbers, bisect_left(kept, first))
         ]
 
-    def _judge(self, start: int, search: Sequence[str]) -> Place | None:
-        points, kinds = 0, set[str]()
-        for offset, wanted in enumerate(search, start):
-            tolerance = self._work.tolerance(wanted, self._lines[offset])
-            if tolerance is None:
-                return None
+    def _near(
+        self, lines: Sequence[str], search: Sequence[str], numbers: _Numbers, first: int
+    ) -> list[Place]:
+        alike = [self._work.alike(line) for line in search]
+        rarest = min(
+            range(len(search)), key=lambda index: sum(len(numbers.get(line, ())) for line in alike[index])
+        )
+        last = len(lines) - len(search)
+        hits = sorted(number for line in alike[rarest] for number in numbers.get(line, ()))
+        starts = [
+            hit - rarest
+            for hit in hits[bisect_left(hits, first + rarest) : bisect_right(hits, last + rarest)]
+        ]
+        self._work.spend(len(starts) * len(search))
+        known = [self._work.tolerances(line) for line in search]
+        places = (_judged(start, lines, known) for start in starts)
+        return [place for place in places if place is not None]
+
+    @cached_property
+    def _numbers(self) -> _Numbers:
+        """The numbers of each line that may be taken for one that is looked for."""
+        self._work.spend(len(self._lines) // 4)
+        self._work.learn(self._lines)
+        numbers: dict[str, list[int]] = {}
+        for wanted in self._exact:
+            numbers.update((line, []) for line in self._work.alike(wanted))
+        for number, line in enumerate(self._lines):
+            if line in numbers:
+                numbers[line].append(number)
+        return numbers
+
+    @cached_property
+    def _inked(self) -> tuple[list[int], list[str], _Numbers]:
+        """The lines that are not blank: their numbers, they themselves, and where they stand among them."""
+        kept = [number for number, line in enumerate(self._lines) if line.strip()]
+        ranks = {number: rank for rank, number in enumerate(kept)}
+        numbers = {
+            line: [ranks[number] for number in found] for line, found in self._numbers.items() if line.strip()
+        }
+        return kept, [self._lines[number] for number in kept], numbers
+
+
+_Numbers = dict[str, list[int]]
+
+
+def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> Place | None:
+    """What it costs to take the lines from `start` on for those looked for; None where they are others."""
+    points, kinds = 0, set[str]()
+    for offset, tolerances in enumerate(known, start):
+        tolerance = tolerances[lines[offset]]
+        if tolerance is None:
+            return None
+        if tolerance.points:
             points += tolerance.points
             kinds.add(tolerance.kind)
-        return Place(start, start + len(search), points, frozenset(kinds - {""}))
-
-    def _alike(self, line: str) -> list[Sequence[int]]:
-        """The numbers of the lines that some tolerance takes for this one, by tolerance."""
-        return [
-            numbers.get(self._work.forms[tolerance][line], ())
-            for tolerance, numbers in zip(_WIDE, self._by_form, strict=True)
-        ]
-
-    @cached_property
-    def _by_form(self) -> list[dict[str, list[int]]]:
-        """For each wide tolerance, the numbers of the lines that have a form."""
-        self._work.spend(len(self._lines))
-        tables = []
-        for tolerance in _WIDE:
-            forms = self._work.forms[tolerance]
-            table: dict[str, list[int]] = {}
-            for number, line in enumerate(self._lines):
-                table.setdefault(forms[line], []).append(number)
-            tables.append(table)
-        return tables
-
-    @cached_property
-    def _inked(self) -> tuple[list[int], _Lines]:
-        """The numbers of the lines that are not blank, and these lines alone."""
-        numbers = [number for number, line in enumerate(self._lines) if line.strip()]
-        return numbers, _Lines([self._lines[number] for number in numbers], (), self._work)
+    return Place(start, start + len(known), points, frozenset(kinds - {""}))
 
 
 # ── Tolerances ─────────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +273,7 @@ class Tolerance:
     form: Callable[[str], str]
 
 
-_NUMBER = re.compile(r"\d+ ")
+_NUMBER = re.compile(r"^\d+ ")
 _LOOK_ALIKES = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201b\u2032", "'")
     | dict.fromkeys("\u201c\u201d\u201f\u2033", '"')
@@ -263,7 +284,7 @@ _LOOK_ALIKES = str.maketrans(
 
 def without_number(line: str) -> str:
     """The line without the number that a listing put before it, and without white space at its end."""
-    return (_NUMBER.sub("", line, count=1) if _NUMBER.match(line) else line).rstrip()
+    return (_NUMBER.sub("", line, count=1) if line[:1].isdecimal() else line).rstrip()
 
 
 def _with_plain_characters(line: str) -> str:
@@ -285,40 +306,58 @@ _TOLERANCES = (
 _WIDE = _TOLERANCES[2:]  # what any tolerance takes for the same, one of these does
 
 
-class _Forms(dict[str, str]):
-    """The form of each line that was asked for."""
+class _Known(dict[str, Tolerance | None]):
+    """The first tolerance by which each line is the same as the wanted one; None for none."""
 
-    def __init__(self, form: Callable[[str], str]) -> None:
-        super().__init__()
-        self._form = form
+    def __init__(self, wanted: str) -> None:
+        super().__init__({wanted: _EXACT})
+        self._forms = [(tolerance, tolerance.form(wanted)) for tolerance in _TOLERANCES]
 
-    def __missing__(self, line: str) -> str:
-        form = self[line] = self._form(line)
-        return form
+    def __missing__(self, line: str) -> Tolerance | None:
+        same = (tolerance for tolerance, form in self._forms if tolerance.form(line) == form)
+        found = self[line] = next(same, None)
+        return found
 
 
 class Work:
-    """What is known and spent while the blocks of one call are placed."""
+    """What is known and spent while blocks are placed in a text of so many lines."""
 
-    def __init__(self) -> None:
-        self.forms = {tolerance: _Forms(tolerance.form) for tolerance in _TOLERANCES}
-        self._left = COMPARISONS_MAX
+    def __init__(self, blocks: Sequence[Block], lines: int) -> None:
+        wanted = {line for block in blocks for line in block.search}
+        self._by_form: list[dict[str, list[str]]] = [
+            {tolerance.form(line): [] for line in wanted} for tolerance in _WIDE
+        ]
+        self._learnt: set[str] = set()
+        self._known: dict[str, _Known] = {}
+        self._left = COMPARISONS_MAX + 4 * lines
+
+    def learn(self, lines: Sequence[str]) -> None:
+        """Take these into account for `alike`."""
+        new = set(lines).difference(self._learnt)
+        for tolerance, table in zip(_WIDE, self._by_form, strict=True):
+            for line, form in zip(new, map(tolerance.form, new), strict=True):
+                if form in table:
+                    table[form].append(line)
+        self._learnt |= new
+
+    def alike(self, wanted: str) -> set[str]:
+        """The lines learnt that some tolerance takes for the wanted one."""
+        tables = zip(_WIDE, self._by_form, strict=True)
+        found = [table[tolerance.form(wanted)] for tolerance, table in tables]
+        self.spend(sum(map(len, found)))
+        return set().union(*found)
+
+    def tolerances(self, wanted: str) -> _Known:
+        if wanted not in self._known:
+            self._known[wanted] = _Known(wanted)
+        return self._known[wanted]
 
     def spend(self, comparisons: int) -> None:
+        """TooLarge where too much has been spent."""
         self._left -= comparisons
         if self._left < 0:
             raise TooLarge(
-                f"To place these blocks takes more than {COMPARISONS_MAX:,} comparisons of lines: "
-                "their lines are in too many places.",
+                f"To place these blocks takes more than {COMPARISONS_MAX:,} comparisons of lines.",
                 hint="Send fewer blocks at once, in the file's order, each with a line that is rare in it.",
                 data={"comparisons_max": COMPARISONS_MAX},
             )
-
-    def tolerance(self, wanted: str, line: str) -> Tolerance | None:
-        """The first tolerance by which the two lines are the same; None for none."""
-        if wanted == line:
-            return _EXACT
-        for tolerance, forms in self.forms.items():
-            if forms[wanted] == forms[line]:
-                return tolerance
-        return None
