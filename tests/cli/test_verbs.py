@@ -275,3 +275,74 @@ def test_help_comes_at_once() -> None:
         return time.perf_counter() - began
 
     assert min(seconds() for _ in range(5)) < 0.1
+
+
+def test_tool_prints_the_tool_s_own_answer_and_what_was_changed(editctl: Run, place: Workplace) -> None:
+    call = json.dumps({"file_path": str(place.root / "app.txt"), "old_string": "two", "new_string": "TWO"})
+    done = editctl("tool", "gemini", "replace", "--args", call, "-m", "Louder")
+    answer, first, second = done.stdout.splitlines()
+    assert answer.startswith("Successfully modified file")
+    assert first.endswith("] Louder")
+    assert second == " M app.txt"
+    assert (place.root / "app.txt").read_text() == APP.replace("two", "TWO")
+
+
+def test_tool_that_only_reads_prints_what_it_says_and_makes_no_transaction(editctl: Run) -> None:
+    call = json.dumps({"command": "view", "path": "app.txt", "view_range": [2, 3]})
+    done = editctl("tool", "claude", "str_replace_based_edit_tool", "--args", "-", stdin=call)
+    assert "two" in done.stdout
+    assert "four" not in done.stdout
+    assert document(editctl("log", "--json"))["transactions"][0]["kind"] == "baseline"
+
+
+def test_tool_takes_its_arguments_from_a_file_and_shows_what_it_would_do(
+    editctl: Run, place: Workplace
+) -> None:
+    place.write(
+        {"call.json": json.dumps({"path": "app.txt", "search": "^one", "replace": "1", "use_regex": "true"})}
+    )
+    done = editctl("tool", "roo", "search_and_replace", "--args-file", "call.json", "--dry-run")
+    assert "+1" in done.stdout
+    assert (place.root / "app.txt").read_text() == APP
+
+
+def test_claude_s_undo_edit_takes_back_the_session_s_last_edit_of_that_file(
+    editctl: Run, place: Workplace
+) -> None:
+    def claude(session: str, **args: str) -> str:
+        words = ("tool", "claude", "str_replace_based_edit_tool", "--session", session)
+        return editctl(*words, "--args", json.dumps(args)).stdout
+
+    claude("a", command="str_replace", path="app.txt", old_str="two", new_str="TWO")
+    claude("b", command="str_replace", path="app.txt", old_str="nine", new_str="NINE")
+    claude("a", command="str_replace", path="src/other.txt", old_str="one", new_str="ONE")
+    claude("a", command="undo_edit", path="app.txt")
+    assert (place.root / "app.txt").read_text() == APP.replace("nine", "NINE")
+    assert document(editctl("log", "--json", "-n", "1"))["transactions"][0]["undoes"] == [1]
+    refused = editctl(
+        "tool", "claude", "str_replace_based_edit_tool", "--session", "a",
+        "--args", json.dumps({"command": "undo_edit", "path": "app.txt"}), code=1,
+    )  # fmt: skip
+    assert "There is no edit of app.txt by this session" in refused.stderr
+
+
+def test_tool_that_is_not_there_is_told_with_those_that_are(editctl: Run) -> None:
+    assert "serena" in editctl("tool", "emacs", "edit", "--args", "{}", code=1).stderr
+    assert "replace_in_file" in editctl("tool", "cline", "edit", "--args", "{}", code=1).stderr
+    assert "once" in editctl("tool", "cline", "replace_in_file", code=2).stderr
+    assert "JSON object" in editctl("tool", "cline", "replace_in_file", "--args", "[]", code=2).stderr
+
+
+def test_dialects_lists_the_tools_and_tells_what_one_takes(editctl: Run) -> None:
+    assert [line.split()[0] for line in editctl("dialects").stdout.splitlines()] == [
+        "serena", "gemini", "wcgw", "roo", "cline", "claude", "codex",
+    ]  # fmt: skip
+    told = editctl("dialects", "gemini").stdout
+    assert "old_string: string" in told
+    assert "expected_replacements: " in told
+    assert "codex" in editctl("dialects", "emacs", code=1).stderr
+    for dialect in document(editctl("dialects", "--json"))["dialects"]:
+        for tool in dialect["tools"]:
+            assert tool["description"]
+            assert tool["schema"]["type"] == "object"
+            assert set(tool["schema"].get("required", [])) <= set(tool["schema"]["properties"])

@@ -36,6 +36,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "patch": "Apply a patch, to any number of files.",
         "rm": "Delete files.",
         "mv": "Move or rename a file.",
+        "tool": "Call an edit tool of another system, such as Cline's.",
         "undo": "Take back a transaction, the newest or any other.",
         "redo": "Take back an undo.",
     },
@@ -44,6 +45,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "show": "Show a transaction and what it changed.",
         "diff": "Show what changed between transactions, or since the newest.",
         "read": "Print a file, as it is or as it was.",
+        "dialects": "List the tools of `editctl tool`, and what they take.",
         "settle": "Take in what other programs have changed until now.",
     },
     "The daemon": {

@@ -1,0 +1,97 @@
+"""`editctl tool`: a call of another system's edit tool."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import Authorship, authored, based, merging
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+    from editd.wire.messages import OnStale
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("dialect")
+@click.argument("tool")
+@click.option(
+    "--args", "text", metavar="JSON", help="The tool's arguments, one JSON object; `-`: standard input."
+)
+@click.option("--args-file", "file", type=click.File("rb"), help="Take the arguments from a file.")
+@click.option("--session", metavar="NAME", help="The session that makes the call.")
+@based
+@merging
+@authored
+@click.pass_obj
+def verb(
+    invocation: Invocation,
+    *,
+    dialect: str,
+    tool: str,
+    text: str | None,
+    file: IO[bytes] | None,
+    session: str | None,
+    base: str | UnsetType | None,
+    authorship: Authorship,
+    on_stale: OnStale | None,
+) -> None:
+    """Call an edit tool of another system, such as Cline's.
+
+    `editctl dialects` lists the tools, `editctl dialects DIALECT` tells their arguments. Prints the
+    tool's own answer, then what was changed. Paths in the arguments are relative to the workspace's
+    root, or absolute, as the tool has them.
+
+    \b
+    Examples:
+      editctl tool gemini replace --args '{"file_path": "/w/a.py", "old_string": "a", "new_string": "b"}'
+      editctl tool roo search_and_replace --args '{"path": "a.js", "search": "var", "replace": "let"}'
+      editctl tool codex apply_patch --args-file call.json --dry-run
+    """
+    from editd.wire.messages import Tool
+
+    edit = Tool(dialect=dialect, tool=tool, args=_arguments(text, file), base=base)
+    with invocation.client() as client:
+        result = client.apply(
+            [edit],
+            session=session,
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            on_stale=on_stale,
+            dry_run=authorship.dry_run,
+            diff=authorship.dry_run,
+        )
+    if invocation.say_json(result):
+        return
+    for answer in result.answers if isinstance(result.answers, list) else ():
+        output.say(answer or "")
+    if result.transaction is not None or authorship.dry_run:
+        for line in output.applied(result, dry_run=authorship.dry_run):
+            output.say(line)
+
+
+def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
+    """The one JSON object that the command line names; a usage error where it is none."""
+    from editd.wire.codec import decode_json, plain
+    from editd.wire.errors import Malformed
+
+    if (text is None) == (file is None):
+        raise click.UsageError("Give the tool's arguments, once: with --args or --args-file.")
+    if file is not None:
+        document = file.read()
+    else:
+        assert text is not None
+        document = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    try:
+        value = plain(decode_json(document), from_json=True)
+    except Malformed as error:
+        raise click.UsageError(error.error.message) from error
+    if not isinstance(value, dict):
+        raise click.UsageError("The tool's arguments are one JSON object.")
+    return value
