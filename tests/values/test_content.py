@@ -56,7 +56,7 @@ def test_encoding_and_mark_are_remembered(text: str, form: tuple[str, bytes]) ->
     assert (decoded.text, decoded.encoding, decoded.bom) == (text, encoding, bom)
 
 
-@pytest.mark.parametrize("content", [b"\0", b"\xff", b"a\0b", b"\xff\xfea"])
+@pytest.mark.parametrize("content", [b"\0", b"\xff", b"a\0b\0", b"\xff\xfea"])
 def test_what_does_not_decode_is_no_text(content: bytes) -> None:
     with pytest.raises(NotText):
         Text.decode(content)

@@ -82,11 +82,12 @@ class Text:
         for bom, encoding in _MARKS:
             if content.startswith(bom):
                 return cls._strictly(content, bom, encoding, path)
-        if b"\0" not in content:
+        nuls = content.count(0)
+        if nuls * 3 <= len(content):  # more are UTF-16 or UTF-32 without a mark, or no text at all
             try:
                 return cls(content.decode("utf-8"), "utf-8", b"")
             except UnicodeDecodeError:
-                if fallback is not None:
+                if fallback is not None and not nuls:
                     return cls._strictly(content, b"", fallback, path)
         raise NotText(
             f"{path or 'The file'} is not text in any known encoding.",
