@@ -80,6 +80,7 @@ def test_an_indentation_that_only_the_search_is_without_stays() -> None:
     check("    return a;\nend\n", block("return a;", "return b;"), "    return b;\nend\n", ["line_trimmed"])
     check("    return a;\nend\n", block("return a;", "\treturn b;"), "\treturn b;\nend\n", ["line_trimmed"])
     check("    return a;\nend\n", block("return a;", ""), "end\n", ["line_trimmed"])
+    check("    return a;", block("return a;", "return b;"), "return b;", ["line_trimmed"])
     check("    return a; \nend\n", block("return a;", "b"), "b\nend\n", ["line_trimmed"])
 
 
@@ -156,6 +157,7 @@ def test_between_several_places_nothing_is_guessed() -> None:
     check_ambiguous("a\nq\nb\na\nr\nb\n", block("a\nz\nb", "y"), [1, 4])
     check_ambiguous("a\na\na\n", block("a\na", "y"), [1, 2])
     check_ambiguous("x\ny\nx", block("x", "y"), [1, 3])
+    check_ambiguous(" x\ny\nx", block("x", "y"), [1, 3])
 
 
 def test_the_message_names_the_lines_of_the_places() -> None:
@@ -169,6 +171,7 @@ def test_the_order_of_the_blocks_names_a_place_where_it_leaves_one() -> None:
     check(TWINS, block("x", "1") + block("x", "2"), "1\nmiddle\n2\nlast\n")
     check(TWINS, block("middle", "m") + block("x", "2"), "x\nm\n2\nlast\n")
     check(TWINS, block("x", "1") + block("middle", "m"), "1\nm\nx\nlast\n")
+    check("x \ny\nx", block("x", "1") + block("y\nx", "2"), "1\n2", ["line_trimmed"])
 
 
 def test_the_order_of_the_blocks_may_leave_more_than_one_place() -> None:

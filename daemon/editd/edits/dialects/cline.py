@@ -333,6 +333,13 @@ class _File:
     def trimmed(self) -> _Form:
         return _Form([line.strip(JS_WHITE_SPACE) for line in self.exact.lines])
 
+    def is_last(self, start: int, size: int) -> bool:
+        """Is the last of the lines the one without a line end?
+
+        To the original they are never exact then: they are if they are the only ones here.
+        """
+        return self.is_open and start + size == len(self.exact.lines)
+
     def at_end(self, wanted: Sequence[str], start: int) -> int | None:
         """Where `wanted` stand when the line after the final line end is the last of them."""
         place = len(self.exact.lines) - len(wanted) + 1
@@ -391,14 +398,15 @@ def _locate(file: _File, block: Block, low: int, found: Sequence[_Match], path: 
             raise _empty_search(block, path)
         return _Match(block, exact, 0, 0, is_behind=low > 0)
     size = len(block.search)
-    start = exact.first(low)
-    if start is not None:
-        return _Match(block, exact, start, start + size, low)
-    above = exact.first(0)
-    if above is not None and file.is_open and above + size == len(file.exact.lines):
-        above = None  # no line end, so not exact to the original, which looks above for nothing less
+    below, above = exact.first(low), exact.first(0)
+    if below is not None and not file.is_last(below, size):
+        return _Match(block, exact, below, below + size, low)
+    if above is not None and file.is_last(above, size):
+        above = None
     for way in others:
         start = way.first(low)
+        if start is not None and start == below:
+            return _Match(block, exact, start, start + size, low)
         if start is not None:
             is_free = above is not None and all(
                 match.end <= above or match.start >= above + size for match in found
@@ -456,7 +464,7 @@ def _replacement(file: _File, match: _Match) -> Replacement:
     """What the block puts in. A last line without a line end is followed by none afterwards either."""
     new, last = match.block.replacement, len(file.exact.lines)
     start, end = (min(file.exact.starts[min(line, last)], file.length) for line in (match.start, match.end))
-    if match.end == last and file.is_open:
+    if file.is_last(match.start, match.end - match.start):
         new = new.removesuffix("\n")
     return Replacement(start + _indentation_kept(file, match), end, new)
 
@@ -467,8 +475,10 @@ def _indentation_kept(file: _File, match: _Match) -> int:
     The original matches text from the middle of a line on, so it leaves it too.
     """
     search, new = match.block.search, match.block.replacement
-    if match.way.kind != "line_trimmed" or not new or js_trim(new[:1]) == "":
+    if match.way.kind != "line_trimmed" or not js_trim(new[:1]):
         return 0
+    if file.is_last(match.start, match.end - match.start):
+        return 0  # nor does the original leave it: a text without its line end is not there for it
     lines = file.exact.lines[match.start : match.end]
     size = len(lines[0]) - len(search[0]) if lines else 0
     is_exact = size > 0 and lines[0].endswith(search[0]) and list(lines[1:]) == list(search[1:])
