@@ -259,6 +259,7 @@ def test_new_lines_alone_are_added_at_the_end() -> None:
     assert patched("", "@@", "+b") == "b\n"
     assert patched("a\nb\n", "@@", "+1", "@@", "-a", "@@", "+2") == "b\n1\n2\n"
     assert patched("a\nb\n", "@@", "-b", "+c", "@@", "+d") == "a\nc\nd\n"
+    assert patched("a\nb\n", "@@", "+d", "@@", " b", "+c") == "a\nb\nc\nd\n"
 
 
 def test_a_hunk_that_is_nowhere_is_refused_with_what_is_nearest() -> None:

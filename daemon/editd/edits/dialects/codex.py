@@ -297,7 +297,8 @@ def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[lis
     file = _File(text)
     changed: list[_Run] = []
     warnings = []
-    for hunk, here in zip(hunks, _assign(file, hunks, path), strict=True):
+    placed = zip(hunks, _assign(file, hunks, path), strict=True)
+    for hunk, here in sorted(placed, key=lambda pair: not pair[0].old):  # What goes to the end goes last.
         changed += _runs_of(hunk, here)
         if here.level:
             kind, _, what = _FORMS[here.level][0].partition(": ")
