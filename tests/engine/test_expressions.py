@@ -1,0 +1,73 @@
+"""engine.expressions: the process that runs regular expressions, but for its limits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from editd.edits.expressions import Match, Search
+from editd.engine.expressions import BOUNDS, PART, answers, matches_of, request_of, search
+from editd.errors import InvalidRegex, TooLarge
+from editd.system import pipe
+
+
+def test_python_finds_over_lines_with_groups() -> None:
+    assert search(Search("python", "^(b.*)|(z)$", "a\nb\nc")) == (Match(2, 5, ("b\nc", None)),)
+    assert search(Search("python", "B$", "a\nb\nc", ignore_case=True)) == (Match(2, 3),)
+    assert search(Search("python", "x*", "ax")) == (Match(0, 0), Match(1, 2), Match(2, 2))
+
+
+def test_a_match_of_several_lines_is_looked_into_if_asked() -> None:
+    text = "a\na\nb"
+    assert [m.has_inner for m in search(Search("python", "a.*?b", text, looks_inside=True))] == [True]
+    assert [m.has_inner for m in search(Search("python", "a.*?b", text))] == [False]
+    assert [m.has_inner for m in search(Search("python", "a.*?b", "a\nc\nb", looks_inside=True))] == [False]
+    assert [m.has_inner for m in search(Search("python", "a.*?b", "a a b", looks_inside=True))] == [False]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "position"),
+    [("a(", 1), ("*", 0), ("(?<=a+)", None), ("a{99999999999}", None), ("(?:" * 9000 + ")" * 9000, None)],
+)
+def test_what_python_does_not_compile_is_refused(pattern: str, position: int | None) -> None:
+    with pytest.raises(InvalidRegex) as caught:
+        search(Search("python", pattern, "a"))
+    assert caught.value.data["position"] == position
+    assert len(caught.value.data["pattern"]) <= 501
+    assert caught.value.hint
+
+
+def test_an_answer_of_pythons_has_an_end() -> None:
+    assert len(search(Search("python", "", "a" * (BOUNDS.matches_max - 1)))) == BOUNDS.matches_max
+    with pytest.raises(TooLarge):
+        search(Search("python", "", "a" * BOUNDS.matches_max))
+    with pytest.raises(TooLarge):
+        search(Search("python", "(?=(a*))", "a" * 12_000))
+
+
+def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
+    wanted = Search("python", "(a)|b", "ab" * PART)
+    frames = [pipe.unpack(pipe.pack(frame)[4:]) for frame in answers(request_of(wanted, 5))]
+    assert [frame.get("done", False) for frame in frames] == [False, False, True]
+    assert tuple(match for frame in frames for match in matches_of(frame)) == search(wanted)
+
+
+def test_a_refusal_comes_over_as_itself() -> None:
+    (frame,) = answers(request_of(Search("python", "(", ""), 5))
+    with pytest.raises(InvalidRegex) as caught:
+        matches_of(pipe.unpack(pipe.pack(frame)[4:]))
+    assert caught.value.data == {"position": 0, "pattern": "("}
+    assert caught.value.hint
+
+
+def test_the_process_is_ready_when_it_says_so_and_ends_with_its_input() -> None:
+    command = [sys.executable, "-P", "-m", "editd.engine.expressions"]
+    asked = pipe.pack(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
+    done = subprocess.run(command, input=asked, capture_output=True, timeout=20, check=True)
+    ready = pipe.pack({"ready": True})
+    assert done.stdout.startswith(ready)
+    first = pipe.unpack(done.stdout[len(ready) + 4 :][: int.from_bytes(done.stdout[len(ready) :][:4], "big")])
+    assert first == {"matches": [[1, 2, [], "bb", False]]}
+    assert done.stderr == b""
