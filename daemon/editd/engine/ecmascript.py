@@ -133,7 +133,7 @@ def _engine() -> Any:
 
 
 def _refuse_unfit(search: Search, flags: str) -> None:
-    """InvalidRegex for what the engine takes and Node 20 does not: newer syntax; `\\k` in a class beside a name.
+    """InvalidRegex for what the engine takes and Node 20 does not: newer syntax; `\\k` in a class and a name.
 
     Also for half of a character that is no escape: the engine cannot be told that.
     """
