@@ -120,7 +120,7 @@ def no_match(message: str, text: str, needle: str, data: dict[str, Any] | None =
             hint="Nothing in the file resembles it: read the file again.",
             data={**(data or {}), "nearest": None, "differs": []},
         )
-    what = "" if near.differs == ("text",) else f" and differs in {' and '.join(near.differs)}"
+    what = "" if near.differs in ((), ("text",)) else f" and differs in {' and '.join(near.differs)}"
     return NoMatch(
         message,
         hint=f"The nearest passage is at lines {near.start_line}-{near.end_line}{what}: "

@@ -1,0 +1,202 @@
+"""What the seam promises of every tool's call, with the real daemon and its real worker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.wire.messages import Replace, Tool, Write
+from editd_client.errors import EditdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+CATASTROPHE = "(a+)+$"  # 2^28 steps on what follows
+LONG = "a" * 28 + "!\n"
+LIMIT_SECONDS = 0.5
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    folder = place.folder / "config" / "editd"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f"regex_seconds = {LIMIT_SECONDS}\n")
+    place.write({"a.txt": "one\ntwo\nthree\n", "long.txt": LONG})
+    with place.start() as found:
+        yield found
+    place.stop()
+
+
+def serena(path: str, needle: str, repl: str, mode: str = "regex") -> Tool:
+    args: dict[str, Any] = {"relative_path": path, "needle": needle, "repl": repl, "mode": mode}
+    return Tool(dialect="serena", tool="replace_content", args=args)
+
+
+def roo(path: str, search: str, replace: str, **more: str) -> Tool:
+    args: dict[str, Any] = {"path": path, "search": search, "replace": replace, "use_regex": "true", **more}
+    return Tool(dialect="roo", tool="search_and_replace", args=args)
+
+
+def cline(path: str, old: str, new: str) -> Tool:
+    diff = f"------- SEARCH\n{old}\n=======\n{new}\n+++++++ REPLACE"
+    return Tool(dialect="cline", tool="replace_in_file", args={"path": path, "diff": diff})
+
+
+def refused(client: Client, *edits: Any, **more: Any) -> EditdError:
+    with pytest.raises(EditdError) as caught:
+        client.apply(edits, **more)
+    return caught.value
+
+
+def test_calls_of_several_dialects_and_other_edits_are_one_transaction(
+    place: Workplace, client: Client
+) -> None:
+    done = client.apply(
+        [
+            serena("a.txt", "o(n)e", "O$!1E"),
+            Write(path="b.txt", content="b = 1\n"),
+            roo("a.txt", "t(w)o", "T$1O"),
+            Replace(path="a.txt", old="three", new="THREE"),
+            roo("b.txt", r"(\w) = (\d)", "$2 = $1"),
+        ]
+    )
+    assert place.files()["a.txt"] == b"OnE\nTwO\nTHREE\n"
+    assert place.files()["b.txt"] == b"1 = b\n"
+    assert done.transaction is not None
+    assert done.transaction.seq == 1
+    assert isinstance(done.answers, list)
+    assert [answer is None for answer in done.answers] == [False, True, False, True, False]
+    client.undo()
+    assert place.files()["a.txt"] == b"one\ntwo\nthree\n"
+
+
+def test_one_call_that_fails_leaves_nothing_of_the_others(place: Workplace, client: Client) -> None:
+    before = place.files()
+    assert refused(client, serena("a.txt", "one", "ONE"), serena("a.txt", "nowhere", "x")).name == "no_match"
+    assert place.files() == before
+
+
+@pytest.mark.parametrize("call", [serena, roo])
+def test_an_expression_without_end_is_ended_and_others_are_served_meanwhile(
+    place: Workplace, client: Client, call: Any
+) -> None:
+    client.apply([call("a.txt", "one", "1")])  # the process for expressions is warm by now
+    served: list[float] = []
+    stop = threading.Event()
+
+    def others() -> None:
+        with place.client() as another:
+            number = 0
+            while not stop.is_set():
+                start = time.monotonic()
+                another.apply([Write(path="other.txt", content=f"{number}\n", force=True)])
+                served.append(time.monotonic() - start)
+                number += 1
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    start = time.monotonic()
+    error = refused(client, call("long.txt", CATASTROPHE, "x"))
+    took = time.monotonic() - start
+    stop.set()
+    thread.join()
+    assert error.name == "timeout"
+    assert LIMIT_SECONDS <= took < LIMIT_SECONDS + 0.1
+    assert len(served) > 20
+    assert max(served) < LIMIT_SECONDS / 2
+    assert client.apply([call("a.txt", "two", "2")]).transaction is not None
+
+
+def test_a_file_that_changes_while_it_is_searched_is_searched_again(place: Workplace, client: Client) -> None:
+    place.write({"a.txt": "aaaaaaaaaaaaaaaaaaaaaa!\n"})  # a search of some hundredths of a second
+
+    def change() -> None:
+        time.sleep(0.01)
+        place.write({"a.txt": "one\nb\n"})
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    client.apply([serena("a.txt", r"(a+)+$|b", "c")])
+    thread.join()
+    assert place.files()["a.txt"] == b"one\nc\n"
+
+
+def test_an_expression_works_in_a_dry_run_and_in_a_changeset(place: Workplace, client: Client) -> None:
+    shown = client.apply([serena("a.txt", "t(w)o", "$!1")], dry_run=True)
+    assert "+w" in str(shown.files[0].diff)
+    changeset = client.begin().changeset
+    client.stage(changeset, [serena("a.txt", "t(w)o", "$!1")])
+    client.stage(changeset, [roo("a.txt", "^one", "1")])
+    assert client.read("a.txt", changeset=changeset).content == "1\nw\nthree\n"
+    assert place.files()["a.txt"] == b"one\ntwo\nthree\n"
+    client.commit(changeset)
+    assert place.files()["a.txt"] == b"1\nw\nthree\n"
+
+
+def test_the_answer_to_cline_holds_the_final_content_after_merging(place: Workplace, client: Client) -> None:
+    base = client.read("a.txt").version
+    place.write({"a.txt": "zero\none\ntwo\nthree\n"})
+    call = Tool(
+        dialect="cline", tool="replace_in_file", args=cline("a.txt", "three", "THREE").args, base=base
+    )
+    done = client.apply([call], on_stale="merge")
+    assert done.files[0].content == "zero\none\ntwo\nTHREE\n"
+    assert done.merged == ["a.txt"]
+    assert place.files()["a.txt"] == b"zero\none\ntwo\nTHREE\n"
+
+
+def test_a_call_without_a_base_is_for_what_is_there_and_with_on_stale_it_is_judged(
+    place: Workplace, client: Client
+) -> None:
+    client.read("a.txt")
+    place.write({"a.txt": "other\ntwo\n"})
+    assert refused(client, cline("a.txt", "two", "2"), on_stale="reject").name == "stale"
+    assert client.apply([cline("a.txt", "two", "2")]).transaction is not None
+    assert place.files()["a.txt"] == b"other\n2\n"
+
+
+def test_a_base_that_is_given_and_not_current_makes_a_call_stale(place: Workplace, client: Client) -> None:
+    base = client.read("a.txt").version
+    place.write({"a.txt": "other\ntwo\n"})
+    call = Tool(dialect="cline", tool="replace_in_file", args=cline("a.txt", "two", "2").args, base=base)
+    assert refused(client, call).name == "stale"
+
+
+def test_a_retry_gets_the_tool_s_first_answer(client: Client) -> None:
+    first = client.apply([serena("a.txt", "one", "1")], request_id="k")
+    assert client.apply([serena("a.txt", "one", "1")], request_id="k").answers == first.answers == ["OK"]
+
+
+def test_lines_that_were_read_count_for_the_thread_of_that_name(place: Workplace, client: Client) -> None:
+    place.write({"long.txt": "".join(f"line {number}\n" for number in range(1, 201))})
+
+    def write(thread: str) -> Tool:
+        args = {
+            "file_path": str(place.root.resolve() / "long.txt"), "percentage_to_change": 100,
+            "text_or_search_replace_blocks": "new\n", "thread_id": thread,
+        }  # fmt: skip
+        return Tool(dialect="wcgw", tool="FileWriteOrEdit", args=args)
+
+    client.read("long.txt", session="t1", start_line=1, end_line=100)
+    error = refused(client, write("t1"))
+    assert error.name == "unread"
+    assert error.data["unread"] == [[101, 201]]
+    assert refused(client, write("t2")).data["reason"] == "never_read"
+    assert client.apply([write("t1")]).transaction is not None  # the refusal has shown the rest
+    assert place.files()["long.txt"] == b"new\n"
+
+
+def test_a_worker_that_is_killed_is_started_again(place: Workplace, client: Client) -> None:
+    import subprocess
+
+    assert place.process is not None
+    client.apply([serena("a.txt", "one", "1")])
+    subprocess.run(["pkill", "-9", "-P", str(place.process.pid), "-f", "engine.expressions"], check=True)
+    assert client.apply([serena("a.txt", "two", "2")]).transaction is not None
+    assert place.files()["a.txt"] == b"1\n2\nthree\n"
