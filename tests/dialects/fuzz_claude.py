@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PIECES = ["a", "b", "ab", " ", "\t", "é", "🙂", "$1", "\\1", "\f", "\u2028"]
 _ENDS = ["\n", "\n", "\n", "\r\n", "\r"]
 _ODD_NUMBERS = [-1, -2, 99, True, 1.0, "1", None]
-_JUNK = [None, 7, "", [], {}, "f.txt", ["a"]]
+_JUNK: list[object] = [None, 7, "", [], {}, "f.txt", ["a"]]
 
 
 def calls(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -142,7 +142,7 @@ def _options(lines: Sequence[str], hunk: Hunk, cursor: int) -> list[tuple[int, i
     old = [text for sign, text in hunk.lines if sign != "+"]
     if not old:
         return [(len(lines), len(lines), 0)]
-    froms = [(None, cursor)]
+    froms: Sequence[tuple[int | None, int]] = [(None, cursor)]
     for header in hunk.headers:
         froms = _following(lines, header, froms)
     droppable = 0

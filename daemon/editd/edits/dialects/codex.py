@@ -19,6 +19,7 @@ Never changes a byte of a context line.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -263,9 +264,10 @@ class _File:
     def starts(self, wanted: Sequence[str], after: int, level: int) -> list[int]:
         """Where the lines stand in the form of that level, from line `after` on (from 0)."""
         form = _FORMS[level][1]
-        if level not in self._forms:
-            self._forms[level] = [form(line) for line in self.lines]
-        return list(runs(self._forms[level], [form(line) for line in wanted], start=after))
+        kept = level - 1 if form is _plain and self.text.isascii() else level  # ASCII has no look-alikes.
+        if kept not in self._forms:
+            self._forms[kept] = [_FORMS[kept][1](line) for line in self.lines]
+        return list(runs(self._forms[kept], [form(line) for line in wanted], start=after))
 
     def strictest(self, wanted: Sequence[str], after: int) -> tuple[list[int], int]:
         """Where the lines stand in the strictest form in which they do, and its level."""
@@ -276,17 +278,18 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a hunk's old lines stand, or could, as lines from 0."""
+class _Choice:
+    """Where a hunk's old lines could stand, as lines from 0, in the order of the file."""
 
-    begin: int  # the line that its first `@@` names, else `start`
-    start: int
+    begins: Sequence[int]  # for each place the line that the first `@@` names, else the place itself
+    starts: Sequence[int]
     size: int
     level: int
 
     @property
-    def end(self) -> int:
-        return self.start + self.size
+    def start(self) -> int:
+        """The first place, which is the hunk's if there is no doubt."""
+        return self.starts[0]
 
 
 def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[list[Replacement], list[str]]:
@@ -309,49 +312,52 @@ def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[lis
     return _replacements(file, changed), warnings
 
 
-def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Place]:
-    """The place of each hunk. They stand in the file in their order, so one may decide for another.
+def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Choice]:
+    """The places of each hunk, of which the first is its own; Ambiguous where it could be another.
 
-    There is but one way to place them if placing each as early as can be and each as late as can be
-    comes to the same.
+    The hunks stand in the file in their order, so one may decide for another. There is but one way to
+    place them if placing each as early as can be and each as late as can be comes to the same.
     """
-    end = _Place(len(file.lines), len(file.lines), 0, 0)
-    choices: list[list[_Place]] = []
-    earliest: list[_Place] = []
+    end = len(file.lines)
+    choices = []
     cursor = 0
     for hunk in hunks:
-        choices.append(_places(file, hunk, cursor) if hunk.old else [end])
-        if not choices[-1]:
+        choice = _choice(file, hunk, cursor) if hunk.old else _Choice([end], [end], 0, 0)
+        if choice is None:
             raise _refusal(file, hunk, cursor, path)
-        earliest.append(choices[-1][0])
-        cursor = earliest[-1].end if hunk.old else cursor
-    limit = len(file.lines)
-    doubtful: list[tuple[Hunk, list[int]]] = []
-    for hunk, places in zip(reversed(hunks), reversed(choices), strict=True):
+        choices.append(choice)
+        cursor = choice.start + choice.size if hunk.old else cursor
+    limit = end
+    doubtful: list[tuple[Hunk, Sequence[int]]] = []
+    for hunk, choice in zip(reversed(hunks), reversed(choices), strict=True):
         if hunk.old:
-            fitting = [here for here in places if here.end <= limit]
-            limit = fitting[-1].begin
-            if len(fitting) > 1:
-                doubtful.insert(0, (hunk, [here.start + 1 for here in fitting]))
+            fitting = bisect_right(choice.starts, limit - choice.size)
+            limit = choice.begins[fitting - 1]
+            if fitting > 1:
+                doubtful.insert(0, (hunk, choice.starts[:fitting]))
     if doubtful:
         raise _ambiguous(doubtful, path)
-    return earliest
+    return choices
 
 
-def _places(file: _File, hunk: Hunk, cursor: int) -> list[_Place]:
-    """Where the hunk could stand from line `cursor` on, in the order of the file."""
+def _choice(file: _File, hunk: Hunk, cursor: int) -> _Choice | None:
+    """Where the hunk could stand from line `cursor` on, in the strictest form in which it does."""
     begins = _begins(file, hunk.headers, cursor)
     if not begins:
-        return []
+        return None
     for old in _olds(hunk):
         for level in range(len(_FORMS)):
             starts = file.starts(old, begins[0][1], level)
             if hunk.is_at_end:
                 starts = [start for start in starts if start + len(old) == len(file.lines)]
-            pairs = _after(begins, starts) if hunk.headers else zip(starts, starts, strict=True)
-            if places := [_Place(begin, start, len(old), level) for begin, start in pairs]:
-                return places
-    return []
+            if not hunk.headers:
+                named = starts
+            else:
+                pairs = _after(begins, starts)
+                named, starts = [begin for begin, _ in pairs], [start for _, start in pairs]
+            if starts:
+                return _Choice(named, starts, len(old), level)
+    return None
 
 
 def _olds(hunk: Hunk) -> Iterator[list[str]]:
@@ -396,18 +402,19 @@ def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tup
 
 
 def _ambiguous(doubtful: Sequence[tuple[Hunk, Sequence[int]]], path: str) -> Ambiguous:
-    hunk, lines = doubtful[0]
     told = "; ".join(
         f"the hunk at line {hunk.line} of the patch could be applied at lines "
-        + ", ".join(map(str, lines[:10]))
-        + (", …" if len(lines) > 10 else "")
-        for hunk, lines in doubtful[:10]
+        + ", ".join(str(start + 1) for start in starts[:10])
+        + (", …" if len(starts) > 10 else "")
+        for hunk, starts in doubtful[:10]
     )
+    hunk, starts = doubtful[0]
+    lines = [start + 1 for start in starts[:_LINES_TOLD_MAX]]
     return Ambiguous(
         f"In {path}, {told}.",
         hint="Add context lines to it until it fits one place, or name a line above it, such as the one that "
         "begins its function, after `@@ `.",
-        data={"path": path, "line": hunk.line, "found": len(lines), "lines": list(lines[:_LINES_TOLD_MAX])},
+        data={"path": path, "line": hunk.line, "found": len(starts), "lines": lines},
     )
 
 
@@ -423,7 +430,8 @@ def _refusal(file: _File, hunk: Hunk, cursor: int, path: str) -> NoMatch:
             return _header_refusal(file, header, what, reached[-1], path, data)
         reached.append(begins[0][1])
     what = f"What the hunk at line {hunk.line} of the patch takes for old"
-    stand, _ = file.strictest(hunk.old, 0)
+    # From the beginning on it has been looked for in vain, unless at the end only.
+    stand, _ = file.strictest(hunk.old, 0) if reached[-1] or hunk.is_at_end else ([], 0)
     if stand:
         return _misplaced(what, stand, reached[-1], path, data, is_at_end=hunk.is_at_end)
     is_telling = {" ", "+"} <= {sign for sign, _ in hunk.lines}
@@ -484,7 +492,7 @@ class _Run:
     new: list[str] = field(default_factory=list)
 
 
-def _runs_of(hunk: Hunk, here: _Place) -> Iterator[_Run]:
+def _runs_of(hunk: Hunk, here: _Choice) -> Iterator[_Run]:
     """What the hunk changes, without its context lines."""
     line = here.start
     for is_context, group in groupby(hunk.lines, lambda signed: signed[0] == " "):
