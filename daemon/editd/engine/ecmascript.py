@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,8 @@ from editd.edits.expressions import Match
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from editd.edits.expressions import Search
 
 MEMORY_BYTES_MAX = 512 * 1024 * 1024  # of the engine's heap, within what the process may have
@@ -163,10 +166,11 @@ def _invalid(search: Search, flags: str, reason: str, position: int | None = Non
 
 def _in_characters(rows: list[Match], search: Search) -> list[Match]:
     """The matches with offsets in characters; refuses those that would leave half of one."""
-    places = [match.start() for match in _ASTRAL.finditer(search.text)]
-    if not places:
+    astral = enumerate(_ASTRAL.finditer(search.text)) if rows else ()
+    highs = array("L", (match.start() + index for index, match in astral))
+    if not highs:
         return rows
-    halves = _Halves(search.text, [place + index for index, place in enumerate(places)])
+    halves = _Halves(search.text, highs)
     told = [halves.widened(row) for row in halves.joined(rows)]
     for match in told:
         if any(_SURROGATE.search(text) for text in (match.expansion, *match.groups) if text):
@@ -191,7 +195,7 @@ class _Halves:
     """A text with characters outside the BMP; `highs` says where their first halves are, in UTF-16."""
 
     text: str
-    highs: list[int]
+    highs: Sequence[int]
 
     def joined(self, rows: list[Match]) -> list[Match]:
         """The matches, those that meet between two halves as one; an empty one there is left out."""

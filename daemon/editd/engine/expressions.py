@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0
 BOUNDS = ecmascript.Bounds(
-    matches_max=100_000,  # the daemon plans an edit of these in half a second, and nobody else's meanwhile
+    matches_max=100_000,  # to plan an edit of these holds up the daemon for most of a second
     characters_max=64 * 1024 * 1024,  # as much as the largest file
 )
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
