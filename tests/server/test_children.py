@@ -97,6 +97,18 @@ def test_a_child_that_does_not_end_is_killed_and_what_it_left_behind_holds_nobod
     run(test)
 
 
+def test_one_that_is_killed_ends_whatever_it_does_and_its_death_is_told() -> None:
+    async def test() -> None:
+        owner = Owner("import time; time.sleep(60)")
+        owner.child.kill()  # before its start: nothing to kill
+        await owner.child.start()
+        owner.child.kill()
+        assert await owner.death == -signal.SIGKILL
+        owner.child.kill()
+
+    run(test)
+
+
 def test_a_child_that_sends_no_frames_is_killed(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         owner = Owner("print('Traceback or some such', flush=True); input()")
