@@ -49,22 +49,26 @@ def write_or_edit(arguments: Mapping[str, Any], desk: Desk) -> str:
 
 
 def read_files(arguments: Mapping[str, Any], desk: Desk) -> str:
-    """`ReadFiles`: the numbered lines; from now on the reader has seen those that are shown."""
+    """`ReadFiles`: the numbered lines; from now on the reader, if one is named, has seen them."""
     refuse_unknown(arguments, frozenset(_READ_SCHEMA["properties"]))
     reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
     wanted = [_wanted(given, desk) for given in _paths_of(arguments)]
-    parts, room = [], _SHOWN_CHARACTERS_MAX
-    for path, page, ranges in wanted:
+    answer, room = [], _SHOWN_CHARACTERS_MAX
+    for path, page, (first, last) in wanted:
         lines = page.text.split("\n")
-        shown = _shown(lines, ranges, room)
+        shown = _shown(lines, ((first, last),), room)
         body = _numbered(lines, shown)
         room -= len(body)
-        _note(reader, path, shown, len(lines), desk)
-        rest = _gaps((*shown, *_gaps(ranges, len(lines))), len(lines))
-        said = f"\nLines {_spelled(rest)} are not shown: read them as {path}:a-b." if rest else ""
-        parts.append(f'<file-contents-numbered path="{path}:{_spelled(shown)}">\n{body}'
-                     f"\n</file-contents-numbered>{said}")  # fmt: skip
-    return "\n".join(parts)
+        if reader:
+            _note(reader, path, shown, len(lines), desk)
+        name = f"{desk.root}/{path}"
+        answer.append(f'<file-contents-numbered path="{name}:{_spelled(shown)}">')
+        answer += [body, "</file-contents-numbered>"]
+        if shown[-1][1] < last:
+            answer.append(
+                f"This is too long to be shown at once; go on with {name}:{shown[-1][1] + 1}-{last}."
+            )
+    return "\n".join(answer)
 
 
 # ── Arguments ──────────────────────────────────────────────────────────────────────────────────────
@@ -313,13 +317,13 @@ def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
 _RANGE = re.compile(r"(.+):([0-9]{1,18})?-([0-9]{1,18})?", re.DOTALL)
 
 
-def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, Ranges]:
-    """The file that is asked for, and the lines of it: `path`, `path:a-b`, `path:a-` or `path:-b`."""
+def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, tuple[int, int]]:
+    """The file, and the first and last line, that `path`, `path:a-b`, `path:a-` or `path:-b` asks for."""
     match = _RANGE.fullmatch(given)
     if match is None or not (match[2] or match[3]):
         path = desk.path(_absolute(given, desk))
         page = _page(path, desk)
-        return path, page, ((1, page.text.count("\n") + 1),)
+        return path, page, (1, page.text.count("\n") + 1)
     path = desk.path(_absolute(match[1], desk))
     page = _page(path, desk)
     total = page.text.count("\n") + 1
@@ -330,7 +334,7 @@ def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, Ranges]:
             hint="Give the first line, from 1, and the last one that you want.",
             data={"path": path.text, "lines": total},
         )
-    return path, page, ((first, last),)
+    return path, page, (first, last)
 
 
 def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
@@ -386,7 +390,8 @@ def _spelled(ranges: Ranges) -> str:
 
 _THREAD = {
     "type": "string",
-    "description": "Who reads and writes: a name of letters and digits, the same one in each call.",
+    "description": "Who reads and writes: a name of letters and digits, the same one in each call; what is "
+    "read without it counts for nobody.",
 }
 _WRITE_SCHEMA: dict[str, Any] = {
     "type": "object",
