@@ -98,6 +98,22 @@ def test_line_ends_mark_and_encoding_stay_the_files_own(before: bytes, after: by
         assert place.files == {"a.txt": after}
 
 
+def test_the_last_lines_go_with_the_whole_line_end_before_them() -> None:
+    for before, argument, after in (
+        (b"a\r\nb", "<<<<<<< SEARCH\nb\n=======\n>>>>>>> REPLACE", b"a"),
+        (b"a\r\nb\r\n", "<<<<<<< SEARCH\nb\n=======\n>>>>>>> REPLACE", b"a\r\n"),
+        (b"a\r\nb\r\n", "<<<<<<< SEARCH\nb\n\n=======\n>>>>>>> REPLACE", b"a"),
+    ):
+        place = on({"a.txt": before})
+        edited(place, argument)
+        assert place.files == {"a.txt": after}
+
+
+def test_a_character_that_no_encoding_holds_is_refused_and_the_file_left() -> None:
+    refused(NotText, on({"a.txt": "a\n"}), block("a", "\ud800"))
+    refused(NotText, on({}), "\ud800", 100)
+
+
 def test_an_escape_too_many_before_quotes_is_forgiven() -> None:
     place = on({"a.txt": 'print("up")\n'})
     edited(place, block(r"print(\"up\")", r"print(\"down\")"))
@@ -300,7 +316,7 @@ def test_an_edit_keeps_what_was_read_and_adds_what_was_put_in() -> None:
     edited(place, block("read", "1\n2"))
     assert refused(Unread, place, "x", 100).data == {"reason": "partially_read", "unread": [[1, 1], [4, 6]]}
     place = on({"a.txt": TEXT})
-    read(place, "a.txt:3-5")
+    place.read("t1", "a.txt", 3, 10**12)
     edited(place, block("read", "1\n2"))
     assert refused(Unread, place, "x", 100).data["unread"] == [[1, 1]]
     place = on({"a.txt": TEXT})

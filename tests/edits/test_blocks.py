@@ -205,10 +205,18 @@ def test_of_several_blocks_the_one_that_is_nowhere_is_named() -> None:
 def test_a_block_out_of_order_in_several_places_is_not_found_after_the_others() -> None:
     refused = refusal(NoMatch, "x\nx\nend\n", block("end", "END") + block("x", "X"))
     assert refused.message == (
-        "Block 2 is not in f.txt after the blocks before it; and one at a time, Block 2 (line 6 of the "
-        "argument) is there in 2 places, at lines 1, 2."
+        "Block 2 (line 6 of the argument) is not in f.txt after the blocks before it. Looked for one at a "
+        "time, Block 2 (line 6 of the argument) fits f.txt in 2 places, at lines 1, 2."
     )
     assert "order of the file" in refused.hint
+
+
+def test_blocks_out_of_order_that_are_too_many_to_try_alone_are_to_be_sent_otherwise() -> None:
+    lines = [f"line {number}" for number in range(20_000)]
+    argument = "".join(block(line, "x") for line in reversed(lines[::20]))
+    refused = refusal(NoMatch, "\n".join(lines), argument)
+    assert refused.message == "Block 2 (line 6 of the argument) is not in f.txt after the blocks before it."
+    assert refused.hint.startswith("Send the blocks in the order of the file, or fewer at once. The nearest")
 
 
 def test_too_many_differences_are_refused_with_their_points() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.lines import offsets
 from editd.edits.replace import Replacement, no_match
 from editd.edits.tolerant import POINTS_MAX, Block, Missing, Several, Work, place_together, without_number
-from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,10 +141,13 @@ def apply_blocks(text: str, blocks: Sequence[Block], *, path: str = "the file") 
 
 def _one_by_one(
     draft: _Draft, blocks: Sequence[Block], work: Work, kinds: dict[str, list[int]]
-) -> _Draft | Missing | Several:
-    """Place each block alone, in what the one before it made."""
+) -> _Draft | Missing | Several | None:
+    """Place each block alone, in what the one before it made; None where they are too many for that."""
     for block in blocks:
-        found = place_together(draft.lines, [block], work)
+        try:
+            found = place_together(draft.lines, [block], work)
+        except TooLarge:
+            return None
         if not isinstance(found, list):
             return found
         draft = draft.with_blocks(found, kinds)
@@ -257,45 +260,41 @@ def _data(block: Block) -> dict[str, Any]:
     return {"block": block.number, "line": block.line}
 
 
-def _at_lines(places: Sequence[Place]) -> str:
-    shown = ", ".join(str(place.start + 1) for place in places[:10])
-    return f"at lines {shown}{', …' if len(places) > 10 else ''}"
+def _missing(grouped: Missing, alone: Missing | Several | None, text: str, path: str) -> NoMatch:
+    """Why the blocks have no place, neither one after the other nor one at a time."""
+    missing = alone if isinstance(alone, Missing) else grouped
+    said = _why(missing, path, is_alone=isinstance(alone, Missing))
+    if isinstance(alone, Several):
+        said += f" Looked for one at a time, {_fits(alone, path)}"
+    refusal = no_match(said, text, "\n".join(missing.block.search), _data(missing.block))
+    if not isinstance(alone, Missing):
+        refusal.hint = f"Send the blocks in the order of the file, or fewer at once. {refusal.hint}"
+    return refusal
+
+
+def _why(missing: Missing, path: str, *, is_alone: bool) -> str:
+    if missing.points is not None:
+        return (
+            f"{_name(missing.block)} is in {path} only with too many differences: "
+            f"they come to {missing.points} points, and {POINTS_MAX} are allowed."
+        )
+    return f"{_name(missing.block)} is not in {path}{'' if is_alone else ' after the blocks before it'}."
+
+
+def _name(block: Block) -> str:
+    return f"Block {block.number} (line {block.line} of the argument)"
+
+
+def _fits(several: Several, path: str) -> str:
+    shown = ", ".join(str(place.start + 1) for place in several.places[:10])
+    more = ", …" if len(several.places) > 10 else ""
+    return f"{_name(several.block)} fits {path} in {len(several.places)} places, at lines {shown}{more}."
 
 
 def _ambiguous(several: Several, path: str) -> Ambiguous:
-    block, places = several.block, several.places
+    lines = [place.start + 1 for place in several.places[:_LINES_TOLD_MAX]]
     return Ambiguous(
-        f"Block {block.number} (line {block.line} of the argument) fits {path} in {len(places)} places, "
-        f"{_at_lines(places)}.",
+        _fits(several, path),
         hint="Add lines before or after to the block until it names one place.",
-        data={
-            **_data(block),
-            "found": len(places),
-            "lines": [place.start + 1 for place in places[:_LINES_TOLD_MAX]],
-        },
+        data={**_data(several.block), "found": len(several.places), "lines": lines},
     )
-
-
-def _missing(grouped: Missing, alone: Missing | Several, text: str, path: str) -> NoMatch:
-    """Why the blocks have no place, neither one after the other nor one at a time."""
-    block = alone.block
-    name = f"Block {block.number} (line {block.line} of the argument)"
-    if isinstance(alone, Several):
-        refusal = no_match(
-            f"Block {grouped.block.number} is not in {path} after the blocks before it; and one at a time, "
-            f"{name} is there in {len(alone.places)} places, {_at_lines(alone.places)}.",
-            text, "\n".join(grouped.block.search), _data(grouped.block),
-        )  # fmt: skip
-        refusal.hint = (
-            f"Send the blocks in the order of the file, or add lines to block {block.number} "
-            "until it names one place."
-        )
-        return refusal
-    if alone.points is None:
-        said = f"{name} is not in {path}."
-    else:
-        said = (
-            f"{name} is in {path} only with too many differences: "
-            f"they come to {alone.points} points, and {POINTS_MAX} are allowed."
-        )
-    return no_match(said, text, "\n".join(block.search), _data(block))

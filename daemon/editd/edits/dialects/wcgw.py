@@ -15,6 +15,7 @@ import json
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from editd.edits.arguments import kind_of, refuse_unknown, text_of
@@ -24,7 +25,7 @@ from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, Per
 from editd.values.changeset import Base, Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from editd.edits.blocks import Applied
     from editd.edits.desk import Desk
@@ -197,17 +198,20 @@ def _fits(name: str, pattern: str) -> bool:
 def _edit(path: WorkspacePath, call: _Call, desk: Desk) -> str:
     page = _page(path, desk)
     applied = _applied(page, call.text)
-    before, sight = desk.version(path), desk.sight(call.reader, path)
+    sight = desk.sight(call.reader, path)
+    seen = sight.lines if sight is not None and sight.base.version == desk.version(path) else ()
     desk.edit(page, applied.replacements, applied.warnings)
-    lines: Ranges | None = ()
-    if sight is not None and sight.base.version == before:
-        lines = sight.lines
-    if lines is not None:
-        seen = {line for first, last in lines for line in range(first, last + 1)}
-        numbers = (n for n, old in enumerate(applied.origins, 1) if old < 0 or old + 1 in seen)
-        lines = _merged((number, number) for number in numbers)
-    desk.note(call.reader, path, Sight(Base(desk.version(path)), lines))
+    desk.note(call.reader, path, Sight(Base(desk.version(path)), _seen_after(seen, applied)))
     return "\n".join(["File edited successfully.", *applied.warnings])
+
+
+def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
+    """The lines that a reader has seen when it has made the edit: those of before, and what it put in."""
+    if seen is None:
+        return None
+    unseen = set(_numbers(_gaps(seen, max(applied.origins) + 1)))
+    after = (number for number, old in enumerate(applied.origins, 1) if old + 1 not in unseen)
+    return _merged((number, number) for number in after)
 
 
 def _page(path: WorkspacePath, desk: Desk) -> Page:
@@ -340,17 +344,20 @@ def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, tuple[int, int
 def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
     """The first of these lines, as many as there is room for; one at least."""
     shown: list[tuple[int, int]] = []
-    for first, last in ranges:
-        for number in range(first, last + 1):
-            room -= len(lines[number - 1]) + len(str(number)) + 2
-            if room < 0 and shown:
-                return _merged(shown)
-            shown.append((number, number))
+    for number in _numbers(ranges):
+        room -= len(lines[number - 1]) + len(str(number)) + 2
+        if room < 0 and shown:
+            break
+        shown.append((number, number))
     return _merged(shown)
 
 
 def _numbered(lines: Sequence[str], ranges: Ranges) -> str:
-    return "\n".join(f"{n} {lines[n - 1]}" for first, last in ranges for n in range(first, last + 1))
+    return "\n".join(f"{number} {lines[number - 1]}" for number in _numbers(ranges))
+
+
+def _numbers(ranges: Ranges) -> Iterator[int]:
+    return chain.from_iterable(range(first, last + 1) for first, last in ranges)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
