@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from editd.errors import InUse, NotAFile
+from editd.errors import InUse, NotAFile, PathOutside, TooLarge
+from editd.values.content import FileState
 
 if TYPE_CHECKING:
     from editd.store.history import History
-    from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry
     from editd.workspace.tree import Tree
@@ -43,7 +43,7 @@ class View:
             return self.drafted[path]
         known = self.history.entry(path)
         try:
-            state = self._read(path)
+            state = self._read(path, known)
         except NotAFile:
             if known is not None:  # a folder stands where the history has a file
                 self.strangers[path] = None
@@ -53,13 +53,18 @@ class View:
             self.strangers[path] = state
         return state
 
-    def _read(self, path: WorkspacePath) -> FileState | None:
+    def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:
+        """Read the file. What the history has in memory is compared, which is cheaper than hashing."""
+        guess = None if known is None else self.history.at_hand(known.version)
         try:
-            return self.tree.read(path, quiet=self.quiet)
+            found = self.tree.find(path, quiet=self.quiet)
         except InUse:
             if self.patient:
                 raise
-            return self.tree.read(path)
+            found = self.tree.find(path)
+        if found is not None and known is not None and found.content == guess:
+            return FileState(found.content, found.mode, found.permissions, known.version)
+        return None if found is None else found.state()
 
     def forget_strangers(self) -> None:
         """Look again at what was somebody else's when it is next asked for."""
@@ -71,7 +76,12 @@ class View:
         return self.tree.names(folder)
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        return self.tree.resolve(path)
+        """The path with every symlink followed: itself, where a file is found there at the first look."""
+        try:
+            state = self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            state = None
+        return path if state is not None and not state.is_symlink else self.tree.resolve(path)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         return self.tree.resolve_folder(path)

@@ -109,6 +109,11 @@ class History:
         found = self._trees.entry(path.raw)
         return _named(found, None)
 
+    def at_hand(self, version: Version) -> bytes | None:
+        """The bytes of a version that is not packed yet, which are in memory; None for any other."""
+        pending = self._pending.get(bytes.fromhex(version))
+        return None if pending is None else pending[1]
+
     def content(self, version: Version) -> bytes | None:
         """The bytes of a version that was ever recorded, or None. Raises HistoryDamaged."""
         oid = bytes.fromhex(version)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
 _IDENT = re.compile(r"[<>\n\r\0]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "move", "mode": "chmod"}
 SUBJECT_CHARACTERS = 72  # what git's own documentation asks of a subject line, at most
 
 
@@ -122,11 +123,11 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
         return kind
     names = [touch for touch in touches if not _moved_away(touch, touches)] or list(touches)
     first = names[0]
-    verb = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "move", "mode": "chmod"}
-    verbs = {verb[touch.kind] for touch in names}
+    verbs = {_VERBS[touch.kind] for touch in names}
     act = verbs.pop() if len(verbs) == 1 else "edit"
-    path = first.path.text.encode("unicode_escape", "surrogatepass").decode("ascii")
-    shown = path if first.path.text.isascii() or not first.path.text.isprintable() else first.path.text
+    shown = first.path.text
+    if not shown.isprintable() or "\\" in shown:
+        shown = shown.encode("unicode_escape", "surrogatepass").decode("ascii")
     prefix = "" if kind == "edit" else f"{kind}: "
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return _short(f"{prefix}{act} {shown}", more)

@@ -58,7 +58,7 @@ def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> 
     if state.is_symlink:
         aside.make_link(item.temporary, state.content)
         return None
-    model = _open_model(disk, item.change)
+    model = _open_model(disk, item, aside)
     try:
         # Until it has its owner and permissions, nobody else may read it.
         fresh = 0o777 if state.is_executable else 0o666
@@ -103,10 +103,13 @@ def remove_temporary(disk: Disk, item: Item) -> None:
         aside.remove(item.temporary)
 
 
-def _open_model(disk: Disk, change: Change) -> int | None:
+def _open_model(disk: Disk, item: Item, aside: Folder) -> int | None:
     """Open the regular file whose metadata are to be kept; None where there is none (yet)."""
+    change = item.change
     if change.source is None and change.before is None:
         return None
+    if change.source is None and item.aside == item.folder:
+        return open_regular(aside, item.name)
     above, name = split((change.source or change.path).raw)
     try:
         with disk.folder(above) as folder:

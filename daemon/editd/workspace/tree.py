@@ -72,14 +72,18 @@ class Tree:
         when `quiet`), PathOutside where a folder above is a symlink (`resolve` first),
         PermissionDenied and IoError as the file system says.
         """
+        found = self.find(path, quiet=quiet)
+        return None if found is None else found.state()
+
+    def find(self, path: WorkspacePath, *, quiet: bool = False) -> Found | None:
+        """As `read`, without working out the version."""
         try:
             with self._disk.folder(os.fsencode(path.folder)) as folder:
-                found = read_name(folder, _name_of(path), path, quiet=quiet, bytes_max=self._file_bytes_max)
+                return read_name(folder, _name_of(path), path, quiet=quiet, bytes_max=self._file_bytes_max)
         except OSError as error:
             if error.errno in NOWHERE:
                 return None
             raise refusal_of(error, path, "could not be read") from error
-        return None if found is None else found.state()
 
     def entry(self, path: WorkspacePath) -> Look | None:
         """Return what lstat says of `path`; None if there is no such thing. Raises as `read` does."""
