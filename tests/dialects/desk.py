@@ -1,6 +1,6 @@
 """A workspace in memory in which tools of dialects are called, through the real planning.
 
-`on({"a.txt": "text"}).call("cline", "replace_in_file", {...})`: the files are changed, or the Refused is raised.
+`on({"a.txt": "text"}).call("cline", "replace_in_file", {...})`: it changes the files, or raises the Refused.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from in_memory import InMemory, Told, link_to, path_of
-
 from editd.edits.desk import Dialect, Settings
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
 from editd.errors import Refused, Unread
 from editd.values.changeset import Base, Sight, Tool
 from editd.values.content import FileState
+from in_memory import InMemory, Told, link_to, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

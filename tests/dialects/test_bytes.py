@@ -98,6 +98,15 @@ def files(draw: st.DrawFn) -> File:
     return File(before, after, encoding)
 
 
+def ends_of(*texts: str) -> set[str]:
+    """The line ends that are in any of the texts."""
+    found = set()
+    for text in texts:
+        found |= {end for end in ("\n", "\r") if end in text.replace("\r\n", "")}
+        found |= {"\r\n"} if "\r\n" in text else set()
+    return found
+
+
 def test_every_dialect_is_tried() -> None:
     assert set(CALLS) == set(DIALECTS)
 
@@ -116,12 +125,6 @@ def test_what_lies_around_the_replaced_text_keeps_its_bytes(dialect: str, file: 
     assert result.endswith(tail)
     put_in = result[len(head) : len(result) - len(tail)].decode(file.encoding.removesuffix(" with a mark"))
     assert put_in.replace("\r\n", "\n").replace("\r", "\n") == new
-    ends = {
-        end
-        for end in LINE_ENDS
-        if end in (file.before + file.after).replace("\r\n", "" if end != "\r\n" else end)
-    }
-    if ends and "\n" in new:
-        assert {
-            end for end in LINE_ENDS if end in put_in.replace("\r\n", "" if end != "\r\n" else end)
-        } <= ends
+    ends = ends_of(file.before, file.after)
+    if ends:
+        assert ends_of(put_in) <= ends

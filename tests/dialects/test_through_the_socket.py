@@ -200,3 +200,19 @@ def test_a_worker_that_is_killed_is_started_again(place: Workplace, client: Clie
     subprocess.run(["pkill", "-9", "-P", str(place.process.pid), "-f", "engine.expressions"], check=True)
     assert client.apply([serena("a.txt", "two", "2")]).transaction is not None
     assert place.files()["a.txt"] == b"1\n2\nthree\n"
+
+
+def test_what_was_viewed_is_never_stale_and_counts_as_seen(place: Workplace, client: Client) -> None:
+    def claude(**args: Any) -> Tool:
+        return Tool(dialect="claude", tool="str_replace_based_edit_tool", args={"path": "a.txt", **args})
+
+    client.read("a.txt")
+    place.write({"a.txt": "one\nelse\n"})
+    edit = claude(command="str_replace", old_str="one", new_str="1")
+    assert refused(client, edit, on_stale="reject").name == "stale"
+    done = client.apply([claude(command="view", view_range=[2, 2])], on_stale="reject")
+    assert isinstance(done.answers, list)
+    assert "else" in str(done.answers[0])
+    assert done.transaction is None
+    assert client.apply([edit], on_stale="reject").transaction is not None
+    assert place.files()["a.txt"] == b"1\nelse\n"

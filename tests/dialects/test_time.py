@@ -1,4 +1,7 @@
-"""How long planning takes: a literal or block edit of a 1 MB file in under 50 ms, found or not."""
+"""How long planning takes: an edit of a 1 MB file under 50 ms, and twice that where it is not there.
+
+`pytest --long tests/dialects/test_time.py`, on a machine that does nothing else, asks for just that.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from editd.errors import NoMatch
 from test_bytes import CALLS, TARGET
 
 SECONDS_MAX = 0.050
+SHARED = 3  # times that, where other tests run on the same cores
 MEGABYTE = 1024 * 1024
 
 
@@ -34,28 +38,28 @@ def megabyte() -> list[str]:
 
 
 def shortest(dialect: str, content: str, new: str) -> float:
-    """The shortest of some runs in seconds: what else the machine does is not asked about."""
+    """The shortest of some runs, in seconds of this thread: other programs do not count."""
     times = []
     for _ in range(5):
         place = on({"f.txt": content})
         tool, args = CALLS[dialect](new)
-        start = time.perf_counter()
+        start = time.thread_time()
         with contextlib.suppress(NoMatch):
             place.call(dialect, tool, args)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return min(times)
 
 
 @pytest.mark.parametrize("dialect", CALLS)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_an_edit_of_a_megabyte_is_planned_in_time(dialect: str, line_end: str) -> None:
+def test_an_edit_of_a_megabyte_is_planned_in_time(dialect: str, line_end: str, is_long: bool) -> None:
     lines = megabyte()
     lines.insert(len(lines) // 2, TARGET)
-    assert shortest(dialect, line_end.join(lines), "one\ntwo") < SECONDS_MAX
+    assert shortest(dialect, line_end.join(lines), "one\ntwo") < SECONDS_MAX * (1 if is_long else SHARED)
 
 
 @pytest.mark.parametrize("dialect", CALLS)
-def test_what_is_not_in_a_megabyte_is_refused_in_time(dialect: str) -> None:
+def test_what_is_not_in_a_megabyte_is_refused_in_time(dialect: str, is_long: bool) -> None:
     lines = megabyte()
     lines.insert(len(lines) // 2, TARGET.replace("that", "which"))
-    assert shortest(dialect, "\n".join(lines), "one\ntwo") < 2 * SECONDS_MAX
+    assert shortest(dialect, "\n".join(lines), "one\ntwo") < 2 * SECONDS_MAX * (1 if is_long else SHARED)

@@ -84,9 +84,9 @@ def fill(place: Workplace, vector: Vector) -> None:
     shutil.rmtree(place.folder / "outside", ignore_errors=True)
     place.write(vector.files)
     for path, content in vector.outside.items():
-        target = place.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        beside = place.folder / path
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
     if any(target.startswith("../outside") for target in vector.symlinks.values()):
         (place.folder / "outside").mkdir(exist_ok=True)
     for link, target in vector.symlinks.items():

@@ -100,11 +100,11 @@ class Desk(Protocol):
         ...
 
     def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
-        """What the reader of that name, or else who sends the request, has seen of the file last."""
+        """What the reader of that name has seen of the file last; else who sends the request."""
         ...
 
     def note(self, reader: str, path: WorkspacePath, sight: Sight) -> None:
-        """From now on the reader has seen that; also where the tool refuses the call."""
+        """From now on the reader ("": who sends the request) has seen that, also if the call is refused."""
         ...
 
 

@@ -31,25 +31,20 @@ def runs(
 ) -> Iterator[int]:
     """Yield each index from `start` at which `wanted` stands in `lines`, overlapping ones too.
 
-    Two lines are the same when their `form` is. Linear but for lines that are repeated; each form is
-    worked out once.
+    Two lines are the same when their `form` is; each form is worked out once.
     """
     if form is not None:
         lines, wanted = [form(line) for line in lines], [form(line) for line in wanted]
     if not wanted:
         return
-    rarest = min(range(len(wanted)), key=lambda index: lines.count(wanted[index]))
-    size = len(wanted)
-    goal = list(wanted)
-    index = start + rarest - 1
-    try:
-        while True:
-            index = lines.index(wanted[rarest], index + 1)
-            first = index - rarest
-            if list(lines[first : first + size]) == goal:
-                yield first
-    except ValueError:
-        return
+    # A character for each line, so that the search is that of one text in another.
+    letters = {line: chr(number) for number, line in enumerate(dict.fromkeys(wanted), 1)}
+    text = "".join([letters.get(line, "\0") for line in lines])
+    goal = "".join([letters[line] for line in wanted])
+    index = text.find(goal, start)
+    while index >= 0:
+        yield index
+        index = text.find(goal, index + 1)
 
 
 def offsets(lines: Sequence[str]) -> list[int]:

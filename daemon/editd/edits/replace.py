@@ -133,7 +133,8 @@ def fitted(new: str, old: str, text: str, span: Span) -> str:
     """Return `new` with the line ends of what it replaces, line for line.
 
     Lines that are the same at the beginning and the end of `old` and `new` keep their own; those
-    between take what is there in turn, the last of them for all the rest. An edit that changes
+    between take what is there in turn, the last of them for all the rest, or the last ones where
+    there are fewer lines. An edit that changes
     nothing but line ends means just that, and is put in as it is.
     """
     plain_new = new.replace("\r\n", "\n")
@@ -145,10 +146,11 @@ def fitted(new: str, old: str, text: str, span: Span) -> str:
         return new
     before, after = with_plain_line_ends(old).split("\n"), plain_new.split("\n")
     head = _common(before[:-1], after[:-1])
-    tail = _common(before[: head - len(before) : -1], after[: head - len(after) : -1])
+    tail = _common(before[head:-1][::-1], after[head:-1][::-1])
     between = ends[head : len(ends) - tail] or nearby[max(head - 1, 0) :][:1]
     wanted = len(after) - 1 - head - tail
-    line_ends = ends[:head] + (between + between[-1:] * wanted)[:wanted] + ends[len(ends) - tail :]
+    filled = between[max(len(between) - wanted, 0) :] + between[-1:] * (wanted - len(between))
+    line_ends = ends[:head] + filled + ends[len(ends) - tail :]
     return "".join(chain.from_iterable(zip(after, [*line_ends, ""], strict=True)))
 
 

@@ -242,7 +242,7 @@ class Engine:
             return Asking(need.search)
         except Refused as refusal:
             if isinstance(refusal, Unread):
-                self._note_sights(refusal.sights, {})
+                self._note_sights(refusal.sights, request.reader, {})
             with contextlib.suppress(Refused):
                 self._adopt_into(batch, request)
             return refusal
@@ -477,16 +477,23 @@ class Engine:
         for change in (*outcome.changes, *outcome.unchanged):
             if is_news or self.seen.by(reader, change.path) is None:
                 self.seen.note(reader, change.path, Sight(_base_after(change)))
-        self._note_sights(outcome.sights, {change.path: change for change in outcome.changes})
+        if outcome.sights:
+            self._note_sights(outcome.sights, reader, {change.path: change for change in outcome.changes})
 
     def _note_sights(
-        self, sights: Iterable[tuple[str, WorkspacePath, Sight]], changes: Mapping[WorkspacePath, Change]
+        self,
+        sights: Iterable[tuple[str, WorkspacePath, Sight]],
+        reader: Reader,
+        changes: Mapping[WorkspacePath, Change],
     ) -> None:
-        """What readers have seen that a tool's call names; of a file that was changed, what it holds now."""
+        """What those have seen that a tool's call names, or whose request it is where it names nobody.
+
+        Of a file that was changed they have seen what it holds now.
+        """
         for name, path, sight in sights:
             change = changes.get(path)
             now = sight if change is None else replace(sight, base=_base_after(change))
-            self.seen.note(reader_of(name), path, now)
+            self.seen.note(reader_of(name) if name else reader, path, now)
 
     def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes: from here on only a restart, which recovers, helps."""

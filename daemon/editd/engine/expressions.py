@@ -110,7 +110,9 @@ def _inside(match: re.Match[str]) -> bool:
 def _compiled(wanted: Search) -> re.Pattern[str]:
     flags = re.DOTALL | re.MULTILINE | (re.IGNORECASE if wanted.ignore_case else 0)
     try:
-        return re.compile(wanted.pattern, flags)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a later Python may read otherwise
+            return re.compile(wanted.pattern, flags)
     except re.error as error:
         where = "" if error.pos is None else f", at position {error.pos} of the pattern"
         reason, position = error.msg + where, error.pos

@@ -45,18 +45,31 @@ class Searcher:
         async with self._line:
             if self._closing:
                 return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
-            process = await self._warm()
-            if process is None:
-                return Overloaded(
-                    "The process for regular expressions does not start.",
-                    hint="Try again; the daemon's log has the reason.",
-                )
             try:
-                return await self._answer(process, search)
-            finally:
-                if (process.is_busy or process.is_dead) and not self._closing:
-                    process.kill()  # What it says now would be another's answer.
-                    self._launch = asyncio.create_task(_launched())
+                return await self._answered(search)
+            except _Died as died:
+                if self._closing:
+                    return died
+                log.warning("a search is made again: it may have been dead before it was asked")
+            try:
+                return await self._answered(search)
+            except _Died as died:
+                return died
+
+    async def _answered(self, search: Search) -> tuple[Match, ...] | Refused:
+        """Have it made by a process that is warm; raises _Died."""
+        process = await self._warm()
+        if process is None:
+            return Overloaded(
+                "The process for regular expressions does not start.",
+                hint="Try again; the daemon's log has the reason.",
+            )
+        try:
+            return await self._answer(process, search)
+        finally:
+            if (process.is_busy or process.is_dead) and not self._closing:
+                process.kill()  # What it says now would be another's answer.
+                self._launch = asyncio.create_task(_launched())
 
     async def close(self) -> None:
         """End the process; a search that is in it ends with it."""
@@ -79,8 +92,14 @@ class Searcher:
                 return await process.find(search, self._seconds)
         except TimeoutError:
             return out_of_time(search.pattern, self._seconds)
+        except _Died:
+            raise
         except Refused as refusal:
             return refusal
+
+
+class _Died(InvalidRegex):
+    """The process ended in the middle of a search."""
 
 
 async def _launched() -> _Process | None:
@@ -167,7 +186,7 @@ class _Process:
         self._fail()
 
     def _fail(self) -> None:
-        died = InvalidRegex(
+        died = _Died(
             "The process for regular expressions died on this one.",
             hint="Nothing was changed. Make the expression simpler, or replace plain text.",
             data={"position": None, "pattern": self._pattern[:500]},

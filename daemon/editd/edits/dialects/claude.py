@@ -136,7 +136,8 @@ def _view(given: Mapping[str, Any], desk: Desk, name: str) -> str:
             f"Here're the files and directories up to {FOLDERS_DEEP} levels deep in {name}, "
             f"excluding hidden items and node_modules:\n{listed}"
         )
-    path, page = _existing(desk, name)
+    path = desk.path(name)
+    page = desk.glance(path) or _existing(desk, name)[1]  # reading asks for no version, and is never stale
     lines = lines_in(page.text)
     span = range_of(given.get("view_range"), len(lines))
     desk.note(OWN, path, Sight(Base(desk.version(path)), None if span is None else (span,)))
