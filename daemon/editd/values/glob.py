@@ -1,0 +1,335 @@
+"""Globs: which paths are meant, by their text alone, and whether two of them can mean the same path.
+
+A glob is relative to the workspace's root, as in gitignore: `*` and `?` stay within one name, `[a-z]` and
+`[!a-z]` are one character, `**` is any number of folders, `\\` takes the next character as it is. One whose
+last name has no wildcard also means all that lies below it, and one that ends in `/` or `**` only that.
+
+Two forms of the same thing: an expression that matches (without backtracking over `*` and `**`: the leftmost
+way is as good as any), and an automaton, so that the intersection of two is looked for, not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from editd.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from editd.values.path import WorkspacePath
+
+GLOB_CHARACTERS_MAX = 400  # with wildcards: two of them have so many states squared
+PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
+
+Span = tuple[int, int]  # of code points, both ends included
+Characters = tuple[Span, ...]
+
+SLASH: Final[Characters] = ((0x2F, 0x2F),)
+IN_NAME: Final[Characters] = ((0x01, 0x2E), (0x30, 0x10FFFF))  # all but NUL and `/`
+ANY: Final[Characters] = ((0x01, 0x10FFFF),)
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """Any number of characters of one name."""
+
+
+Piece = Characters | Star
+Name = tuple[Piece, ...] | None  # None is `**`
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """Only `parse` makes one."""
+
+    text: str
+    names: tuple[Name, ...] = field(repr=False, compare=False)
+    is_plain: bool = field(repr=False, compare=False)  # its last name has no wildcard
+    is_below: bool = field(repr=False, compare=False)  # it ends in `/`: what lies below, not the thing itself
+    pattern: re.Pattern[str] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Glob:
+        """Return the glob. Raises InvalidParams."""
+        has_wildcards = any(character in text for character in "*?[\\")
+        if len(text) > (GLOB_CHARACTERS_MAX if has_wildcards else PLAIN_CHARACTERS_MAX):
+            raise _refused(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
+        if text.startswith("!"):
+            raise _refused(text, "begins with `!`; only what is meant can be said, not what is not")
+        bare = text.removeprefix("/")
+        is_below = bare.endswith("/")
+        parts = bare.removesuffix("/").split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\0" in text:
+            raise _refused(text, "has an empty name, a `.` or a `..` in it")
+        names = tuple(_without_repetition(_name(part, text) for part in parts))
+        is_plain = _is_plain(names[-1])
+        expression = _expression(names, is_plain=is_plain, is_below=is_below)
+        return cls(text, names, is_plain, is_below, re.compile(expression, re.DOTALL))
+
+    def matches(self, path: WorkspacePath) -> bool:
+        return self.pattern.fullmatch(path.text) is not None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def is_among(path: WorkspacePath, globs: Iterable[Glob]) -> bool:
+    """Does any of the globs mean this path?"""
+    return any(glob.matches(path) for glob in globs)
+
+
+def could_both_match(first: Glob, second: Glob) -> bool:
+    """Is there any path that both mean?"""
+    return common_path(first, second) is not None
+
+
+def common_path(first: Glob, second: Glob) -> str | None:
+    """The shortest path that both globs mean, whether or not there is such a file; None where there is none."""
+    one, two = _automaton(first), _automaton(second)
+    begin = (0, 0, _BEGIN)
+    came: dict[tuple[int, int, int], tuple[tuple[int, int, int], str] | None] = {begin: None}
+    waiting = deque([begin])
+    while waiting:
+        state = waiting.popleft()
+        if state[0] in one.accepting and state[1] in two.accepting and state[2] == _IN_A_NAME:
+            return _way_to(state, came)
+        for left, to_left in one.edges[state[0]]:
+            for right, to_right in two.edges[state[1]]:
+                for character, shape in _steps(left, right, state[2]):
+                    reached = (to_left, to_right, shape)
+                    if reached not in came:
+                        came[reached] = (state, character)
+                        waiting.append(reached)
+    return None
+
+
+# ── reading ──
+
+
+def _name(part: str, text: str) -> Name:
+    if part == "**":
+        return None
+    pieces: list[Piece] = []
+    at = 0
+    while at < len(part):
+        character = part[at]
+        at += 1
+        if character == "*":
+            if not pieces or not isinstance(pieces[-1], Star):
+                pieces.append(Star())
+        elif character == "?":
+            pieces.append(IN_NAME)
+        elif character == "[":
+            characters, at = _class(part, at, text)
+            pieces.append(characters)
+        else:
+            if character == "\\":
+                if at == len(part):
+                    raise _refused(text, "ends in a `\\` that takes no character")
+                character = part[at]
+                at += 1
+            pieces.append(((ord(character), ord(character)),))
+    return tuple(pieces)
+
+
+def _class(part: str, at: int, text: str) -> tuple[Characters, int]:
+    """The characters of a class that begins before `at`, and where it ends."""
+    is_negated = part[at : at + 1] in ("!", "^")
+    at += is_negated
+    spans: list[Span] = []
+    is_first = True
+    while is_first or part[at : at + 1] != "]":
+        is_first = False
+        low, at = _class_character(part, at, text)
+        high = low
+        if part[at : at + 1] == "-" and part[at + 1 : at + 2] not in ("]", ""):
+            high, at = _class_character(part, at + 1, text)
+        if low <= high:
+            spans.append((low, high))
+    return _both(_others(spans) if is_negated else tuple(sorted(spans)), IN_NAME), at + 1
+
+
+def _class_character(part: str, at: int, text: str) -> tuple[int, int]:
+    at += part[at : at + 1] == "\\"
+    if at >= len(part):
+        raise _refused(text, "has a `[` that is not closed")
+    return ord(part[at]), at + 1
+
+
+def _others(spans: Sequence[Span]) -> Characters:
+    """All characters that are in none of the spans."""
+    found: list[Span] = []
+    begin = 0
+    for low, high in sorted(spans):
+        if low > begin:
+            found.append((begin, low - 1))
+        begin = max(begin, high + 1)
+    return (*found, (begin, 0x10FFFF)) if begin <= 0x10FFFF else tuple(found)
+
+
+def _without_repetition(names: Iterable[Name]) -> Iterator[Name]:
+    """`**/**` says no more than `**`."""
+    before: Name = ()
+    for name in names:
+        if name is not None or before is not None:
+            yield name
+        before = name
+
+
+def _is_plain(name: Name) -> bool:
+    return name is not None and all(
+        not isinstance(piece, Star) and len(piece) == 1 and piece[0][0] == piece[0][1] for piece in name
+    )
+
+
+def _refused(text: str, why: str) -> InvalidParams:
+    return InvalidParams(
+        f"The glob {text[:200]!r} {why}.",
+        hint="Globs are relative to the root: `src/**/*.py`, `docs/`, `README.md`.",
+        data={"glob": text[:200]},
+    )
+
+
+# ── matching ──
+
+
+def _expression(names: Sequence[Name], *, is_plain: bool, is_below: bool) -> str:
+    """The expression for whole paths. What stands between two `**` is taken at its first place, for good."""
+    chunks: list[list[Name]] = [[]]
+    for name in names:
+        if name is None:
+            chunks.append([])
+        else:
+            chunks[-1].append(name)
+    written = ["".join(_name_expression(name) + "/" for name in chunks[0])]
+    for place, chunk in enumerate(chunks[1:], 1):
+        inside = "".join(_name_expression(name) + "/" for name in chunk)
+        is_last = place == len(chunks) - 1
+        written.append(f"(?:[^/]+/)*{inside}" if is_last else f"(?>(?:[^/]+/)*?{inside})")
+    if names[-1] is None:
+        return "".join(written) + (".+/.+" if is_below else ".+")
+    end = "".join(written).removesuffix("/")
+    return end + ("/.+" if is_below else "(?:/.+)?" if is_plain else "")
+
+
+def _name_expression(name: Name) -> str:
+    """One name. Between two `*` the first place that fits is taken for good, as `fnmatch` does it."""
+    assert name is not None, "`**` is not one name"
+    chunks: list[str] = [""]
+    for piece in name:
+        if isinstance(piece, Star):
+            chunks.append("")
+        else:
+            chunks[-1] += _class_expression(piece)
+    if len(chunks) == 1:
+        return chunks[0]
+    between = "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:-1])
+    return f"{chunks[0]}{between}[^/]*{chunks[-1]}"
+
+
+def _class_expression(characters: Characters) -> str:
+    if characters == IN_NAME:
+        return "[^/]"
+    if not characters:
+        return "(?!)"  # a class that holds nothing but `/`
+    spans = (f"\\U{low:08x}-\\U{high:08x}" for low, high in characters)
+    return f"[{''.join(spans)}]"
+
+
+# ── meeting ──
+
+# The shape of a path's text: no empty name, no `.`, no `..`. Nothing else is a path, whatever a glob says.
+_BEGIN, _DOT, _DOT_DOT, _IN_A_NAME = range(4)
+_AFTER_A_DOT = {_BEGIN: _DOT, _DOT: _DOT_DOT, _DOT_DOT: _IN_A_NAME, _IN_A_NAME: _IN_A_NAME}
+_DOTS: Final[Characters] = ((0x2E, 0x2E),)
+_LETTERS: Final[Characters] = ((0x61, 0x7A),)
+_NEITHER: Final[Characters] = ((0x01, 0x2D), (0x30, 0x10FFFF))
+
+
+@dataclass
+class _Automaton:
+    """States from 0, where it begins; edges by the state they leave."""
+
+    edges: list[list[tuple[Characters, int]]] = field(default_factory=lambda: [[]])
+    accepting: set[int] = field(default_factory=set)
+
+    def add(self, state: int, characters: Characters, to: int | None = None) -> int:
+        """An edge from `state` to `to`, or to a new state. Returns where it leads."""
+        if to is None:
+            to = len(self.edges)
+            self.edges.append([])
+        self.edges[state].append((characters, to))
+        return to
+
+
+def _automaton(glob: Glob) -> _Automaton:
+    made = _Automaton()
+    state = 0
+    last = len(glob.names) - 1
+    for place, name in enumerate(glob.names):
+        if name is None and place == last:
+            state = _anything_after(made, state)
+        elif name is None:
+            inside = made.add(state, IN_NAME)
+            made.add(inside, IN_NAME, inside)
+            made.add(inside, SLASH, state)
+            continue
+        else:
+            for piece in name:
+                if isinstance(piece, Star):
+                    made.add(state, IN_NAME, state)
+                else:
+                    state = made.add(state, piece)
+        if place < last:
+            state = made.add(state, SLASH)
+    if not glob.is_below:
+        made.accepting.add(state)
+    if glob.is_below or glob.is_plain:
+        made.accepting.add(_anything_after(made, made.add(state, SLASH)))
+    return made
+
+
+def _anything_after(made: _Automaton, state: int) -> int:
+    reached = made.add(state, ANY)
+    return made.add(reached, ANY, reached)
+
+
+def _steps(left: Characters, right: Characters, shape: int) -> Iterator[tuple[str, int]]:
+    """A character for each way on that both edges allow, and the shape of the path after it."""
+    both = _both(left, right)
+    if not both:
+        return
+    letters = _both(both, _LETTERS) or _both(both, _NEITHER)
+    if letters:
+        yield chr(letters[0][0]), _IN_A_NAME
+    if _both(both, _DOTS):
+        yield ".", _AFTER_A_DOT[shape]
+    if shape == _IN_A_NAME and _both(both, SLASH):
+        yield "/", _BEGIN
+
+
+def _both(left: Characters, right: Characters) -> Characters:
+    if left == right:
+        return left
+    return tuple(
+        (max(low, other_low), min(high, other_high))
+        for low, high in left
+        for other_low, other_high in right
+        if max(low, other_low) <= min(high, other_high)
+    )
+
+
+def _way_to(
+    state: tuple[int, int, int], came: dict[tuple[int, int, int], tuple[tuple[int, int, int], str] | None]
+) -> str:
+    found: list[str] = []
+    step = came[state]
+    while step is not None:
+        state, character = step
+        found.append(character)
+        step = came[state]
+    return "".join(reversed(found))

@@ -1,0 +1,121 @@
+"""values.glob: what matches, and whether two globs can mean the same path, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from editd.errors import InvalidParams
+from editd.values.glob import Glob, common_path, could_both_match, is_among
+from editd.values.path import WorkspacePath
+
+ALPHABET = "ab./"
+LENGTH_MAX = 6
+
+
+def is_path(text: str) -> bool:
+    return all(name not in ("", ".", "..") for name in text.split("/"))
+
+
+PATHS = [
+    WorkspacePath(text)
+    for length in range(1, LENGTH_MAX + 1)
+    for text in map("".join, itertools.product(ALPHABET, repeat=length))
+    if is_path(text)
+]
+
+names = st.one_of(
+    st.just("**"),
+    st.text("ab*?.", min_size=1, max_size=3),
+    st.sampled_from(["[ab]", "[!a]", "a*b", "[a-b]*", "\\a", "*.a", "[^b]b", "[]a]", "[a/]"]),
+)
+
+
+@st.composite
+def globs(draw: st.DrawFn) -> Glob:
+    text = "/".join(draw(st.lists(names, min_size=1, max_size=3))) + draw(st.sampled_from(["", "", "/"]))
+    try:
+        return Glob.parse(text)
+    except InvalidParams:
+        return Glob.parse("a/**")
+
+
+@pytest.mark.parametrize(
+    ("glob", "meant", "not_meant"),
+    [
+        ("README.md", ["README.md", "README.md/x"], ["README_md", "docs/README.md"]),
+        ("src", ["src", "src/a", "src/a/b"], ["srcs", "a/src"]),
+        ("src/", ["src/a", "src/a/b"], ["src"]),
+        ("src/*", ["src/a"], ["src", "src/a/b", "xsrc/a"]),
+        ("/src/*.py", ["src/a.py", "src/.py"], ["src/a.pyc", "src/b/a.py"]),
+        ("**/*.py", ["a.py", "x/y/a.py"], ["a.pyc", "a.py/x"]),
+        ("src/**", ["src/a", "src/a/b"], ["src", "srca"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b", "a/x/b/c"], ["a", "ab", "a/xb"]),
+        ("[a-c]?", ["ab", "c\n"], ["d1", "a", "a/", "abc"]),
+        ("[!a]", ["b", "é"], ["a"]),
+        ("[]x]", ["]", "x"], ["y"]),
+        ("\\*", ["*"], ["a"]),
+        ("*a*a*b", ["aab", "xaxaxb"], ["ab", "aa"]),
+        ("**/a/**/b/**/c", ["a/b/c", "x/a/a/y/b/c"], ["b/a/c"]),
+        ("caf\udce9*", ["caf\udce9", "caf\udce9.txt"], ["cafe"]),
+    ],
+)
+def test_a_glob_means_these_paths_and_not_those(glob: str, meant: list[str], not_meant: list[str]) -> None:
+    parsed = Glob.parse(glob)
+    assert [path for path in meant if not parsed.matches(WorkspacePath(path))] == []
+    assert [path for path in not_meant if parsed.matches(WorkspacePath(path))] == []
+
+
+@pytest.mark.parametrize("text", ["", "/", "a//b", "../a", "./a", "!a", "[a", "a\\", "a\0", "*" * 401])
+def test_what_makes_no_sense_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(InvalidParams) as refused:
+        Glob.parse(text)
+    assert "src/**/*.py" in refused.value.hint
+
+
+@given(globs())
+@settings(max_examples=200, deadline=None)
+def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> None:
+    for path in PATHS[::7]:
+        exactly = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", path.text))
+        common = common_path(glob, exactly)
+        # `exactly` also means what lies below the path, so the common path may be longer.
+        assert (common == path.text) == glob.matches(path)
+
+
+@given(globs(), globs())
+@settings(max_examples=300, deadline=None)
+def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, second: Glob) -> None:
+    both = [path for path in PATHS if first.matches(path) and second.matches(path)]
+    found = common_path(first, second)
+    assert (found is None) == (common_path(second, first) is None)
+    if both:
+        assert found is not None
+        assert len(found) <= min(len(path.text) for path in both)
+    if found is not None:
+        assert is_path(found)
+        assert first.matches(WorkspacePath(found))
+        assert second.matches(WorkspacePath(found))
+
+
+def test_globs_that_differ_as_texts_exclude_each_other_where_a_path_is_in_both() -> None:
+    assert could_both_match(Glob.parse("src/**/*.py"), Glob.parse("src/*/test_*"))
+    assert common_path(Glob.parse("*.py"), Glob.parse("a*")) == "a.py"
+    assert not could_both_match(Glob.parse("src/*.py"), Glob.parse("src/*.pyi"))
+    assert not could_both_match(Glob.parse("src/"), Glob.parse("src?/**"))
+    assert is_among(WorkspacePath("b/c"), [Glob.parse("a"), Glob.parse("b")])
+
+
+def test_a_glob_of_many_stars_takes_no_time() -> None:
+    glob = Glob.parse("*a" * 60 + "*b")
+    deep = Glob.parse("/".join(["**/a*"] * 40) + "/b")
+    began = time.process_time()
+    assert not glob.matches(WorkspacePath("a" * 4000))
+    assert not deep.matches(WorkspacePath("/".join(["a"] * 2000)))
+    assert common_path(glob, deep) is None
+    assert time.process_time() - began < 5
