@@ -18,6 +18,7 @@ Knows nothing of git, nor of the workspace's files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import zlib
@@ -80,8 +81,12 @@ class Journal:
     @property
     def bytes(self) -> int:
         """The space that the journal's segments take, spares included."""
+        total = 0
         with os.scandir(self.folder) as entries:
-            return sum(entry.stat().st_size for entry in entries)
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it is asked while a turn renames a spare one
+                    total += entry.stat().st_size
+        return total
 
     def note(self, end: Position, seq: int) -> None:
         """Remember that a frame found at start ends here, and that its segment holds records up to `seq`."""
