@@ -20,6 +20,7 @@ SIGNATURES = {method: (params, result) for method, params, result in SIGNATURE.f
 RESULTS: dict[str, type[messages.Message]] = {
     "shutdown": messages.Empty,
     "abort": messages.Empty,
+    "unsubscribe": messages.Empty,
     **dict.fromkeys(("apply", "stage", "commit", "undo", "redo"), messages.ApplyResult),
 }
 

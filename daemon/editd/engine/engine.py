@@ -19,7 +19,7 @@ from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
 from editd.engine.adopt import OUTSIDE, adoptions, state_of
-from editd.engine.commit import Batch, Step
+from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
@@ -114,6 +114,7 @@ class Engine:
         self.clock = clock
         self.seen = Seen()
         self.broken: Refused | None = None
+        self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
         self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
         self._is_in_place = is_in_place
@@ -333,6 +334,7 @@ class Engine:
         self.last_write = self.clock.monotonic()
         if step.staging is not None:
             self._unfinished.append(step)
+        self.on_recorded(step.draft.transaction)
         if step.request is None:
             return
         outcome = step.outcome
@@ -352,7 +354,10 @@ class Engine:
             self._break(broken, batch, [])
             return []
         self.last_write = self.clock.monotonic()
-        return [step.draft.transaction for step in batch.steps]
+        recorded = [step.draft.transaction for step in batch.steps if step.state is State.PUBLISHED]
+        for transaction in recorded:
+            self.on_recorded(transaction)
+        return recorded
 
     def inspect(self) -> Inspection:
         """Begin to look at files that a notice or a scan names."""
@@ -502,6 +507,10 @@ class Engine:
         for step in batch.steps:
             if step.request is not None and results[step.request] is None:
                 results[step.request] = broken
+
+
+def _tell_nobody(_transaction: Transaction) -> None:
+    """What `on_recorded` does until somebody wants to know."""
 
 
 def _base_after(change: Change) -> Base:

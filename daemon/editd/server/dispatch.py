@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd.server.background import Background
     from editd.server.scanning import Scanner
     from editd.server.searching import Searcher
+    from editd.server.subscriptions import Listener, Subscriptions
     from editd.server.turns import Turns
     from editd.values.changeset import Change, Edit
 
@@ -49,6 +50,7 @@ class Visitor:
     number: int
     name: str = ""
     session: str | None = None
+    listener: Listener | None = None  # its connection
 
     @property
     def reader(self) -> Reader:
@@ -71,6 +73,7 @@ class Workshop:
     background: Background
     scanner: Scanner
     searcher: Searcher
+    subscriptions: Subscriptions
 
 
 class Dispatch:
@@ -101,6 +104,7 @@ class Dispatch:
             messages.Show: self._show,
             messages.Diff: self._diff,
         }
+        self._methods |= workshop.subscriptions.methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""
@@ -115,6 +119,7 @@ class Dispatch:
     def leave(self, visitor: Visitor) -> None:
         """The connection is gone, and with it what nobody else may see."""
         self._changesets.end_all(visitor.number)
+        self._workshop.subscriptions.leave(visitor)
         self._workshop.turns.when_back(lambda: self._engine.seen.forget(visitor.reader))
 
     def is_busy(self) -> bool:

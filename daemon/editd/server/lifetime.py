@@ -35,6 +35,7 @@ from editd.server.listen import bind, serve
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
+from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
 from editd.store.head import move_head, read_head
 from editd.store.history import History
@@ -181,6 +182,8 @@ class Daemon:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
             workshop = workshop or self._workshop
+            if workshop is not None:
+                workshop.subscriptions.finish()
         finally:
             await scanner.close()
             await searcher.close()
@@ -209,7 +212,9 @@ class Daemon:
         )
         turns = Turns(engine, searcher)
         background = Background(engine, turns, self._places.state)
-        workshop = Workshop(engine, turns, background, scanner, searcher)
+        subscriptions = Subscriptions(history, turns)
+        engine.on_recorded = subscriptions.recorded
+        workshop = Workshop(engine, turns, background, scanner, searcher, subscriptions)
         background.start()
         self._workshop = workshop
         self._dispatch = Dispatch(
@@ -264,7 +269,7 @@ class Daemon:
         visitor = self._visitors.get(client)
         if visitor is None:
             self._number += 1
-            visitor = self._visitors[client] = Visitor(self._number)
+            visitor = self._visitors[client] = Visitor(self._number, listener=client)
         self._answer(request.params, visitor, _Call(client, request))
 
     def _answer(self, params: messages.Params, visitor: Visitor, call: _Call) -> None:

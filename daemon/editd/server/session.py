@@ -110,6 +110,7 @@ class Client(asyncio.Protocol):
         self._has_ended = False  # it will say no more, and may still listen
         self._pace = Pace.DRY
         self._next_turn: asyncio.Handle | None = None
+        self.on_reading_again: Callable[[], None] | None = None
 
     # ── What the dispatcher says ───────────────────────────────────────────────────────────────
 
@@ -124,6 +125,15 @@ class Client(asyncio.Protocol):
     def notify(self, method: str, params: Any) -> None:
         """Say something unasked."""
         self._send(self.connection.notify(method, params))
+
+    def send(self, data: bytes) -> None:
+        """Say something unasked that is encoded already."""
+        self._send(data)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it has left no more unread than `outgoing_bytes_pause`."""
+        return not self._does_not_read
 
     def close(self) -> None:
         """Hang up once what was said is sent, or is not read for so long."""
@@ -167,6 +177,8 @@ class Client(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._does_not_read = False
+        if self.on_reading_again is not None:
+            self.on_reading_again()
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -189,6 +189,11 @@ class Index:
         )
         return [self._transaction(row) for row in rows]
 
+    def following(self, seq: int, limit: int) -> list[Transaction]:
+        """The first `limit` transactions after `seq`, rising."""
+        rows = self._all("select * from tx where seq > ? order by seq limit ?", (seq, limit))
+        return [self._transaction(row) for row in rows]
+
     def is_touched(self, path: WorkspacePath) -> bool:
         """Has any transaction touched this path, so that its bytes before and after are in the store?"""
         raw = path.raw

@@ -125,6 +125,17 @@ class Connection:
         """The bytes of a notification to the client."""
         return self._envelope.call(None, method, params)
 
+    def notice(self, method: str, arguments: list[Any]) -> bytes:
+        """The bytes of a notification by position."""
+        return self._envelope.notice(method, arguments)
+
+    @property
+    def encoding(self) -> str:
+        """Which of the three the client speaks: what is encoded for one is good for all of the same."""
+        if isinstance(self._envelope, JsonRpc):
+            return f"json-{self._envelope.framed}"
+        return "msgpack"
+
     def _opened(self, value: Any) -> Incoming | None:
         """What `value` asks for; None for what needs neither a deed nor an answer."""
         try:

@@ -66,6 +66,10 @@ class Envelope(Protocol):
     @abstractmethod
     def call(self, call_id: Id | None, method: str, params: Any) -> bytes: ...
 
+    @abstractmethod
+    def notice(self, method: str, arguments: list[Any]) -> bytes:
+        """A notification by position, as a bare Neovim channel takes it."""
+
 
 class MessagePackRpc(Envelope):
     """`errors_as_text` is for a bare Neovim channel, which shows no other form of error."""
@@ -93,6 +97,9 @@ class MessagePackRpc(Envelope):
     def call(self, call_id: Id | None, method: str, params: Any) -> bytes:
         return encode_msgpack([2, method, [params]] if call_id is None else [0, call_id, method, [params]])
 
+    def notice(self, method: str, arguments: list[Any]) -> bytes:
+        return encode_msgpack([2, method, arguments])
+
 
 class JsonRpc(Envelope):
     """`framed` says whether a header tells the length, or a line is a message."""
@@ -100,7 +107,7 @@ class JsonRpc(Envelope):
     from_json = True
 
     def __init__(self, framed: Literal["line", "header"]) -> None:
-        self._framed = framed
+        self.framed = framed
 
     def open(self, value: Any) -> Call | Response:
         if isinstance(value, list):
@@ -132,9 +139,12 @@ class JsonRpc(Envelope):
         identity = {} if call_id is None else {"id": call_id}
         return self._frame({"jsonrpc": "2.0", **identity, "method": method, "params": params})
 
+    def notice(self, method: str, arguments: list[Any]) -> bytes:
+        return self._frame({"jsonrpc": "2.0", "method": method, "params": arguments})
+
     def _frame(self, message: dict[str, Any]) -> bytes:
         body = encode_json(message)
-        return body + b"\n" if self._framed == "line" else b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        return body + b"\n" if self.framed == "line" else b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 _MEMBERS = {"jsonrpc", "id", "method", "params"}

@@ -39,10 +39,14 @@ class Limits:
     (64 records a sync already cost a hundredth of a safe save each, measured)."""
 
     outgoing_bytes_pause: int = MIB
-    """Unread answers past this pause the reading of more requests, until the client has read."""
+    """Unread answers past this pause the reading of more requests, and events are left out, until the
+    client has read: some 3,000 events, or one of 10,000 files."""
 
     outgoing_bytes_max: int = 64 * MIB
     """A client that leaves more than this unread when there is more to say is closed."""
+
+    subscriptions_max: int = 32
+    """Of one connection: an editor has one for each window, and each costs a little with every edit."""
 
     text_length_max: int = 500
     """How much of a client's own words an error repeats, in characters."""

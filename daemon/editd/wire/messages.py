@@ -20,6 +20,7 @@ Tx = int | str  # a seq, or a commit id or a unique prefix of one
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 Mode = Literal["100644", "100755", "120000"]
+EventKind = Literal["transaction", "session", "lease", "resync", "shutdown"]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -253,11 +254,31 @@ class Diff(Params):
     changeset: str | None = None
 
 
+class Notify(Message):
+    """How a subscriber wants to be called, in place of `event`: a method, and its first arguments."""
+
+    method: str
+    prefix: list[Any] = []
+
+
+class Subscribe(Params):
+    method: ClassVar[str] = "subscribe"
+    events: list[EventKind] | None = None
+    paths: list[str] | None = None
+    since: int | None = None
+    notify: Notify | None = None
+
+
+class Unsubscribe(Params):
+    method: ClassVar[str] = "unsubscribe"
+    subscription: int
+
+
 REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Log, Show, Diff,
+        Undo, Redo, Log, Show, Diff, Subscribe, Unsubscribe,
     )
 }  # fmt: skip
 
@@ -423,6 +444,11 @@ class ShowResult(Message):
 class DiffResult(Message):
     diff: str
     files: list[Change]
+
+
+class SubscribeResult(Message):
+    subscription: int
+    head: int
 
 
 # ── Errors ─────────────────────────────────────────────────────────────────────────────────────

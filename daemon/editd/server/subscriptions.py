@@ -1,0 +1,328 @@
+"""Subscriptions: who is told of what happens, how far each of them is, and what they have missed.
+
+    LIVE          each event goes out as it happens, after it is in the files and in the history
+    CATCHING_UP   what came after `since` is read from the index, as fast as the connection reads it
+    BEHIND        the connection does not read: nothing is kept for it, and it is told so once it reads
+
+    from          to            when
+    CATCHING_UP   LIVE          it has had all that is in the index
+    any           BEHIND        there is something to say, and too much is unread (`outgoing_bytes_pause`)
+    BEHIND        LIVE          it reads again: one `resync` in place of all that it missed
+
+What is told goes out in rounds, a few subscribers in each turn of the loop, so that an edit does not wait
+until everybody has heard of the one before. Each event is encoded once for each form that is asked for.
+
+Never waits for a subscriber, and keeps no event for one beyond its round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Protocol
+
+from editd.errors import InvalidParams, Overloaded, Refused, UnknownTransaction
+from editd.server import translate
+from editd.values.glob import Glob
+from editd.wire import messages
+from editd.wire.limits import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.turns import Turns
+    from editd.store.history import History
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
+    from editd.wire.connection import Connection
+
+log = logging.getLogger(__name__)
+
+ROUND_SUBSCRIBERS = 16  # told in one turn of the loop: some 0.2 ms, most of it the kernel's
+CATCH_UP_TRANSACTIONS = 64  # read from the index in one turn of the loop, some 2 ms
+
+
+class Listener(Protocol):
+    """The connection of one who may subscribe."""
+
+    connection: Connection
+    on_reading_again: Callable[[], None] | None
+
+    @property
+    def is_reading(self) -> bool: ...
+    def send(self, data: bytes) -> None: ...
+
+
+class State(Enum):
+    LIVE = auto()
+    CATCHING_UP = auto()
+    BEHIND = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a subscriber wants to be called: `event` with a map, or a method of its own by position."""
+
+    method: str = "event"
+    prefix: tuple[Any, ...] | None = None
+
+    def encode(self, connection: Connection, event: dict[str, Any]) -> bytes:
+        if self.prefix is None:
+            return connection.notify(self.method, event)
+        return connection.notice(self.method, [*self.prefix, [event]])
+
+
+Alike = tuple[str, int, str]
+"""What makes the bytes of an event the same for two subscribers: encoding, number and form."""
+
+
+@dataclass(slots=True)
+class Told:
+    """One event on its way; `seq` is a transaction's."""
+
+    event: str
+    body: dict[str, Any]
+    paths: Sequence[WorkspacePath] = ()
+    seq: int | None = None
+    encoded: dict[Alike, bytes] = field(default_factory=dict[Alike, bytes])
+
+    def bytes_for(self, subscription: Subscription) -> bytes:
+        """Encoded as this subscriber reads it, and as all do that are alike."""
+        data = self.encoded.get(subscription.alike)
+        if data is None:
+            said = {"subscription": subscription.number, "event": self.event, **self.body}
+            data = subscription.form.encode(subscription.listener.connection, said)
+            self.encoded[subscription.alike] = data
+        return data
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """What one connection wants to hear. `cursor` is the newest transaction it heard or passed over."""
+
+    number: int
+    listener: Listener
+    events: frozenset[str] | None
+    globs: tuple[Glob, ...] | None
+    form: Form
+    cursor: int
+    state: State
+    is_over: bool = False
+    alike: Alike = ("", 0, "")
+
+    def __post_init__(self) -> None:
+        self.alike = (self.listener.connection.encoding, self.number, repr(self.form))
+
+    def take(self, told: Iterable[Told], newest: int) -> None:
+        """Say what of this it wants to hear; `newest` is the newest transaction there is."""
+        if self.is_over or self.state is State.BEHIND:
+            return
+        wanted = [one for one in told if self._is_news(one)]
+        if wanted and not self.listener.is_reading:
+            self.state = State.BEHIND
+            return
+        if wanted:
+            self.listener.send(b"".join([one.bytes_for(self) for one in wanted]))
+        if self.state is State.LIVE:
+            self.cursor = max(self.cursor, newest)
+
+    def read_on(self, told: Sequence[Told]) -> None:
+        """Say what was read from the index for it, and move on behind that."""
+        wanted = [one for one in told if self._wants(one)]
+        if wanted:
+            self.listener.send(b"".join([one.bytes_for(self) for one in wanted]))
+        for one in told:
+            assert one.seq is not None, "the index has transactions"
+            self.cursor = one.seq
+
+    def resync(self, newest: int) -> None:
+        """It reads again: one event for all that it has missed."""
+        head = max(self.cursor, newest)
+        missed = Told("resync", {"from": self.cursor, "head": head, "reason": "behind"})
+        self.state, self.cursor = State.LIVE, head
+        self.listener.send(missed.bytes_for(self))
+
+    def _is_news(self, told: Told) -> bool:
+        if told.seq is not None and (self.state is State.CATCHING_UP or told.seq <= self.cursor):
+            return False  # the index has it, or had it already
+        return self._wants(told)
+
+    def _wants(self, told: Told) -> bool:
+        if self.events is not None and told.event not in self.events:
+            return False
+        if self.globs is None or (told.seq is None and not told.paths):
+            return True
+        return any(glob.matches(path) for path in told.paths for glob in self.globs)
+
+
+class Subscriptions:
+    """All subscriptions of all connections, by the visitor's number and then by their own."""
+
+    def __init__(self, history: History, turns: Turns) -> None:
+        self._history = history
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        self._by_visitor: dict[int, dict[int, Subscription]] = {}
+        self._waiting: deque[Transaction | Told] = deque()
+        self._is_called = False
+        self._round: Iterator[Subscription] = iter(())
+        self._told: list[Told] = []
+        self._newest = 0  # that a round was about
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Subscribe: self._subscribe,
+            messages.Unsubscribe: self._unsubscribe,
+        }
+
+    # ── what happens ──
+
+    def recorded(self, transaction: Transaction) -> None:
+        """A transaction is in the history and in the files. May be called from the engine's thread."""
+        self._say(transaction)
+
+    def tell(self, event: str, body: dict[str, Any], paths: Sequence[WorkspacePath] = ()) -> None:
+        """Tell all who want to hear of `event`; `paths`, where given, are held against their globs."""
+        self._say(Told(event, body, tuple(paths)))
+
+    def finish(self) -> None:
+        """Say all there is to say, and then that the daemon ends."""
+        self.tell("shutdown", {})
+        while self._waiting or self._told:
+            self._tell_some(None)
+        self._by_visitor.clear()
+
+    def _say(self, what: Transaction | Told) -> None:
+        if not self._by_visitor:
+            return
+        self._waiting.append(what)
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        self._tell_some(ROUND_SUBSCRIBERS)
+        self._is_called = False  # first: the engine's thread may have more to say at any moment
+        if self._waiting or self._told:
+            self._is_called = True
+            self._loop.call_soon(self._go_on)
+
+    def _tell_some(self, subscribers: int | None) -> None:
+        """Go on with the round, or begin the next one with all that was said since; None for a whole one."""
+        if not self._told:
+            self._begin_round()
+        for count, subscription in enumerate(self._round, 1):
+            subscription.take(self._told, self._newest)
+            if count == subscribers:
+                return
+        self._told = []
+
+    def _begin_round(self) -> None:
+        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        everybody = list(self._everybody())
+        if everybody:
+            self._told = [_told(what) for what in waiting]
+        self._round = iter(everybody)
+        self._newest = max((int(what.seq) for what in waiting if what.seq is not None), default=self._newest)
+
+    def _everybody(self) -> Iterator[Subscription]:
+        for theirs in self._by_visitor.values():
+            yield from theirs.values()
+
+    # ── who is told ──
+
+    def leave(self, visitor: Visitor) -> None:
+        """The connection is gone."""
+        for subscription in self._by_visitor.pop(visitor.number, {}).values():
+            subscription.is_over = True
+
+    def __len__(self) -> int:
+        return sum(len(theirs) for theirs in self._by_visitor.values())
+
+    def _subscribe(self, params: messages.Subscribe, visitor: Visitor, call: Call) -> None:
+        assert visitor.listener is not None, "who asks is connected"
+        theirs = self._by_visitor.get(visitor.number, {})
+        if len(theirs) >= LIMITS.subscriptions_max:
+            raise Overloaded(
+                f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
+                hint="`unsubscribe`, or leave out the filters: one subscription may hear of everything.",
+            )
+        subscription = self._made(params, max(theirs, default=0) + 1, visitor.listener)
+        self._by_visitor.setdefault(visitor.number, {})[subscription.number] = subscription
+        visitor.listener.on_reading_again = lambda: self._reads_again(visitor.number)
+        call.reply(messages.SubscribeResult(subscription=subscription.number, head=self._history.head))
+        if subscription.state is State.CATCHING_UP:
+            self._loop.call_soon(self._catch_up_soon, subscription)
+
+    def _made(self, params: messages.Subscribe, number: int, listener: Listener) -> Subscription:
+        head = int(self._history.head)
+        since = head if params.since is None else params.since
+        if since < 0:
+            raise InvalidParams("`since` is a transaction's number, 0 or more.")
+        if since > head:
+            raise UnknownTransaction(
+                f"There is no transaction {since}; the newest is {head}.",
+                hint="Another history may have taken this one's place: read the files anew.",
+                data={"tx": since, "head": head},
+            )
+        return Subscription(
+            number,
+            listener,
+            None if params.events is None else frozenset(params.events),
+            None if params.paths is None else tuple(Glob.parse(text) for text in params.paths),
+            Form() if params.notify is None else Form(params.notify.method, tuple(params.notify.prefix)),
+            since,
+            State.LIVE if since == head else State.CATCHING_UP,
+        )
+
+    def _unsubscribe(self, params: messages.Unsubscribe, visitor: Visitor, call: Call) -> None:
+        theirs = self._by_visitor.get(visitor.number, {})
+        subscription = theirs.pop(params.subscription, None)
+        if subscription is None:
+            raise InvalidParams(
+                f"This connection has no subscription {params.subscription}.",
+                hint="`subscribe` returns its number, which is good for the same connection.",
+            )
+        subscription.is_over = True
+        call.reply(messages.Empty())
+
+    # ── who is not there yet ──
+
+    def _reads_again(self, visitor: int) -> None:
+        for subscription in self._by_visitor.get(visitor, {}).values():
+            if subscription.state is State.BEHIND:
+                subscription.resync(self._newest)
+            elif subscription.state is State.CATCHING_UP:
+                self._catch_up_soon(subscription)
+
+    def _catch_up_soon(self, subscription: Subscription) -> None:
+        self._turns.when_back(lambda: self._catch_up(subscription))
+
+    def _catch_up(self, subscription: Subscription) -> None:
+        """Read on in the index, as long as the connection reads; called with the engine at hand."""
+        if subscription.is_over or subscription.state is not State.CATCHING_UP:
+            return
+        if not subscription.listener.is_reading:
+            return  # `_reads_again` comes back to it
+        try:
+            found = self._history.index.following(subscription.cursor, CATCH_UP_TRANSACTIONS)
+        except Refused as refusal:
+            log.error("a subscriber could not be told what came before: %s", refusal.text())
+            subscription.resync(self._newest)
+            return
+        subscription.read_on([_told(transaction) for transaction in found])
+        if len(found) < CATCH_UP_TRANSACTIONS:
+            subscription.state = State.LIVE
+        else:
+            self._loop.call_soon(self._catch_up_soon, subscription)
+
+
+def _told(what: Transaction | Told) -> Told:
+    if isinstance(what, Told):
+        return what
+    paths = dict.fromkeys(touch.path for touch in what.touches)
+    paths.update(dict.fromkeys(touch.source for touch in what.touches if touch.source is not None))
+    body = {"transaction": translate.transaction_result(what)}
+    return Told("transaction", body, tuple(paths), int(what.seq))

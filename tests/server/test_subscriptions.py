@@ -1,0 +1,370 @@
+"""server.subscriptions: who hears of what, in which order, and what becomes of those who do not listen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+
+from editd.wire.limits import LIMITS
+from editd_client.errors import EditdError
+from workplace import Workplace, replace, workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd_client.client import Client
+
+SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("subscriptions") / "place") as made:
+        made.start().close()
+        yield made
+
+
+@pytest.fixture
+def client(shared: Workplace) -> Iterator[Client]:
+    with shared.client() as made:
+        made.hello("writer")
+        yield made
+
+
+class Ear:
+    """A subscriber of the test's own making, which reads when it is told to."""
+
+    def __init__(self, place: Workplace, encoding: str = "line") -> None:
+        self.encoding = encoding
+        self.stream = socket.socket(socket.AF_UNIX)
+        self.stream.settimeout(SECONDS)
+        self.stream.connect(place.socket)
+        self._unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=1 << 30)
+        self._buffer = b""
+        self.received_bytes = 0
+
+    def __enter__(self) -> Ear:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """The result of a request; nothing else may have come before it."""
+        self.send(method, params)
+        answer = self.next()
+        if self.encoding == "msgpack":
+            assert answer[:3] == [1, 1, None], answer
+            return answer[3]
+        return answer["result"]
+
+    def send(self, method: str, params: dict[str, Any]) -> None:
+        if self.encoding == "msgpack":
+            self.stream.sendall(msgpack.packb([0, 1, method, [params]]))
+            return
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        framed = self.encoding == "header"
+        self.stream.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if framed else body + b"\n")
+
+    def next(self) -> Any:
+        """The next message, whatever it is."""
+        while (message := self._whole()) is None:
+            received = self.stream.recv(1 << 16)
+            if not received:
+                raise EOFError
+            self.received_bytes += len(received)
+            if self.encoding == "msgpack":
+                self._unpacker.feed(received)
+            else:
+                self._buffer += received
+        return message
+
+    def _whole(self) -> Any:
+        if self.encoding == "msgpack":
+            return next(self._unpacker, None)
+        if self.encoding == "line":
+            line, end, rest = self._buffer.partition(b"\n")
+            self._buffer = rest if end else self._buffer
+            return json.loads(line) if end else None
+        header, end, rest = self._buffer.partition(b"\r\n\r\n")
+        length = int(header.removeprefix(b"Content-Length: ")) if end else 0
+        if not end or len(rest) < length:
+            return None
+        self._buffer = rest[length:]
+        return json.loads(rest[:length])
+
+    def event(self) -> dict[str, Any]:
+        """The next notification's map."""
+        message = self.next()
+        if self.encoding == "msgpack":
+            kind, method, [params] = message
+            assert (kind, method) == (2, "event")
+        else:
+            assert message["method"] == "event"
+            assert "id" not in message
+            params = message["params"]
+        assert isinstance(params, dict)
+        return params
+
+    def seqs_through(self, last: int) -> list[int]:
+        """The seqs of the transactions that come, up to and with `last`."""
+        seqs: list[int] = []
+        while not seqs or seqs[-1] < last:
+            told = self.event()
+            assert told["event"] == "transaction", told
+            seqs.append(told["transaction"]["seq"])
+        return seqs
+
+    def is_silent(self, method: str = "status") -> bool:
+        """Whether nothing but the answer to another request comes."""
+        self.send(method, {})
+        answer = self.next()
+        return "result" in answer if isinstance(answer, dict) else answer[0] == 1
+
+
+def made_by(client: Client, path: str, content: str = "x\n", **more: Any) -> int:
+    transaction = client.apply([write(path, content)], **more).transaction
+    assert transaction is not None
+    return transaction.seq
+
+
+@pytest.mark.parametrize("encoding", ["msgpack", "header", "line"])
+def test_a_transaction_is_told_as_the_log_has_it_in_each_encoding(
+    shared: Workplace, client: Client, encoding: str
+) -> None:
+    with Ear(shared, encoding) as ear:
+        subscribed = ear.ask("subscribe")
+        assert subscribed == {"subscription": 1, "head": client.status().head}
+        seq = made_by(client, f"told-{encoding}", message="why", session="s")
+        told = ear.event()
+    logged = client.log(limit=1).transactions[0]
+    assert (told["subscription"], told["event"], told["transaction"]["seq"]) == (1, "transaction", seq)
+    assert told["transaction"] == json.loads(_json(logged))
+
+
+def _json(message: Any) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(message)
+
+
+def test_two_subscribers_hear_the_same_and_who_made_it_hears_it_too(
+    shared: Workplace, client: Client
+) -> None:
+    with Ear(shared) as one, Ear(shared, "msgpack") as other:
+        head = one.ask("subscribe")["head"]
+        other.ask("subscribe")
+        mine = shared.client()
+        with mine:
+            for number in range(20):
+                made_by(mine, "both", f"{number}\n")
+        expected = list(range(head + 1, head + 21))
+        assert one.seqs_through(head + 20) == expected
+        assert other.seqs_through(head + 20) == expected
+        one.send("apply", {"edits": [{"op": "write", "path": "own", "content": "own\n"}]})
+        both = [one.next(), one.next()]
+    assert sorted("result" if "result" in said else said["method"] for said in both) == ["event", "result"]
+
+
+def test_what_was_written_from_outside_is_told_once_it_is_recorded(shared: Workplace, client: Client) -> None:
+    with Ear(shared) as ear:
+        ear.ask("subscribe")
+        shared.write({"outside": "by hand\n"})
+        client.settle()
+        told = ear.event()["transaction"]
+    assert (told["kind"], [file["path"] for file in told["files"]]) == ("outside", ["outside"])
+
+
+def test_only_the_paths_that_a_glob_matches_are_told_moves_by_either_name(
+    shared: Workplace, client: Client
+) -> None:
+    with Ear(shared) as ear:
+        ear.ask("subscribe", paths=["src/**", "*.md"])
+        made_by(client, "other/a.py")
+        wanted = [made_by(client, "src/deep/a.py"), made_by(client, "README.md")]
+        made_by(client, "docs/README.md")
+        moved = client.apply([_move("src/deep/a.py", "other/b.py")]).transaction
+        assert moved is not None
+        assert ear.seqs_through(moved.seq) == [*wanted, moved.seq]
+
+
+def _move(path: str, to: str) -> Any:
+    from editd.wire.messages import Move
+
+    return Move(path=path, to=to)
+
+
+def test_only_the_events_that_are_asked_for_are_told(shared: Workplace, client: Client) -> None:
+    with Ear(shared) as ear:
+        ear.ask("subscribe", events=["lease", "shutdown"])
+        made_by(client, "not-told")
+        assert ear.is_silent()
+
+
+def test_an_unsubscribed_connection_hears_no_more_and_the_other_subscription_goes_on(
+    shared: Workplace, client: Client
+) -> None:
+    with Ear(shared) as ear:
+        first, second = (ear.ask("subscribe")["subscription"] for _ in range(2))
+        assert ear.ask("unsubscribe", subscription=first) == {}
+        made_by(client, "half")
+        assert ear.event()["subscription"] == second
+        assert ear.is_silent()
+
+
+def test_since_tells_what_came_before_and_goes_on_without_a_gap_while_others_edit(
+    shared: Workplace, client: Client
+) -> None:
+    since = client.status().head
+    for number in range(200):
+        made_by(client, f"since/{number}")
+    until = since + 200 + 4 * 100
+
+    def edit(name: int) -> None:
+        with shared.client() as mine:
+            for number in range(100):
+                made_by(mine, f"since/{name}-{number}")
+
+    threads = [threading.Thread(target=edit, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    heard = []
+    with contextlib.ExitStack() as stack:
+        ears = []
+        for number in range(5):
+            ear = stack.enter_context(Ear(shared, "line" if number % 2 else "msgpack"))
+            ear.ask("subscribe", since=since + number)
+            ears.append(ear)
+            time.sleep(0.02)
+        heard = [ear.seqs_through(until) for ear in ears]
+        for thread in threads:
+            thread.join()
+    assert heard == [list(range(since + number + 1, until + 1)) for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"since": -1}, "invalid_params"),
+        ({"since": 1_000_000}, "unknown_transaction"),
+        ({"events": ["everything"]}, "invalid_params"),
+        ({"paths": ["../out"]}, "invalid_params"),
+        ({"notify": {"prefix": []}}, "invalid_params"),
+    ],
+)
+def test_a_subscription_that_makes_no_sense_is_refused(
+    shared: Workplace, params: dict[str, Any], name: str
+) -> None:
+    with Ear(shared) as ear:
+        ear.send("subscribe", params)
+        assert ear.next()["error"]["data"]["name"] == name
+
+
+def test_a_connection_has_so_many_subscriptions_and_no_more(shared: Workplace) -> None:
+    with Ear(shared) as ear:
+        for _ in range(LIMITS.subscriptions_max):
+            ear.ask("subscribe", events=["shutdown"])
+        ear.send("subscribe", {})
+        assert ear.next()["error"]["data"]["name"] == "overloaded"
+        ear.send("unsubscribe", {"subscription": 999})
+        assert ear.next()["error"]["data"]["name"] == "invalid_params"
+
+
+def test_a_neovim_channel_is_called_by_the_method_and_arguments_of_its_own(
+    shared: Workplace, client: Client
+) -> None:
+    code = "require('mine').on_event(...)"
+    with Ear(shared, "msgpack") as ear, Ear(shared, "line") as other:
+        ear.ask("subscribe", notify={"method": "nvim_exec_lua", "prefix": [code]})
+        other.ask("subscribe", notify={"method": "on_event"})
+        seq = made_by(client, "vim")
+        kind, method, arguments = ear.next()
+        assert (kind, method, arguments[0], len(arguments)) == (2, "nvim_exec_lua", code, 2)
+        [event] = arguments[1]
+        assert (event["event"], event["transaction"]["seq"]) == ("transaction", seq)
+        by_position = other.next()
+        assert by_position["method"] == "on_event"
+        assert by_position["params"][0][0]["transaction"]["seq"] == seq
+
+
+def test_who_does_not_read_is_told_once_that_it_missed_something_and_then_goes_on(
+    shared: Workplace, client: Client
+) -> None:
+    message = "m" * 200_000
+    with Ear(shared) as slow, Ear(shared, "msgpack") as quick:
+        head = slow.ask("subscribe")["head"]
+        quick.ask("subscribe")
+        for number in range(60):
+            made_by(client, "slow", f"{number}\n", message=message)
+            assert quick.event()["transaction"]["seq"] == head + number + 1
+        told, resyncs = [], []
+        while not resyncs:
+            event = slow.event()
+            (told if event["event"] == "transaction" else resyncs).append(event)
+        last = made_by(client, "slow", "again\n")
+        assert slow.seqs_through(last) == [last]
+        unread = slow.received_bytes
+    seqs = [event["transaction"]["seq"] for event in told]
+    assert seqs == list(range(head + 1, head + 1 + len(seqs)))
+    [resync] = resyncs
+    assert resync == {
+        "subscription": 1, "event": "resync", "from": seqs[-1], "head": head + 60, "reason": "behind",
+    }  # fmt: skip
+    assert unread < LIMITS.outgoing_bytes_pause + 1_500_000  # beside it: one event, and the kernel's buffers
+    missed = client.log(limit=100, after=resync["from"], before=resync["head"] + 1).transactions
+    assert len(missed) == 60 - len(seqs)
+
+
+def test_who_reads_slowly_since_long_ago_misses_nothing_and_costs_no_memory(
+    shared: Workplace, client: Client
+) -> None:
+    head = client.status().head
+    for number in range(150):
+        made_by(client, "long-ago", f"{number}\n", message="m" * 100_000)
+    with Ear(shared) as slow:
+        slow.ask("subscribe", since=head)
+        assert client.status().head == head + 150  # the daemon is not kept waiting
+        time.sleep(0.5)
+        assert slow.seqs_through(head + 150) == list(range(head + 1, head + 151))
+
+
+def test_the_last_that_is_told_is_that_the_daemon_ends(place: Workplace) -> None:
+    client = place.start()
+    with Ear(place) as ear, Ear(place, "msgpack") as other, client:
+        ear.ask("subscribe")
+        other.ask("subscribe", events=["shutdown"])
+        seq = made_by(client, "last")
+        client.shutdown()
+        assert [ear.event().get("event"), ear.event().get("event")] == ["transaction", "shutdown"]
+        assert other.event() == {"subscription": 1, "event": "shutdown"}
+        with pytest.raises(EOFError):
+            ear.next()
+    assert place.process is not None
+    place.process.wait(SECONDS)
+    assert seq == 1
+
+
+def test_what_is_not_utf8_is_told_as_bytes(shared: Workplace, client: Client) -> None:
+    with Ear(shared, "msgpack") as ear, Ear(shared) as other:
+        ear.ask("subscribe")
+        other.ask("subscribe")
+        made_by(client, "caf\udce9")
+        assert ear.event()["transaction"]["files"][0]["path"] == b"caf\xe9"
+        assert other.event()["transaction"]["files"][0]["path"] == {"base64": "Y2Fm6Q=="}
+
+
+def test_an_edit_that_is_refused_or_changes_nothing_is_not_told(shared: Workplace, client: Client) -> None:
+    made_by(client, "same", "same\n")
+    with Ear(shared) as ear:
+        ear.ask("subscribe")
+        client.apply([write("same", "same\n")])
+        with pytest.raises(EditdError):
+            client.apply([replace("same", "other", "text")])
+        assert ear.is_silent()
