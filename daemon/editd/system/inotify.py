@@ -1,0 +1,72 @@
+"""inotify(7) by its three calls, and what its queue holds, typed.
+
+watchdog has a binding of its own, in a private module whose queue drops what it does not know; this one
+is small enough to be read whole. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODIFY, ATTRIB, CLOSE_WRITE = 0x002, 0x004, 0x008
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x040, 0x080, 0x100, 0x200
+DELETE_SELF, MOVE_SELF = 0x400, 0x800
+UNMOUNT, OVERFLOW, IGNORED = 0x2000, 0x4000, 0x8000
+IS_FOLDER = 0x4000_0000
+
+_ONLY_FOLDERS, _NO_FOLLOW, _NOT_UNLINKED, _AS_WELL = 0x0100_0000, 0x0200_0000, 0x0400_0000, 0x2000_0000
+ANY_NAME = MOVED_FROM | MOVED_TO | CREATE | DELETE
+_SAFE = _ONLY_FOLDERS | _NOT_UNLINKED
+FOLDER = ANY_NAME | MODIFY | ATTRIB | CLOSE_WRITE | DELETE_SELF | MOVE_SELF | _SAFE | _NO_FOLLOW
+"""What is asked of a folder: nothing of who only reads, or our own reading would fill the queue."""
+NAMES = ANY_NAME | _SAFE | _AS_WELL
+"""What is asked of a folder, beside what is asked already, for the coming and going of names alone."""
+
+QUEUE_BYTES = 256 * 1024  # read at a time
+_HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Event(NamedTuple):
+    watch: int
+    mask: int
+    name: bytes  # in the watched folder; empty for the folder itself
+
+
+def open_queue() -> int:
+    """A new queue's descriptor, which does not block. Raises OSError: EMFILE where the user has too many."""
+    return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+
+
+def add_watch(queue: int, path: bytes, mask: int) -> int:
+    """Watch a folder; the same number again for the same inode. Raises OSError: ENOSPC at the limit."""
+    return _checked(_libc.inotify_add_watch(queue, path, ctypes.c_uint32(mask)))
+
+
+def remove_watch(queue: int, watch: int) -> None:
+    """Watch it no more. Raises OSError where the kernel has let go of it already."""
+    _checked(_libc.inotify_rm_watch(queue, watch))
+
+
+def events_in(data: bytes) -> Iterator[Event]:
+    """What one reading of the queue holds, oldest first."""
+    offset = 0
+    while offset < len(data):
+        watch, mask, _, length = _HEAD.unpack_from(data, offset)
+        offset += _HEAD.size
+        yield Event(watch, mask, data[offset : offset + length].rstrip(b"\0"))
+        offset += length
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(result)

@@ -1,0 +1,511 @@
+"""Notices: paths below a folder at which something may have changed, as the machine tells them.
+
+watchdog is the frame: its observer, its events, and its emitters for machines without inotify. On Linux the
+emitter is ours, since watchdog's own dies without a word when folders come and go, and hides what was lost.
+
+A folder that comes, goes or moves is walked anew, whatever the kernel told of it before: when the last of
+such events is worked off, the watches stand as the disk does. What cannot be watched, what was lost, and
+the end of the watching are told like any notice.
+
+Knows nothing of what files are for, and never says what has changed, only where to look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import select
+import socket
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from watchdog.events import DirModifiedEvent, FileSystemEvent, FileSystemEventHandler
+from watchdog.observers.api import BaseObserver, EventEmitter
+
+from editd.system import inotify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from watchdog.observers.api import EventQueue, ObservedWatch
+
+log = logging.getLogger(__name__)
+
+GIT = b".git"
+GATHER_SECONDS = 0.005  # what comes at once is told at once; `hurry` ends it
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # no folder there, by now
+STOP_SECONDS = 2.0  # for the threads to end; they are daemon threads, and go with the process at the latest
+
+State = Literal["ready", "overflow", "gone", "died"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What was told at once. Paths are bytes, relative to the root; b"" is the root."""
+
+    paths: frozenset[bytes] = frozenset()
+    folders: frozenset[bytes] = frozenset()  # with all that is, and all that was, below them
+    cookies: tuple[bytes, ...] = ()  # the names in the root that begin with the cookies' prefix
+    repositories: frozenset[bytes] = frozenset()  # git's folders where something happened, absolute
+    state: State | None = None  # of the watching itself
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be watched below the root."""
+
+    is_wanted: Callable[[bytes], bool] = lambda _folder: True  # called in the emitter's thread
+    own_prefix: bytes = b".editd-"  # of names that are nobody's business but the caller's
+    cookie_prefix: bytes = b".editd-cookie-"  # of those that are told, where they are in the root
+    repositories: tuple[bytes, ...] = ()  # folders of git that lie above the root
+    add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
+
+
+class Watch:
+    """The watching of one folder and all below it, in threads of its own."""
+
+    def __init__(
+        self,
+        root: bytes,
+        tell: Callable[[Notice], None],
+        wanted: Wanted | None = None,
+        emitter_class: type[EventEmitter] | None = None,
+    ) -> None:
+        """`tell` is called in a thread, with one notice after another. `emitter_class`: another than ours."""
+        self._root = root
+        self._wanted = wanted or Wanted()
+        self._handler = _Teller(root, tell, self._wanted)
+        self._emitter: FolderEmitter | None = None
+        if emitter_class is None and sys.platform.startswith("linux"):
+            self.backend = "inotify"
+            self._observer = BaseObserver(FolderEmitter, wanted=self._wanted)
+        elif emitter_class is not None:
+            self.backend = emitter_class.__name__
+            self._observer = BaseObserver(emitter_class)
+        else:
+            from watchdog.observers import Observer
+
+            self._observer = Observer()
+            self.backend = type(self._observer).__name__
+
+    def start(self) -> None:
+        """Begin; a notice tells when all is watched. Raises OSError where nothing can be."""
+        self._observer.schedule(self._handler, os.fsdecode(self._root), recursive=True)
+        emitters = list(self._observer.emitters)
+        self._emitter = next((one for one in emitters if isinstance(one, FolderEmitter)), None)
+        self._observer.start()
+        if self._emitter is None:
+            self._handler.tell(Notice(state="ready"))  # watchdog's own emitters are ready when started
+
+    def stop(self) -> None:
+        """End, and wait for the threads for a moment. Never raises."""
+        try:
+            self._observer.stop()
+            for thread in (*self._observer.emitters, self._observer):
+                if thread.is_alive() and thread is not threading.current_thread():
+                    thread.join(STOP_SECONDS)
+        except Exception:  # watchdog's own emitters may raise here, and what ends need not end well
+            log.exception("the watching did not end well")
+
+    def is_alive(self) -> bool:
+        """Whether every thread of it runs, which says nothing of what it hears: see the cookie."""
+        threads = (self._observer, *self._observer.emitters)
+        return len(threads) > 1 and all(thread.is_alive() for thread in threads)
+
+    @property
+    def turns(self) -> int:
+        """How often the reader has come round: whether it gets on."""
+        return 0 if self._emitter is None else self._emitter.turns
+
+    @property
+    def directories(self) -> int:
+        """How many folders are watched; 0 where that is not known."""
+        return 0 if self._emitter is None else len(self._emitter.folders)
+
+    @property
+    def failed(self) -> dict[bytes, int]:
+        """The folders that cannot be watched, by their path, and the error's number."""
+        return {} if self._emitter is None else dict(self._emitter.failed)
+
+    def has(self, folder: bytes) -> bool:
+        """Whether this folder is watched."""
+        return self._emitter is None or folder in self._emitter.folders
+
+    def hurry(self) -> None:
+        """Somebody waits for what is noticed until now."""
+        if self._emitter is not None:
+            self._emitter.look_again(())
+
+    def look_again(self, folders: Iterable[bytes]) -> None:
+        """Walk these folders anew, such as those that failed, or that are wanted only now."""
+        if self._emitter is not None:
+            self._emitter.look_again(folders)
+
+
+class Noticed(FileSystemEvent):
+    """A notice on its way through watchdog's queue, which leaves out what is equal to the one before."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, notice: Notice) -> None:
+        super().__init__(b"")
+        self.notice = notice
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class FolderEmitter(EventEmitter):
+    """Reads one inotify queue, and keeps a watch on each folder that is wanted."""
+
+    def __init__(
+        self,
+        event_queue: EventQueue,
+        watch: ObservedWatch,
+        *,
+        timeout: float = 1.0,
+        event_filter: list[type[FileSystemEvent]] | None = None,
+        wanted: Wanted,
+    ) -> None:
+        super().__init__(event_queue, watch, timeout=timeout, event_filter=event_filter)
+        self.name = "editd-notices"
+        self._root = os.fsencode(watch.path)
+        self._wanted = wanted
+        self._queue = -1
+        self._waking, self._woken = socket.socketpair()
+        self._waking.setblocking(False)
+        self._woken.setblocking(False)
+        self._asked: deque[bytes] = deque()  # folders to walk anew
+        self._paths: dict[int, bytes] = {}  # by watch
+        self._below: dict[bytes, set[bytes]] = {}  # the watched folders right below each
+        self._repositories: dict[int, bytes] = {}  # git's own folders by watch, absolute
+        self.folders: dict[bytes, int] = {}  # by path
+        self.failed: dict[bytes, int] = {}
+        self.turns = 0
+
+    def look_again(self, folders: Iterable[bytes]) -> None:
+        self._asked.extend(folders)
+        self._wake()
+
+    def on_thread_stop(self) -> None:
+        self._wake()
+
+    def run(self) -> None:
+        reason = ""
+        try:
+            self._begin()
+            self._tell(Notice(state="ready"))
+            while self.should_keep_running():
+                self._turn()
+        except BaseException as error:  # noqa: BLE001  # whatever it is: that nobody watches must be told
+            reason = f"{type(error).__name__}: {error}"
+            log.error("watching ended: %s", reason)
+        finally:
+            self._end()
+        if reason:
+            self._tell(Notice(state="died", reason=reason))
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # full: it is awake; closed: it has ended
+            self._waking.send(b"!")
+
+    def _tell(self, notice: Notice) -> None:
+        self.queue_event(Noticed(notice))
+
+    def _begin(self) -> None:
+        """Watch all that is wanted, with a new queue. Raises OSError."""
+        if self._queue >= 0:
+            os.close(self._queue)
+            self._queue = -1
+        for known in (self._paths, self._below, self._repositories, self.folders, self.failed):
+            known.clear()
+        self._queue = inotify.open_queue()
+        for repository in self._wanted.repositories:
+            self._watch_repository(repository)
+        self._cover(b"", _Heard())
+
+    def _end(self) -> None:
+        if self._queue >= 0:
+            os.close(self._queue)
+            self._queue = -1
+        self._waking.close()
+        self._woken.close()
+        self.folders.clear()
+
+    def _turn(self) -> None:
+        """Wait for something, and work it off. Raises OSError."""
+        _wait_for(self._queue, self._woken.fileno())
+        _wait_for(self._woken.fileno(), seconds=GATHER_SECONDS)
+        self.turns += 1
+        heard = _Heard()
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
+        while self._asked:
+            heard.folders.add(self._asked.popleft())
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._queue, inotify.QUEUE_BYTES)
+            if not data:
+                raise OSError(errno.EBADF, "the queue ended")
+            for event in inotify.events_in(data):
+                if event.mask & inotify.OVERFLOW:
+                    self._start_over()
+                    return
+                self._sort(event, heard)
+        for folder in heard.topmost():
+            self._forget(folder)
+            self._cover(folder, heard)
+        notice = heard.notice()
+        if notice is not None:
+            self._tell(notice)
+
+    def _start_over(self) -> None:
+        """Notices were lost, those of moved folders perhaps among them: trust no watch any more."""
+        self._tell(Notice(state="overflow", reason="the kernel's queue overflowed"))
+        self._begin()
+        self._tell(Notice(state="ready"))
+
+    def _sort(self, event: inotify.Event, heard: _Heard) -> None:
+        """What one event says of where to look."""
+        watch, mask, name = event
+        repository = self._repositories.get(watch)
+        if repository is not None:
+            heard.repositories.add(repository)
+            if mask & inotify.IGNORED:
+                del self._repositories[watch]
+        folder = self._paths.get(watch)
+        if folder is None:
+            return  # of a watch that was given up: all below that folder is looked at anew in any case
+        if mask & inotify.IGNORED:
+            self._let_go(folder)
+            heard.folders.add(folder)
+        if not name:
+            if not folder and mask & (inotify.MOVE_SELF | inotify.DELETE_SELF | inotify.UNMOUNT):
+                self._tell(Notice(state="gone", reason="the root was moved or removed"))
+            return
+        path = _join(folder, name)
+        if name.startswith(self._wanted.own_prefix):
+            if not folder and name.startswith(self._wanted.cookie_prefix):
+                heard.cookies.append(name)
+        elif name == GIT:
+            heard.repositories.update(self._watch_repositories_at(path))
+        elif not mask & inotify.IS_FOLDER:
+            heard.paths.add(path)
+        elif mask & inotify.ANY_NAME or path in self.failed:  # it may be one that we may read by now
+            heard.folders.add(path)
+
+    def _cover(self, top: bytes, heard: _Heard) -> None:
+        """Watch `top` and what is wanted below it, and note every file that is there.
+
+        A folder is watched before it is listed, so that whatever comes later makes an event.
+        """
+        waiting = [top]
+        while waiting and self.should_keep_running():
+            folder = waiting.pop()
+            if not self._wanted.is_wanted(folder) or not self._add(folder):
+                continue
+            if folder:
+                self._below.setdefault(folder.rpartition(b"/")[0], set()).add(folder)
+            for entry in self._listed(folder):
+                name = os.fsencode(entry.name)
+                path = _join(folder, name)
+                if name == GIT:
+                    heard.repositories.update(self._watch_repositories_at(path))
+                elif not name.startswith(self._wanted.own_prefix):
+                    if _is_folder(entry):
+                        waiting.append(path)
+                    else:
+                        heard.paths.add(path)
+
+    def _listed(self, folder: bytes) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(os.fsdecode(self._absolute(folder))) as entries:
+                return list(entries)
+        except OSError as error:
+            if error.errno not in GONE:
+                self._fail(folder, error)
+            return []
+
+    def _add(self, folder: bytes) -> bool:
+        """Whether there is such a folder; that it cannot be watched is noted."""
+        try:
+            watch = self._wanted.add_watch(self._queue, self._absolute(folder), inotify.FOLDER)
+        except OSError as error:
+            if error.errno in GONE:
+                if not folder:
+                    raise
+                return False
+            self._fail(folder, error)
+            return True
+        before = self._paths.get(watch)
+        if before is not None and before != folder:
+            self._drop(before)  # the same inode: it has moved, and the event that says so is still to come
+        self._paths[watch] = folder
+        self.folders[folder] = watch
+        self.failed.pop(folder, None)
+        return True
+
+    def _fail(self, folder: bytes, error: OSError) -> None:
+        if not self.failed:
+            log.warning("%s cannot be watched: %s", os.fsdecode(folder) or "the root", error)
+        self.failed[folder] = error.errno or 0
+
+    def _forget(self, top: bytes) -> None:
+        """Give up the watches on `top` and all below it."""
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
+            waiting.extend(self._below.pop(folder, ()))
+            watch = self.folders.get(folder)
+            if watch is not None:
+                with contextlib.suppress(OSError):  # the kernel has let go of it before us
+                    inotify.remove_watch(self._queue, watch)
+                del self._paths[watch]
+                self._drop(folder)
+        if self.failed:
+            for folder in [failed for failed in self.failed if _is_below(failed, top)]:
+                del self.failed[folder]
+
+    def _let_go(self, folder: bytes) -> None:
+        """The kernel watches this folder no more."""
+        watch = self.folders.get(folder)
+        if watch is not None:
+            self._paths.pop(watch, None)
+            self._drop(folder)
+
+    def _drop(self, folder: bytes) -> None:
+        del self.folders[folder]
+        self._below.get(folder.rpartition(b"/")[0], set()).discard(folder)
+
+    def _watch_repositories_at(self, path: bytes) -> Iterator[bytes]:
+        """Watch git's folder that a `.git` is or names, not what lies in it: `HEAD`, `index.lock`."""
+        folder = git_folder(self._absolute(path))
+        if folder is not None:
+            self._watch_repository(folder)
+            yield folder
+
+    def _watch_repository(self, folder: bytes) -> None:
+        try:
+            watch = self._wanted.add_watch(self._queue, folder, inotify.NAMES)
+        except OSError as error:
+            if error.errno not in GONE:
+                log.warning("%s cannot be watched: %s", os.fsdecode(folder), error)
+            return
+        self._repositories[watch] = folder
+
+    def _absolute(self, path: bytes) -> bytes:
+        return os.path.join(self._root, path) if path else self._root
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What one turn of the reader gathers."""
+
+    paths: set[bytes] = field(default_factory=set)
+    folders: set[bytes] = field(default_factory=set)
+    cookies: list[bytes] = field(default_factory=list)
+    repositories: set[bytes] = field(default_factory=set)
+
+    def topmost(self) -> list[bytes]:
+        """The folders that lie in none of the others."""
+        found: list[bytes] = []
+        for folder in sorted(self.folders, key=lambda path: path.split(b"/") if path else []):
+            if not found or not _is_below(folder, found[-1]):
+                found.append(folder)
+        return found
+
+    def notice(self) -> Notice | None:
+        if not (self.paths or self.folders or self.cookies or self.repositories):
+            return None
+        return Notice(
+            frozenset(self.paths), frozenset(self.folders), tuple(self.cookies), frozenset(self.repositories)
+        )
+
+
+class _Teller(FileSystemEventHandler):
+    """Hands notices on, and makes them of the events of watchdog's own emitters."""
+
+    def __init__(self, root: bytes, tell: Callable[[Notice], None], wanted: Wanted) -> None:
+        self._root = root
+        self._wanted = wanted
+        self.tell = tell
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        if isinstance(event, Noticed):
+            self.tell(event.notice)
+            return
+        if event.event_type in ("opened", "closed_no_write") or isinstance(event, DirModifiedEvent):
+            return
+        heard = _Heard()
+        for place in (event.src_path, event.dest_path):
+            if place:
+                self._sort(os.path.relpath(os.fsencode(place), self._root), event, heard)
+        notice = heard.notice()
+        if notice is not None:
+            self.tell(notice)
+
+    def _sort(self, path: bytes, event: FileSystemEvent, heard: _Heard) -> None:
+        names = path.split(b"/")
+        if names[0] == b"..":
+            return
+        if GIT in names:
+            if names.index(GIT) == len(names) - 2:
+                heard.repositories.add(os.path.join(self._root, *names[:-1]))
+        elif names[-1].startswith(self._wanted.own_prefix):
+            if path.startswith(self._wanted.cookie_prefix):
+                heard.cookies.append(path)
+        elif event.is_directory:
+            heard.folders.add(b"" if path == b"." else path)
+            heard.paths.update(self._below(path))
+        else:
+            heard.paths.add(path)
+
+    def _below(self, folder: bytes) -> Iterator[bytes]:
+        """The files below a folder that came in whole."""
+        for place, folders, files in os.walk(os.path.join(self._root, folder)):
+            folders[:] = [name for name in folders if name != GIT]
+            for name in files:
+                yield os.path.relpath(os.path.join(place, name), self._root)
+
+
+def _wait_for(*descriptors: int, seconds: float | None = None) -> None:
+    """Return when one of them can be read, or the time is up."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    poll.poll(None if seconds is None else seconds * 1000)
+
+
+def git_folder(path: bytes) -> bytes | None:
+    """Git's own folder, absolute, that a `.git` is, or that it names (gitrepository-layout(5))."""
+    if os.path.isdir(path):
+        return path
+    try:
+        with open(path, "rb") as file:
+            text = file.read(65536)
+    except OSError:
+        return None
+    if not text.startswith(b"gitdir: "):
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(path), text[8:].rstrip(b"\r\n")))
+
+
+def _join(folder: bytes, name: bytes) -> bytes:
+    return folder + b"/" + name if folder else name
+
+
+def _is_below(path: bytes, top: bytes) -> bool:
+    """Whether it is `top`, or lies in it."""
+    return not top or path == top or path.startswith(top + b"/")
+
+
+def _is_folder(entry: os.DirEntry[Any]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # gone
+        return False
