@@ -216,3 +216,13 @@ def test_what_was_viewed_is_never_stale_and_counts_as_seen(place: Workplace, cli
     assert done.transaction is None
     assert client.apply([edit], on_stale="reject").transaction is not None
     assert place.files()["a.txt"] == b"1\nelse\n"
+
+
+def test_a_path_by_another_name_of_the_workspace_is_the_same_file(place: Workplace, client: Client) -> None:
+    alias = place.folder / "alias"
+    alias.symlink_to(place.root)
+    args = {"file_path": f"{alias}/a.txt", "old_string": "one", "new_string": "1"}
+    client.apply([Tool(dialect="gemini", tool="replace", args=args)])
+    assert place.files()["a.txt"] == b"1\ntwo\nthree\n"
+    beside = {**args, "file_path": f"{alias}/../beside.txt"}
+    assert refused(client, Tool(dialect="gemini", tool="replace", args=beside)).name == "path_outside"

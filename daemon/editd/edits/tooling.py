@@ -22,7 +22,7 @@ from editd.values.content import FILE, FileState, Text
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.desk import Dialect, Tool
     from editd.edits.expressions import Expressions, Match, Search
@@ -43,6 +43,7 @@ class Tooling:
     root: str = ""  # the workspace's real path
     settings: Settings = field(default_factory=Settings)
     expressions: Expressions = field(default_factory=lambda: Answers({}))
+    real_path: Callable[[str], str] = str  # an absolute path with the symlinks among its folders followed
 
     def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> Tooling:
         """The same, with these searches made."""
@@ -78,7 +79,9 @@ class Tooling:
         inside = given
         if given.startswith("/"):
             whole = posixpath.normpath(given)
-            if whole != self.root and not whole.startswith(self.root + "/"):
+            if not self._is_below_root(whole):
+                whole = self.real_path(whole)  # the same place by another name: a link above the workspace
+            if not self._is_below_root(whole):
                 raise _outside(given, f"Paths begin with {self.root}/.")
             inside = whole[len(self.root) + 1 :]
         names: list[str] = []
@@ -90,6 +93,9 @@ class Tooling:
             elif name not in ("", "."):
                 names.append(name)
         return names
+
+    def _is_below_root(self, path: str) -> bool:
+        return path == self.root or path.startswith(self.root + "/")
 
     def returns_content(self, edits: Iterable[changeset.Edit]) -> bool:
         """Does the answer to these edits hold the files' final content, since a tool's own answer does?"""
