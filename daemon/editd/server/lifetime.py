@@ -108,6 +108,11 @@ def socket_path(name: str) -> str:
     return os.path.join(temporary, f"editd-{os.getuid()}", f"{name}.sock")
 
 
+def _real_path(path: str) -> str:
+    """The path with the symlinks among its folders followed; its last name may be one of our own links."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
 class Daemon:
     def __init__(self, places: Places, config: Config, *, idle_seconds: float | None = None) -> None:
         """`idle_seconds`, where given, goes over the configuration's."""
@@ -230,7 +235,7 @@ class Daemon:
             write_globs=config.wcgw.write_globs,
             home=os.path.expanduser("~"),
         )
-        return Tooling(DIALECTS, self._places.root, settings)
+        return Tooling(DIALECTS, self._places.root, settings, real_path=_real_path)
 
     async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> None:
         """Take the baseline, then serve what has waited for it."""
