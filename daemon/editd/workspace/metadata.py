@@ -19,11 +19,13 @@ _MUST_BE_KEPT = ("user.", "system.posix_acl_access")
 _NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
-def clone_metadata(source: int, target: int, path: WorkspacePath, *, executable: bool) -> None:
+def clone_metadata(
+    source: int, target: int, path: WorkspacePath, *, executable: bool
+) -> tuple[os.stat_result, os.stat_result]:
     """Give the file open as `target` all that the one open as `source` has, but its content and times.
 
-    The x bits are set or cleared as `executable` says. Raises PermissionDenied where the owner cannot
-    be kept, and OSError. `path` is what to call the file.
+    The x bits are set or cleared as `executable` says. Returns what both were before. Raises
+    PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call the file.
     """
     there, here = os.fstat(source), os.fstat(target)
     if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
@@ -32,6 +34,7 @@ def clone_metadata(source: int, target: int, path: WorkspacePath, *, executable:
     # ACL sets them too.
     _clone_attributes(source, target)
     os.fchmod(target, permissions_for(there.st_mode, executable=executable))
+    return there, here
 
 
 def permissions_for(mode: int, *, executable: bool) -> int:

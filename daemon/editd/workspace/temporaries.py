@@ -66,9 +66,12 @@ def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> 
         try:
             write_whole(descriptor, state.content)
             if model is not None:
-                clone_metadata(model, descriptor, item.change.path, executable=state.is_executable)
-                item.cloned = identity_of(os.fstat(model))
-            elif (known := _known_permissions(item.change, state)) is not None:
+                there, here = clone_metadata(
+                    model, descriptor, item.change.path, executable=state.is_executable
+                )
+                item.cloned = identity_of(there)
+                return here.st_dev
+            if (known := _known_permissions(item.change, state)) is not None:
                 os.fchmod(descriptor, permissions_for(known, executable=state.is_executable))
             return os.fstat(descriptor).st_dev
         finally:
