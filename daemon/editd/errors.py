@@ -16,6 +16,8 @@
     ├── Timeout                    a regular expression or a wait ran past its limit
     ├── ShuttingDown, Overloaded   ask again later
     ├── PermissionDenied           the session's scope or the file system says no
+    ├── Leased                     wait until another session's lease has ended
+    ├── UnknownSession             open the session, or give its token
     ├── UnknownTransaction,
     │   NothingToUndo              the history holds no such thing
     ├── InvalidParams              an argument that makes no sense
@@ -151,6 +153,18 @@ class Unread(Refused):
 
 class PermissionDenied(Refused):
     code = "permission_denied"
+
+
+class Leased(Refused):
+    """Another session has the paths. `data` holds who, until when, and which paths."""
+
+    code = "leased"
+
+
+class UnknownSession(Refused):
+    """Nobody opened a session of that name, or the token is not its."""
+
+    code = "unknown_session"
 
 
 class Timeout(Refused):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from editd.values.changeset import Change
 from editd.values.content import FileState
+from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Entry, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from editd.store.history import History
-    from editd.values.path import WorkspacePath
 
 OUTSIDE = Authorship(actor="outside")
+
+OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship]]
+"""Tells who changed these paths beside the daemon, and of which kind that is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,50 +1,211 @@
-"""What each reader has seen: the version of a path that it last read or wrote."""
+"""The sessions that are open: who may act in whose name, and what holds for each.
+
+A name that nobody opened is just a name. Once it is opened, only a connection that shows its token acts in
+it. Sessions, and what they have seen, outlive the daemon: the first by `store.registry`, durable before it
+is answered, the second by `store.sights`, a second behind at most. After an end that was not clean every
+session is in doubt, see `engine.guard`.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import hashlib
+import hmac
+import logging
+import secrets
+import sqlite3
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from editd.values.changeset import Base, Sight
+from editd.engine.requests import reader_of
+from editd.engine.seen import Seen  # noqa: TC001
+from editd.errors import InvalidParams, Overloaded, UnknownSession
+from editd.values.session import Bounds, Session, Unread
 
 if TYPE_CHECKING:
-    from editd.engine.requests import Reader
+    from collections.abc import Iterable, Iterator
+
+    from editd.store.registry import Registry
+    from editd.store.sights import Sights
+    from editd.values.changeset import OnStale, Sight
     from editd.values.path import WorkspacePath
 
-PATHS_MAX = 50_000  # for one reader; the oldest are forgotten, and an edit there needs its own base again
+log = logging.getLogger(__name__)
+
+SESSIONS_MAX = 1000
+TTL_SECONDS = 7 * 86400.0  # unless the client says otherwise
+TTL_SECONDS_MAX = 366 * 86400.0
+KEPT_AT_ONCE = 5000  # sights written in one go, which takes some 15 ms
 
 
-class Seen:
-    """Kept in memory: a daemon that restarts has to be read from again."""
+@dataclass
+class Open:
+    """A session that is open, and what changes of it all the time."""
 
-    def __init__(self) -> None:
-        self._seen: dict[Reader, OrderedDict[WorkspacePath, Sight]] = {}
+    session: Session
+    used_us: int
+    connections: set[int] = field(default_factory=set)
 
-    def note(self, reader: Reader, path: WorkspacePath, sight: Sight) -> None:
-        paths = self._seen.setdefault(reader, OrderedDict())
-        paths[path] = sight
-        paths.move_to_end(path)
-        if len(paths) > PATHS_MAX:
-            paths.popitem(last=False)
 
-    def note_lines(self, reader: Reader, path: WorkspacePath, base: Base, first: int, last: int) -> None:
-        """Lines `first` to `last`, from 1, have been seen; those seen before of this version still count."""
-        known = self.sight(reader, path)
-        if known is None or known.base != base:
-            self.note(reader, path, Sight(base, ((first, last),)))
-        elif known.lines is not None:
-            self.note(reader, path, Sight(base, (*known.lines, (first, last))))
+class Sessions:
+    def __init__(self, registry: Registry, sights: Sights, seen: Seen, now_us: int) -> None:
+        """Take up the sessions of the last daemon, and what they have seen."""
+        self._registry = registry
+        self._sights = sights
+        self._seen = seen
+        self._open: dict[str, Open] = {}
+        self._used: dict[str, int] = {}  # since it was last written
+        self.is_closed = False
+        self._was_lost = False  # something that could not be written
+        is_in_doubt = not registry.was_ended_cleanly or not sights.is_whole
+        for session in registry.sessions:
+            if is_in_doubt and not session.is_in_doubt:
+                session = replace(session, is_in_doubt=True)  # noqa: PLW2901
+                registry.put_session(session)
+            self._open[session.name] = Open(session, sights.used_us(session.name) or now_us)
+            seen.keep(reader_of(session.name), sights.of(session.name))
 
-    def by(self, reader: Reader, path: WorkspacePath) -> Base | None:
-        sight = self.sight(reader, path)
-        return None if sight is None else sight.base
+    def open(
+        self,
+        name: str,
+        *,
+        actor: str | None,
+        bounds: Bounds,
+        on_stale: OnStale | None,
+        unread: Unread,
+        ttl: float | None,
+        now_us: int,
+    ) -> tuple[Session, str]:
+        """Open a session; return it and its token, which nobody can be told again. Durable on return."""
+        if name in self._open:
+            raise InvalidParams(
+                f"A session {name!r} is open already.",
+                hint="`hello` with its token attaches to it; `session.close` ends it.",
+                data={"session": name},
+            )
+        if len(self._open) >= SESSIONS_MAX:
+            raise Overloaded(f"{SESSIONS_MAX} sessions are open.", hint="Close some of them first.")
+        seconds = TTL_SECONDS if ttl is None else ttl
+        if not 0 < seconds <= TTL_SECONDS_MAX:
+            raise InvalidParams("`ttl` is a number of seconds, above 0 and up to a year.")
+        token = secrets.token_urlsafe(24)
+        session = Session(name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us)
+        self._registry.put_session(session)
+        self._open[name] = Open(session, now_us)
+        self._sights.forget(name)  # of one that had this name
+        self._seen.keep(reader_of(name), ())
+        return session, token
 
-    def sight(self, reader: Reader, path: WorkspacePath) -> Sight | None:
-        paths = self._seen.get(reader)
-        return None if paths is None else paths.get(path)
+    def close(self, name: str) -> Session:
+        """End it. Raises UnknownSession."""
+        session = self._known(name).session
+        self._registry.drop_session(name)
+        del self._open[name]
+        self._used.pop(name, None)
+        self._seen.keep_no_more(reader_of(name))
+        self._sights.forget(name)
+        return session
 
-    def forget(self, reader: Reader) -> None:
-        self._seen.pop(reader, None)
+    def attach(self, name: str, token: str | None, connection: int, now_us: int) -> Session:
+        """Let this connection act in the session's name. Raises UnknownSession."""
+        found = self._known(name)
+        if token is None or not hmac.compare_digest(_hash(token), found.session.token_hash):
+            raise UnknownSession(
+                f"The session {name!r} was opened with a token, and this is not it."
+                if token is not None
+                else f"The session {name!r} was opened with a token.",
+                hint="Give the token that `session.open` returned: `hello {session, token}`.",
+                data={"session": name},
+            )
+        found.connections.add(connection)
+        self.use(name, now_us)
+        return found.session
+
+    def join(self, name: str, connection: int) -> None:
+        """The connection that opened a session is attached to it."""
+        self._open[name].connections.add(connection)
+
+    def leave(self, connection: int, now_us: int) -> None:
+        """The connection is gone; the sessions it was attached to live on for their time."""
+        for name, found in self._open.items():
+            if connection in found.connections:
+                found.connections.discard(connection)
+                self.use(name, now_us)
+
+    def get(self, name: str | None) -> Session | None:
+        found = None if name is None else self._open.get(name)
+        return None if found is None else found.session
+
+    def is_attached(self, name: str, connection: int) -> bool:
+        found = self._open.get(name)
+        return found is not None and connection in found.connections
+
+    def admit(self, name: str | None, connection: int, now_us: int) -> None:
+        """May this connection act in this name? Raises UnknownSession where the name is another's."""
+        if name is None or name not in self._open:
+            return
+        if not self.is_attached(name, connection):
+            raise UnknownSession(
+                f"The session {name!r} is open, and this connection is not attached to it.",
+                hint="Attach it with the token that `session.open` returned: `hello {session, token}`.",
+                data={"session": name},
+            )
+        self.use(name, now_us)
+
+    def use(self, name: str, now_us: int) -> None:
+        self._open[name].used_us = now_us
+        self._used[name] = now_us
+
+    def overdue(self, now_us: int) -> list[str]:
+        """The sessions whose time without a connection or a request is over."""
+        return [
+            name
+            for name, found in self._open.items()
+            if not found.connections and now_us - found.used_us > found.session.ttl * 1_000_000
+        ]
+
+    def __iter__(self) -> Iterator[Open]:
+        return iter(tuple(self._open.values()))
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._open)
+
+    # ── what outlives the daemon ──
+
+    def write_down(self) -> None:
+        """Write down what sessions have seen since; a fault is only told, for it fails safe."""
+        changed = self._seen.take_changed(KEPT_AT_ONCE)
+        if changed or self._used:
+            self._put(changed)
+
+    def close_all(self) -> None:
+        """The daemon ends cleanly."""
+        self.is_closed = True
+        while changed := self._seen.take_changed(KEPT_AT_ONCE):
+            self._put(changed)
+        self._put(())
+        self._sights.close()
+        self._registry.close(is_clean=not self._was_lost)
+
+    def _put(self, changed: Iterable[tuple[str, WorkspacePath, Sight | None]]) -> None:
+        names = {reader_of(name): name for name in self._open}
+        rows = [(names[reader], path, sight) for reader, path, sight in changed if reader in names]
+        try:
+            self._sights.write(rows, self._used)
+        except sqlite3.Error as error:
+            log.error("what the sessions have seen cannot be written: %s", error)
+            self._was_lost = True
+        self._used.clear()
+
+    def _known(self, name: str) -> Open:
+        found = self._open.get(name)
+        if found is None:
+            raise UnknownSession(
+                f"There is no session {name!r}.",
+                hint="`session.open` opens it; `session.list` tells which are open.",
+                data={"session": name},
+            )
+        return found
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

@@ -27,6 +27,7 @@ PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
 
 Span = tuple[int, int]  # of code points, both ends included
 Characters = tuple[Span, ...]
+_State = tuple[int, int, int]  # of the one automaton, of the other, and of the path's shape
 
 SLASH: Final[Characters] = ((0x2F, 0x2F),)
 IN_NAME: Final[Characters] = ((0x01, 0x2E), (0x30, 0x10FFFF))  # all but NUL and `/`
@@ -88,11 +89,10 @@ def could_both_match(first: Glob, second: Glob) -> bool:
 
 
 def common_path(first: Glob, second: Glob) -> str | None:
-    """The shortest path that both globs mean, whether or not there is such a file; None where there is none."""
+    """The shortest path that both globs mean, whether or not there is such a file; None: there is none."""
     one, two = _automaton(first), _automaton(second)
-    begin = (0, 0, _BEGIN)
-    came: dict[tuple[int, int, int], tuple[tuple[int, int, int], str] | None] = {begin: None}
-    waiting = deque([begin])
+    came: dict[_State, tuple[_State, str] | None] = {(0, 0, _BEGIN): None}
+    waiting: deque[_State] = deque(came)
     while waiting:
         state = waiting.popleft()
         if state[0] in one.accepting and state[1] in two.accepting and state[2] == _IN_A_NAME:
@@ -323,9 +323,7 @@ def _both(left: Characters, right: Characters) -> Characters:
     )
 
 
-def _way_to(
-    state: tuple[int, int, int], came: dict[tuple[int, int, int], tuple[tuple[int, int, int], str] | None]
-) -> str:
+def _way_to(state: _State, came: dict[_State, tuple[_State, str] | None]) -> str:
     found: list[str] = []
     step = came[state]
     while step is not None:

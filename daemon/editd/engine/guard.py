@@ -1,0 +1,144 @@
+"""The guard: what a request's session may change, asked after planning and before anything is staged.
+
+In this order: the session's scope (`permission_denied`), other sessions' leases (`leased`), and whether the
+session has read what it edits (`unread`), where it was opened so or is in doubt: the daemon was killed since,
+and what was read in the last second may be forgotten. Such an edit would otherwise be made over a version
+that the session has never seen, and nothing would say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.engine.leases import leased
+from editd.engine.requests import Apply
+from editd.errors import PermissionDenied, Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from editd.edits.plan import Snapshot
+    from editd.engine.leases import Leases
+    from editd.engine.requests import Write
+    from editd.engine.seen import Seen
+    from editd.engine.sessions import Sessions
+    from editd.system.clock import Clock
+    from editd.values.changeset import Change
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    sessions: Sessions
+    leases: Leases
+    seen: Seen
+    clock: Clock
+
+    def permit(
+        self, request: Write, changes: Sequence[Change], drafted: Collection[WorkspacePath] = ()
+    ) -> None:
+        """Raises PermissionDenied, Leased or Unread. `drafted` are paths that this turn changes for it."""
+        name = request.authorship.session
+        session = self.sessions.get(name)
+        if session is not None:
+            self._check_bounds(session, changes)
+        self._check_leases(name, changes)
+        if session is not None and isinstance(request, Apply):
+            self._check_read(session, request, changes, drafted)
+
+    def within(self, view: Snapshot, name: str | None) -> Snapshot:
+        """The view as the session may look at it: a refusal must not show what it may not read."""
+        session = self.sessions.get(name)
+        return view if session is None or session.bounds.read is None else Within(view, session)
+
+    def permit_reading(self, name: str | None, paths: Sequence[WorkspacePath]) -> None:
+        """Raises PermissionDenied where the session may not read one of the paths."""
+        session = self.sessions.get(name)
+        if session is None:
+            return
+        for path in paths:
+            if not session.bounds.may_read(path):
+                raise _outside(session, path, "read")
+
+    def _check_bounds(self, session: Session, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if not session.bounds.may_write(change.path):
+                raise _outside(session, change.path, "write")
+            if change.before is not None and not session.bounds.may_read(change.path):
+                raise _outside(session, change.path, "read")
+
+    def _check_leases(self, name: str | None, changes: Sequence[Change]) -> None:
+        if not len(self.leases):
+            return
+        now_us = self.clock.now_us()
+        for change in changes:
+            for lease in self.leases.over(change.path, now_us):
+                if lease.session != name:
+                    refusal = leased(lease, f"{change.path} is leased")
+                    refusal.data["path"] = change.path.text
+                    raise refusal
+
+    def _check_read(
+        self, session: Session, request: Apply, changes: Sequence[Change], drafted: Collection[WorkspacePath]
+    ) -> None:
+        if session.unread == "allow" and not session.is_in_doubt:
+            return
+        named = {getattr(edit, "path", None) for edit in request.edits if _base_of(edit) is not None}
+        for change in changes:
+            if change.before is None or change.path in named or change.path in drafted:
+                continue
+            if self.seen.by(request.reader, change.path) is None:
+                raise _unread(session, change.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A snapshot in which a session sees the files that it may read, and is refused the others."""
+
+    view: Snapshot
+    session: Session
+
+    def at(self, path: WorkspacePath) -> FileState | None:
+        state = self.view.at(path)
+        if state is not None and not self.session.bounds.may_read(path):
+            raise _outside(self.session, path, "read")
+        return state
+
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
+        return self.view.resolve(path)
+
+    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
+        return self.view.resolve_folder(path)
+
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        return self.view.names(folder)
+
+
+def _base_of(edit: object) -> object:
+    return getattr(edit, "base", None)
+
+
+def _outside(session: Session, path: WorkspacePath, what: str) -> PermissionDenied:
+    globs = session.bounds.write if what == "write" else session.bounds.read
+    texts = [glob.text for glob in globs or ()]
+    return PermissionDenied(
+        f"The session {session.name!r} may not {what} {path}.",
+        hint=f"It was opened for: {', '.join(texts) or 'nothing'}.",
+        data={"path": path.text, "session": session.name, what: texts},
+    )
+
+
+def _unread(session: Session, path: WorkspacePath) -> Unread:
+    why = (
+        "editd was killed since, and may have forgotten what was read."
+        if session.unread == "allow"
+        else "It was opened with `unread: reject`."
+    )
+    return Unread(
+        f"The session {session.name!r} has not read {path}. {why}",
+        hint="Read the file, then send the edit again.",
+        data={"path": path.text, "session": session.name},
+    )

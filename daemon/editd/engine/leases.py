@@ -1,0 +1,185 @@
+"""Leases: which session has which paths, who waits for them, and in which order they get them.
+
+A lease is granted where no other session's lease, and no earlier wait of another session, can mean a path
+that it means: who came first is never overtaken, so nobody waits for ever behind those who come later. Leases
+of one session do not exclude each other. Time is an argument; nothing here looks at a clock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from editd.errors import InvalidParams, Leased, Overloaded
+from editd.store.trailers import rfc3339
+from editd.values.lease import Lease, exclude_each_other
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from editd.store.registry import Registry
+    from editd.values.glob import Glob
+    from editd.values.path import WorkspacePath
+
+LEASES_MAX = 1000
+PATHS_MAX = 64  # globs of one lease: every two of different sessions are compared
+TTL_SECONDS_MAX = 86400.0
+
+
+@dataclass(eq=False, slots=True)
+class Wait:
+    """A lease that is asked for and not free yet."""
+
+    session: str
+    paths: tuple[Glob, ...]
+    ttl: float
+    granted: Callable[[Lease], None]
+
+
+class Leases:
+    def __init__(self, registry: Registry) -> None:
+        """Take up the leases of the last daemon; `expire` says which have ended since."""
+        self._registry = registry
+        self._held: dict[str, Lease] = {lease.id: lease for lease in registry.leases}
+        self._waiting: list[Wait] = []
+
+    def acquire(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
+        """A lease now, durable on return. Raises Leased with who is in the way."""
+        _check(paths, ttl)
+        self._refuse_if_taken(session, paths, self._waiting)
+        return self._grant(session, paths, ttl, now_us)
+
+    def wait(
+        self,
+        session: str,
+        paths: tuple[Glob, ...],
+        ttl: float,
+        granted: Callable[[Lease], None],
+    ) -> Wait:
+        """Wait for a lease: `granted` is called with it by whatever makes it free, see `grant_waiting`."""
+        _check(paths, ttl)
+        wait = Wait(session, paths, ttl, granted)
+        self._waiting.append(wait)
+        return wait
+
+    def withdraw(self, wait: Wait) -> bool:
+        """Wait no more. Returns whether it was still waiting."""
+        if wait not in self._waiting:
+            return False
+        self._waiting.remove(wait)
+        return True
+
+    def grant_waiting(self, now_us: int) -> list[Lease]:
+        """Give those who wait what has become free, in their order. Returns what was granted."""
+        granted: list[Lease] = []
+        earlier: list[Wait] = []
+        for wait in tuple(self._waiting):
+            try:
+                self._refuse_if_taken(wait.session, wait.paths, earlier)
+                lease = self._grant(wait.session, wait.paths, wait.ttl, now_us)
+            except (Leased, Overloaded):
+                earlier.append(wait)
+                continue
+            self._waiting.remove(wait)
+            wait.granted(lease)
+            granted.append(lease)
+        return granted
+
+    def renew(self, name: str, ttl: float, now_us: int) -> Lease:
+        """The same lease, until `ttl` seconds from now. Raises InvalidParams where it has ended."""
+        lease = self.get(name)
+        _check(lease.paths, ttl)
+        renewed = replace(lease, expires_us=now_us + int(ttl * 1_000_000))
+        self._registry.put_lease(renewed)
+        self._held[name] = renewed
+        return renewed
+
+    def release(self, name: str) -> Lease:
+        lease = self.get(name)
+        self._registry.drop_lease(name)
+        del self._held[name]
+        return lease
+
+    def expire(self, now_us: int) -> list[Lease]:
+        """End the leases whose time is over, and return them."""
+        ended = [lease for lease in self._held.values() if lease.expires_us <= now_us]
+        return [self.release(lease.id) for lease in ended]
+
+    def end_session(self, session: str) -> list[Lease]:
+        """End what a session has and waits for. Returns the leases."""
+        self._waiting = [wait for wait in self._waiting if wait.session != session]
+        ended = [lease for lease in self._held.values() if lease.session == session]
+        return [self.release(lease.id) for lease in ended]
+
+    def get(self, name: str) -> Lease:
+        """Raises InvalidParams where there is no such lease, or no more."""
+        found = self._held.get(name)
+        if found is None:
+            raise InvalidParams(
+                f"There is no lease {name!r}.",
+                hint="It may have ended by itself; `lease.list` tells which are held.",
+                data={"lease": name},
+            )
+        return found
+
+    def over(self, path: WorkspacePath, now_us: int) -> list[Lease]:
+        """The leases in force that cover a path."""
+        return [lease for lease in self if lease.expires_us > now_us and lease.covers(path)]
+
+    def next_end_us(self) -> int | None:
+        """When the first of them ends by itself."""
+        return min((lease.expires_us for lease in self._held.values()), default=None)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(tuple(self._held.values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def _refuse_if_taken(self, session: str, paths: tuple[Glob, ...], earlier: Iterable[Wait]) -> None:
+        for lease in self._held.values():
+            if lease.session != session and exclude_each_other(lease.paths, paths):
+                raise leased(lease, "What is asked for is leased")
+        for wait in earlier:
+            if wait.session != session and exclude_each_other(wait.paths, paths):
+                raise Leased(
+                    f"The session {wait.session!r} waits for these paths already.",
+                    hint="Wait behind it: `lease.acquire` with `wait`.",
+                    data={"waiting": wait.session, "paths": [glob.text for glob in wait.paths]},
+                )
+
+    def _grant(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
+        if len(self._held) >= LEASES_MAX:
+            raise Overloaded(f"{LEASES_MAX} leases are held.", hint="Release some of them first.")
+        token = self._registry.last_token + 1
+        lease = Lease(secrets.token_hex(8), session, token, paths, now_us + int(ttl * 1_000_000))
+        self._registry.put_lease(lease)
+        self._held[lease.id] = lease
+        return lease
+
+
+def leased(lease: Lease, what: str) -> Leased:
+    """The refusal that names the holder; `what` is the beginning of its sentence."""
+    return Leased(
+        f"{what} by the session {lease.session!r} until {rfc3339(lease.expires_us)}.",
+        hint="Wait until its lease ends, or ask for a lease with `wait`.",
+        data={
+            "holder": lease.session,
+            "lease": lease.id,
+            "token": lease.token,
+            "expires": rfc3339(lease.expires_us),
+            "paths": [glob.text for glob in lease.paths],
+        },
+    )
+
+
+def _check(paths: tuple[Glob, ...], ttl: float) -> None:
+    if not 1 <= len(paths) <= PATHS_MAX:
+        raise InvalidParams(f"`paths` holds between 1 and {PATHS_MAX} globs.")
+    if not 0 < ttl <= TTL_SECONDS_MAX:
+        raise InvalidParams("`ttl` is a number of seconds, above 0 and up to a day.")

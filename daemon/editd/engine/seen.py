@@ -1,0 +1,74 @@
+"""What each reader has seen: the version of a path that it last read or wrote."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from editd.values.changeset import Base, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from editd.engine.requests import Reader
+    from editd.values.path import WorkspacePath
+
+PATHS_MAX = 50_000  # for one reader; the oldest are forgotten, and an edit there needs its own base again
+
+
+class Seen:
+    """In memory. Of the readers that are kept it says what is new, for `store.sights` to write down."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Reader, OrderedDict[WorkspacePath, Sight]] = {}
+        self._kept: set[Reader] = set()
+        self._changed: set[tuple[Reader, WorkspacePath]] = set()
+
+    def note(self, reader: Reader, path: WorkspacePath, sight: Sight) -> None:
+        paths = self._seen.setdefault(reader, OrderedDict())
+        paths[path] = sight
+        paths.move_to_end(path)
+        is_kept = reader in self._kept
+        if is_kept:
+            self._changed.add((reader, path))
+        if len(paths) > PATHS_MAX:
+            oldest, _ = paths.popitem(last=False)
+            if is_kept:
+                self._changed.add((reader, oldest))
+
+    def note_lines(self, reader: Reader, path: WorkspacePath, base: Base, first: int, last: int) -> None:
+        """Lines `first` to `last`, from 1, have been seen; those seen before of this version still count."""
+        known = self.sight(reader, path)
+        if known is None or known.base != base:
+            self.note(reader, path, Sight(base, ((first, last),)))
+        elif known.lines is not None:
+            self.note(reader, path, Sight(base, (*known.lines, (first, last))))
+
+    def by(self, reader: Reader, path: WorkspacePath) -> Base | None:
+        sight = self.sight(reader, path)
+        return None if sight is None else sight.base
+
+    def sight(self, reader: Reader, path: WorkspacePath) -> Sight | None:
+        paths = self._seen.get(reader)
+        return None if paths is None else paths.get(path)
+
+    def forget(self, reader: Reader) -> None:
+        self._seen.pop(reader, None)
+
+    def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, Sight]]) -> None:
+        """From now on this reader is kept; `known` is what it has seen until now, the oldest first."""
+        self._seen[reader] = OrderedDict(known)
+        self._kept.add(reader)
+
+    def keep_no_more(self, reader: Reader) -> None:
+        self.forget(reader)
+        self._kept.discard(reader)
+        self._changed = {entry for entry in self._changed if entry[0] != reader}
+
+    def take_changed(self, limit: int) -> list[tuple[Reader, WorkspacePath, Sight | None]]:
+        """What kept readers have seen, or forgotten, since this was last asked; `limit` of it at most."""
+        keys = [self._changed.pop() for _ in range(min(limit, len(self._changed)))]
+        return [(reader, path, self.sight(reader, path)) for reader, path in keys]
+
+    def __len__(self) -> int:
+        return len(self._seen)

@@ -1,0 +1,106 @@
+"""The methods `exec.*`: a command's beginning and end, each once all that was changed until then is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.brackets import Brackets
+from editd.engine.requests import reader_of
+from editd.errors import InvalidParams
+from editd.server import translate
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.engine.brackets import Bracket
+    from editd.errors import Refused
+    from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.server.sessions import SessionMethods
+    from editd.values.transaction import Transaction
+
+
+class BracketMethods:
+    def __init__(
+        self,
+        workshop: Workshop,
+        sessions: SessionMethods,
+        later: Callable[[Coroutine[Any, Any, None], Call], None],
+    ) -> None:
+        """`later` runs what an answer waits for."""
+        self._workshop = workshop
+        self._sessions = sessions
+        self._later = later
+        self._brackets = Brackets()
+        self._gone: set[int] = set()  # connections that left while their bracket was beginning
+        self._beginning: list[int] = []
+        workshop.engine.outside_authorship = self._brackets.authorship
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.ExecBegin: self._begin,
+            messages.ExecEnd: self._end,
+        }
+
+    def recorded(self, transaction: Transaction) -> None:
+        self._brackets.recorded(transaction)
+
+    def leave(self, visitor: Visitor) -> None:
+        """The connection is gone: its brackets end, and what their commands have changed is theirs."""
+        if visitor.number in self._beginning:
+            self._gone.add(visitor.number)
+        for bracket in self._brackets.of(visitor.number):
+            bracket.how = "its end is not known"
+            self._later(self._settle_and_end(bracket), _Nobody())
+
+    def _begin(self, params: messages.ExecBegin, visitor: Visitor, call: Call) -> None:
+        session = params.session if params.session is not None else visitor.session
+        actor = self._sessions.actor(params.session, visitor) or translate.ANYBODY
+        reader = visitor.reader if session is None else reader_of(session)
+        if not params.command:
+            raise InvalidParams("`command` says what is run; it is what the history shows.")
+
+        async def begin() -> None:
+            self._beginning.append(visitor.number)
+            try:
+                await self._settle()
+                await self._workshop.turns.back()
+                if visitor.number in self._gone:
+                    return
+                bracket = self._brackets.begin(visitor.number, reader, actor, session, params.command)
+                call.reply(messages.ExecBeginResult(exec=bracket.name))
+            finally:
+                self._beginning.remove(visitor.number)
+                if visitor.number not in self._beginning:
+                    self._gone.discard(visitor.number)
+
+        self._later(begin(), call)
+
+    def _end(self, params: messages.ExecEnd, visitor: Visitor, call: Call) -> None:
+        bracket = self._brackets.get(params.exec, visitor.number)
+        bracket.how = f"exit status {params.status}"
+
+        async def end() -> None:
+            await self._settle_and_end(bracket)
+            made = None if bracket.newest is None else translate.transaction_result(bracket.newest)
+            call.reply(messages.ExecEndResult(transaction=made))
+
+        self._later(end(), call)
+
+    async def _settle_and_end(self, bracket: Bracket) -> None:
+        try:
+            await self._settle()
+            await self._workshop.turns.back()
+        finally:
+            self._brackets.end(bracket.name)
+
+    async def _settle(self) -> None:
+        await self._workshop.scanner.settle(self._workshop.engine, self._workshop.turns)
+
+
+class _Nobody:
+    """Whom the end of a lost connection's bracket is answered to."""
+
+    def reply(self, result: messages.Message) -> None:
+        del result
+
+    def refuse(self, refusal: Refused) -> None:
+        del refusal

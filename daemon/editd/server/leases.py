@@ -1,0 +1,209 @@
+"""The methods `lease.*`: who waits for which answer, and when leases end by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import InvalidParams, Leased, Timeout, UnknownSession
+from editd.store.trailers import rfc3339
+from editd.values.glob import Glob
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from editd.engine.guard import Guard
+    from editd.engine.leases import Wait
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.sessions import SessionMethods
+    from editd.server.subscriptions import Subscriptions
+    from editd.server.turns import Turns
+    from editd.values.lease import Lease
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
+
+WAIT_SECONDS_MAX = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A client that waits for its lease."""
+
+    connection: int
+    call: Call
+    timer: asyncio.TimerHandle
+
+
+class LeaseMethods:
+    def __init__(
+        self, guard: Guard, turns: Turns, subscriptions: Subscriptions, sessions: SessionMethods
+    ) -> None:
+        self._leases = guard.leases
+        self._clock = guard.clock
+        self._turns = turns
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+        self._waiting: dict[Wait, Waiting] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.LeaseAcquire: self._acquire,
+            messages.LeaseRenew: self._renew,
+            messages.LeaseRelease: self._release,
+            messages.LeaseList: self._list,
+        }
+        sessions.on_end.append(self._end_session)
+        self._pass_on()
+
+    def leave(self, visitor: Visitor) -> None:
+        """Who is gone waits no more; what its session holds stays."""
+        gone = [wait for wait, waiting in self._waiting.items() if waiting.connection == visitor.number]
+        for wait in gone:
+            self._waiting.pop(wait).timer.cancel()
+            self._leases.withdraw(wait)
+        if gone:
+            self._pass_on()
+
+    def recorded(self, transaction: Transaction) -> None:
+        """Tell holders of what was written to their paths beside the daemon. From any thread."""
+        if transaction.kind not in ("outside", "exec") or not len(self._leases):
+            return
+        now_us = self._clock.now_us()
+        for lease in self._leases:
+            paths = [touch.path for touch in transaction.touches if lease.covers(touch.path)]
+            if paths and lease.expires_us > now_us and lease.session != transaction.authorship.session:
+                self._loop.call_soon_threadsafe(self._tell_violated, lease, paths, int(transaction.seq))
+
+    # ── the methods ──
+
+    def _acquire(self, params: messages.LeaseAcquire, visitor: Visitor, call: Call) -> None:
+        session = self._sessions.own(params.session, visitor)
+        paths = tuple(map(Glob.parse, params.paths))
+        seconds = 0.0 if params.wait is None else params.wait
+        if not 0 <= seconds <= WAIT_SECONDS_MAX:
+            raise InvalidParams("`wait` is a number of seconds, up to a day.")
+        self._pass_on()  # what has ended by now is in nobody's way
+        try:
+            lease = self._leases.acquire(session, paths, params.ttl, self._clock.now_us())
+        except Leased:
+            if not seconds:
+                raise
+            self._wait(session, paths, params.ttl, seconds, visitor, call)
+            return
+        self._answer(lease, call)
+        self._pass_on()
+
+    def _wait(
+        self, session: str, paths: tuple[Glob, ...], ttl: float, seconds: float, visitor: Visitor, call: Call
+    ) -> None:
+        def granted(lease: Lease) -> None:
+            self._waiting.pop(wait).timer.cancel()
+            self._answer(lease, call)
+
+        wait = self._leases.wait(session, paths, ttl, granted)
+        timer = self._loop.call_later(seconds, lambda: self._turns.when_back(lambda: self._give_up(wait)))
+        self._waiting[wait] = Waiting(visitor.number, call, timer)
+
+    def _give_up(self, wait: Wait) -> None:
+        if not self._leases.withdraw(wait):
+            return  # it was granted at this very moment
+        waiting = self._waiting.pop(wait)
+        held = [lease for lease in self._leases if lease.session != wait.session]
+        waiting.call.refuse(
+            Timeout(
+                "The paths have not become free in the time given.",
+                hint="`lease.list` tells who holds what, and until when.",
+                data={"leases": [lease.id for lease in held]},
+            )
+        )
+        self._pass_on()
+
+    def _renew(self, params: messages.LeaseRenew, visitor: Visitor, call: Call) -> None:
+        self._pass_on()
+        self._sessions.admit_as(self._leases.get(params.lease).session, visitor)
+        lease = self._leases.renew(params.lease, params.ttl, self._clock.now_us())
+        self._tell("renewed", lease)
+        call.reply(
+            messages.LeaseRenewResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
+        )
+        self._pass_on()
+
+    def _release(self, params: messages.LeaseRelease, visitor: Visitor, call: Call) -> None:
+        lease = self._leases.get(params.lease)
+        if not params.force:
+            self._sessions.admit_as(lease.session, visitor)
+        self._leases.release(lease.id)
+        self._tell("released", lease)
+        call.reply(messages.Empty())
+        self._pass_on()
+
+    def _list(self, params: messages.LeaseList, visitor: Visitor, call: Call) -> None:
+        del params, visitor
+        self._pass_on()
+        leases = [
+            messages.LeaseEntry(
+                lease=lease.id,
+                session=lease.session,
+                token=lease.token,
+                paths=[glob.text for glob in lease.paths],
+                expires=rfc3339(lease.expires_us),
+            )
+            for lease in self._leases
+        ]
+        call.reply(messages.LeaseListResult(leases=leases, waiting=self._leases.waiting))
+
+    def _answer(self, lease: Lease, call: Call) -> None:
+        self._tell("granted", lease)
+        call.reply(
+            messages.LeaseAcquireResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
+        )
+
+    # ── what ends, and who is next ──
+
+    def _end_session(self, name: str) -> None:
+        """The session has ended, and with it what it has and waits for."""
+        for wait in [wait for wait in self._waiting if wait.session == name]:
+            waiting = self._waiting.pop(wait)
+            waiting.timer.cancel()
+            waiting.call.refuse(UnknownSession(f"The session {name!r} ended while it waited for its lease."))
+        self._say_ended("released", self._leases.end_session(name))
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """End what is over, give what is free to who waits for it, and come back when the next one ends."""
+        now_us = self._clock.now_us()
+        self._say_ended("expired", self._leases.expire(now_us))
+        self._leases.grant_waiting(now_us)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_us = self._leases.next_end_us()
+        if next_us is not None:
+            seconds = max(0.0, (next_us - now_us) / 1_000_000)
+            self._timer = self._loop.call_later(seconds, lambda: self._turns.when_back(self._pass_on))
+
+    def _say_ended(self, what: str, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._tell(what, lease)
+
+    def _tell_violated(self, lease: Lease, paths: Sequence[WorkspacePath], seq: int) -> None:
+        self._tell("violated", lease, {"seq": seq, "files": [path.text for path in paths]}, paths)
+
+    def _tell(
+        self,
+        what: str,
+        lease: Lease,
+        more: dict[str, Any] | None = None,
+        paths: Sequence[WorkspacePath] = (),
+    ) -> None:
+        body = {
+            "what": what,
+            "lease": lease.id,
+            "session": lease.session,
+            "token": lease.token,
+            "paths": [glob.text for glob in lease.paths],
+            "expires": rfc3339(lease.expires_us),
+        }
+        self._subscriptions.tell("lease", body | (more or {}), paths)

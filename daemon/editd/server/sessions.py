@@ -1,0 +1,227 @@
+"""The methods `session.*`, and who may act in which session's name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.guard import Guard
+from editd.engine.leases import Leases
+from editd.engine.sessions import Sessions
+from editd.errors import InvalidParams, UnknownSession
+from editd.server import translate
+from editd.store.registry import Registry
+from editd.store.sights import Sights
+from editd.store.trailers import rfc3339
+from editd.values.glob import Glob
+from editd.values.session import Bounds
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.engine.engine import Engine
+    from editd.engine.requests import Apply
+    from editd.engine.sessions import Open
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.subscriptions import Subscriptions
+    from editd.server.turns import Turns
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Authorship
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 0.5  # between two times that what was seen is written down, and the idle sessions are ended
+
+# What is done in a session's name; whoever only names a session (`log`, `undo`, `rollback`) is free to.
+ACTING = (
+    messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
+    messages.ExecBegin,
+)  # fmt: skip
+IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage)
+
+
+def open_guard(state: str, engine: Engine) -> Guard:
+    """Take up the sessions and leases that the last daemon had, and have the engine ask for them."""
+    now_us = engine.clock.now_us()
+    registry = Registry(state, now_us)
+    sessions = Sessions(registry, Sights(state), engine.seen, now_us)
+    engine.guard = Guard(sessions, Leases(registry), engine.seen, engine.clock)
+    return engine.guard
+
+
+class SessionMethods:
+    def __init__(self, guard: Guard, turns: Turns, subscriptions: Subscriptions) -> None:
+        self._guard = guard
+        self._sessions = guard.sessions
+        self._turns = turns
+        self._subscriptions = subscriptions
+        self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.SessionOpen: self._open,
+            messages.SessionClose: self._close,
+            messages.SessionList: self._list,
+        }
+        self._keep_later()
+
+    # ── who may act ──
+
+    def hello(self, name: str | None, token: str | None, visitor: Visitor) -> None:
+        """Attach the connection to the session that it names. Raises UnknownSession."""
+        if name is not None and (token is not None or self._sessions.get(name) is not None):
+            session = self._sessions.attach(name, token, visitor.number, self._now_us())
+            visitor.name = session.actor or visitor.name
+        elif token is not None:
+            raise InvalidParams("`token` belongs to a session.", hint="Give `session` as well.")
+        visitor.session = name
+
+    def admit(self, params: messages.Params, visitor: Visitor) -> None:
+        """Raises UnknownSession where the request would act in the name of a session that is another's."""
+        if isinstance(params, ACTING):
+            name = params.session if params.session is not None else visitor.session
+            self.admit_as(name, visitor)
+        elif isinstance(params, IN_OWN_NAME):
+            self.admit_as(visitor.session, visitor)
+
+    def admit_as(self, name: str | None, visitor: Visitor) -> None:
+        self._sessions.admit(name, visitor.number, self._now_us())
+
+    def acting(self, said: Authorship, visitor: Visitor) -> Authorship:
+        """Who does what names a session, as an undo does: not that session where it is another's."""
+        name = said.session
+        if name is None or self._sessions.get(name) is None:
+            return said
+        if self._sessions.is_attached(name, visitor.number):
+            return said
+        return replace(said, session=visitor.session)
+
+    def own(self, name: str | None, visitor: Visitor) -> str:
+        """The open session that the request is for. Raises UnknownSession where there is none."""
+        found = name if name is not None else visitor.session
+        if found is None or self._sessions.get(found) is None:
+            what = "no session was named" if found is None else f"nobody opened a session {found!r}"
+            raise UnknownSession(
+                f"This needs a session, and {what}.",
+                hint="`session.open` opens one and attaches this connection to it.",
+                data={} if found is None else {"session": found},
+            )
+        self.admit_as(found, visitor)
+        return found
+
+    def leave(self, visitor: Visitor) -> None:
+        self._sessions.leave(visitor.number, self._now_us())
+
+    # ── what holds where a request does not say ──
+
+    def actor(self, name: str | None, visitor: Visitor) -> str | None:
+        session = self._sessions.get(name if name is not None else visitor.session)
+        return (session.actor if session is not None else None) or visitor.name or None
+
+    def with_defaults(self, request: Apply) -> Apply:
+        session = self._sessions.get(request.authorship.session)
+        if session is None or session.on_stale is None or request.on_stale is not None:
+            return request
+        return replace(request, on_stale=session.on_stale)
+
+    def permit_reading(self, name: str | None, visitor: Visitor, *paths: WorkspacePath) -> None:
+        """Raises PermissionDenied where the session's scope leaves a path out."""
+        self._guard.permit_reading(name if name is not None else visitor.session, paths)
+
+    # ── the methods ──
+
+    def _open(self, params: messages.SessionOpen, visitor: Visitor, call: Call) -> None:
+        _check_name("name", params.name)
+        if params.actor is not None:
+            _check_name("actor", params.actor)
+        scope = params.scope or messages.Scope()
+        session, token = self._sessions.open(
+            params.name,
+            actor=params.actor,
+            bounds=Bounds(_globs(scope.write), _globs(scope.read)),
+            on_stale=params.on_stale,
+            unread=params.unread,
+            ttl=params.ttl,
+            now_us=self._now_us(),
+        )
+        self._sessions.join(session.name, visitor.number)
+        visitor.session = session.name
+        visitor.name = session.actor or visitor.name
+        self._tell("opened", session.name)
+        call.reply(messages.SessionOpenResult(session=session.name, token=token))
+
+    def _close(self, params: messages.SessionClose, visitor: Visitor, call: Call) -> None:
+        if params.force and params.session is not None:
+            self._end(params.session, "closed")
+        else:
+            self._end(self.own(params.session, visitor), "closed")
+        call.reply(messages.Empty())
+
+    def _list(self, params: messages.SessionList, visitor: Visitor, call: Call) -> None:
+        del params, visitor
+        call.reply(messages.SessionListResult(sessions=[_entry(found) for found in self._sessions]))
+
+    def _end(self, name: str, what: str) -> None:
+        self._sessions.close(name)
+        for call in self.on_end:
+            call(name)
+        self._tell(what, name)
+
+    def _tell(self, what: str, name: str) -> None:
+        self._subscriptions.tell("session", {"what": what, "session": name})
+
+    # ── time ──
+
+    def _keep_later(self) -> None:
+        asyncio.get_running_loop().call_later(KEEP_SECONDS, lambda: self._turns.when_back(self._keep))
+
+    def _keep(self) -> None:
+        """Write down what was seen, end the sessions that nobody uses any more, and come back later."""
+        if self._sessions.is_closed:
+            return
+        self._sessions.write_down()
+        for name in self._sessions.overdue(self._now_us()):
+            log.info("the session %r was not used for its time, and ends", name)
+            self._end(name, "expired")
+        self._keep_later()
+
+    def _now_us(self) -> int:
+        return self._guard.clock.now_us()
+
+
+def _entry(found: Open) -> messages.SessionEntry:
+    session = found.session
+    return messages.SessionEntry(
+        session=session.name,
+        actor=session.actor,
+        scope=messages.Scope(write=_texts(session.bounds.write), read=_texts(session.bounds.read)),
+        on_stale=session.on_stale,
+        unread=session.unread,
+        ttl=session.ttl,
+        created=rfc3339(session.created_us),
+        used=rfc3339(found.used_us),
+        connections=len(found.connections),
+        in_doubt=session.is_in_doubt,
+    )
+
+
+def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
+    if texts is None:
+        return None
+    if len(texts) > 1000:
+        raise InvalidParams("A scope holds at most 1000 globs.")
+    return tuple(map(Glob.parse, texts))
+
+
+def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
+    return None if globs is None else [glob.text for glob in globs]
+
+
+def _check_name(what: str, name: str) -> None:
+    if not 0 < len(name) <= translate.NAME_CHARACTERS_MAX:
+        raise InvalidParams(f"`{what}` is between 1 and {translate.NAME_CHARACTERS_MAX} characters long.")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidParams(f"`{what}` is text, and these bytes are not UTF-8.") from None

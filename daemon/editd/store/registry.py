@@ -1,0 +1,165 @@
+"""The registry: the sessions that are open, their leases, and the last fencing token. Small, and durable.
+
+Every change is synced before it is answered, so that a session, a lease and the order of the tokens survive
+a power cut. A registry that is damaged is put aside, and the next begins with tokens that are higher than
+any that can have been given: the seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from editd.errors import IoError
+from editd.values.glob import Glob
+from editd.values.lease import Lease
+from editd.values.session import Bounds, Session, Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.values.changeset import OnStale
+
+log = logging.getLogger(__name__)
+
+NAME = "sessions.db"
+TABLES = """
+create table if not exists session (name text primary key, written blob not null);
+create table if not exists lease (id text primary key, written blob not null);
+create table if not exists fact (name text primary key, value integer not null);
+"""
+
+
+class _Session(msgspec.Struct, frozen=True):
+    """A session as it is written down. A name goes in as JSON has it: surrogates are refused at the door."""
+
+    token_hash: str
+    actor: str | None
+    write: list[str] | None
+    read: list[str] | None
+    on_stale: str | None
+    unread: str
+    ttl: float
+    created_us: int
+    is_in_doubt: bool
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    session: str
+    token: int
+    paths: list[str]
+    expires_us: int
+
+
+class Registry:
+    """Used by one thread at a time."""
+
+    def __init__(self, folder: str, now_us: int) -> None:
+        """Open what lies in `folder`, or begin anew. Raises IoError."""
+        self._path = os.path.join(folder, NAME)
+        is_new = not os.path.exists(self._path)
+        try:
+            try:
+                self._database = _opened(self._path)
+                self.was_ended_cleanly = is_new or self._fact("running") == 0
+                self.sessions = [_session(*row) for row in self._rows("session")]
+                self.leases = [_lease(*row) for row in self._rows("lease")]
+                self.last_token = self._fact("token")
+            except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
+                log.error("the registry of sessions is damaged and put aside: %s", error)
+                os.replace(self._path, self._path + ".damaged")
+                self._database = _opened(self._path)
+                self.was_ended_cleanly = False
+                self.sessions, self.leases = [], []
+                self.last_token = now_us // 1_000_000
+            self._write("insert or replace into fact values ('running', 1)")
+        except (OSError, sqlite3.Error) as error:
+            raise _io_error(error) from error
+
+    def put_session(self, session: Session) -> None:
+        """Durable on return. Raises IoError."""
+        written = _Session(
+            session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
+            session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
+        )  # fmt: skip
+        self._write(
+            "insert or replace into session values (?, ?)", session.name, msgspec.json.encode(written)
+        )
+
+    def drop_session(self, name: str) -> None:
+        self._write("delete from session where name = ?", name)
+
+    def put_lease(self, lease: Lease) -> None:
+        """Durable on return, and with it that its token was given. Raises IoError."""
+        written = _Lease(lease.session, lease.token, [glob.text for glob in lease.paths], lease.expires_us)
+        self._write(
+            "insert or replace into lease values (?, ?)", lease.id, msgspec.json.encode(written),
+            token=lease.token,
+        )  # fmt: skip
+
+    def drop_lease(self, name: str) -> None:
+        self._write("delete from lease where id = ?", name)
+
+    def close(self, *, is_clean: bool) -> None:
+        """`is_clean`: all that the sessions have seen was written before."""
+        if is_clean:
+            with contextlib.suppress(IoError):
+                self._write("insert or replace into fact values ('running', 0)")
+        self._database.close()
+
+    def _write(self, statement: str, *values: object, token: int | None = None) -> None:
+        try:
+            with self._database:
+                self._database.execute(statement, values)
+                if token is not None and token > self.last_token:
+                    self._database.execute("insert or replace into fact values ('token', ?)", (token,))
+        except sqlite3.Error as error:
+            raise _io_error(error) from error
+        if token is not None:
+            self.last_token = max(self.last_token, token)
+
+    def _fact(self, name: str) -> int:
+        row = self._database.execute("select value from fact where name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _rows(self, table: str) -> Sequence[tuple[str, bytes]]:
+        return self._database.execute(f"select * from {table}").fetchall()  # noqa: S608  # ours
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.executescript("pragma journal_mode = delete; pragma synchronous = full;" + TABLES)
+    return database
+
+
+def _session(name: str, written: bytes) -> Session:
+    kept = msgspec.json.decode(written, type=_Session)
+    return Session(
+        name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
+        cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
+        kept.is_in_doubt,
+    )  # fmt: skip
+
+
+def _lease(name: str, written: bytes) -> Lease:
+    kept = msgspec.json.decode(written, type=_Lease)
+    return Lease(name, kept.session, kept.token, tuple(map(Glob.parse, kept.paths)), kept.expires_us)
+
+
+def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
+    return None if globs is None else [glob.text for glob in globs]
+
+
+def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
+    return None if texts is None else tuple(map(Glob.parse, texts))
+
+
+def _io_error(error: Exception) -> IoError:
+    cause = error if isinstance(error, OSError) else OSError(str(error))
+    return IoError(cause, "The registry of sessions cannot be written")

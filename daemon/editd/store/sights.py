@@ -1,0 +1,105 @@
+"""Sights on disk: what each opened session has seen, for the next daemon. Written a second behind at most.
+
+Never synced, so that nobody waits for it: a power cut may lose some of it, and a SIGKILL the last second.
+That fails safe because the registry knows that there was no clean end (`Session.is_in_doubt`). A file that is
+damaged is begun anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from editd.values.changeset import Base, Sight
+from editd.values.content import Version
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+log = logging.getLogger(__name__)
+
+NAME = "seen.db"
+TABLES = """
+create table if not exists sight (
+    session blob not null, path blob not null, version text, lines text, primary key (session, path)
+) without rowid;
+create table if not exists used (session blob primary key, time_us integer not null) without rowid;
+"""
+
+Row = tuple[str, WorkspacePath, Sight | None]  # of a session, by its name; None where it is forgotten
+
+
+class Sights:
+    """Used by one thread at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, NAME)
+        self.is_whole = True  # what is here is what was written
+        try:
+            self._database = _opened(self._path)
+            self._database.execute("select count(*) from sight").fetchone()
+        except sqlite3.DatabaseError as error:
+            log.error("what the sessions have seen is damaged and begun anew: %s", error)
+            self.is_whole = False
+            for name in (self._path, self._path + "-wal", self._path + "-shm"):
+                if os.path.exists(name):
+                    os.unlink(name)
+            self._database = _opened(self._path)
+
+    def of(self, session: str) -> list[tuple[WorkspacePath, Sight]]:
+        rows = self._database.execute(
+            "select path, version, lines from sight where session = ?", (os.fsencode(session),)
+        )
+        return [(WorkspacePath(os.fsdecode(path)), _sight(version, lines)) for path, version, lines in rows]
+
+    def used_us(self, session: str) -> int:
+        """When the session was last used, or 0."""
+        row = self._database.execute(
+            "select time_us from used where session = ?", (os.fsencode(session),)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def write(self, rows: Iterable[Row], used: Mapping[str, int]) -> None:
+        """Write down what is new, all of it or none."""
+        with self._database:
+            for session, path, sight in rows:
+                key = (os.fsencode(session), path.raw)
+                if sight is None:
+                    self._database.execute("delete from sight where session = ? and path = ?", key)
+                else:
+                    lines = None if sight.lines is None else json.dumps(sight.lines)
+                    self._database.execute(
+                        "insert or replace into sight values (?, ?, ?, ?)", (*key, sight.base.version, lines)
+                    )
+            self._database.executemany(
+                "insert or replace into used values (?, ?)",
+                [(os.fsencode(session), time_us) for session, time_us in used.items()],
+            )
+
+    def forget(self, session: str) -> None:
+        """The session has ended."""
+        with self._database:
+            for table in ("sight", "used"):
+                self._database.execute(
+                    f"delete from {table} where session = ?",  # noqa: S608  # ours
+                    (os.fsencode(session),),
+                )
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.executescript("pragma journal_mode = wal; pragma synchronous = off;" + TABLES)
+    return database
+
+
+def _sight(version: str | None, lines: str | None) -> Sight:
+    seen = None if lines is None else tuple((first, last) for first, last in json.loads(lines))
+    return Sight(Base(None if version is None else Version(version)), seen)

@@ -1,0 +1,32 @@
+"""A lease: a session's claim on paths, which ends by itself at a stated time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.values.glob import could_both_match, is_among
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from editd.values.glob import Glob
+    from editd.values.path import WorkspacePath
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    id: str
+    session: str
+    token: int  # fencing token: higher than that of every lease granted before
+    paths: tuple[Glob, ...]
+    expires_us: int  # microseconds since the epoch
+
+    def covers(self, path: WorkspacePath) -> bool:
+        return is_among(path, self.paths)
+
+
+def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob]) -> bool:
+    """Is there a path that one of the first and one of the second can both mean?"""
+    others = tuple(second)
+    return any(could_both_match(one, other) for one in first for other in others)

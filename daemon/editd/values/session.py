@@ -1,0 +1,42 @@
+"""A session that was opened: its name, what it may touch, and what holds where its requests do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from editd.values.glob import is_among
+
+if TYPE_CHECKING:
+    from editd.values.changeset import OnStale
+    from editd.values.glob import Glob
+    from editd.values.path import WorkspacePath
+
+Unread = Literal["allow", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The paths that a session may write and read; None is all of them."""
+
+    write: tuple[Glob, ...] | None = None
+    read: tuple[Glob, ...] | None = None
+
+    def may_write(self, path: WorkspacePath) -> bool:
+        return self.write is None or is_among(path, self.write)
+
+    def may_read(self, path: WorkspacePath) -> bool:
+        return self.read is None or is_among(path, self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    name: str
+    token_hash: str  # SHA-256 of its token, in hex; the token itself only its owner has
+    actor: str | None
+    bounds: Bounds
+    on_stale: OnStale | None
+    unread: Unread
+    ttl: float  # seconds without a connection or a request, after which it ends
+    created_us: int
+    is_in_doubt: bool = False  # the daemon was killed since, and some of what it has read may be forgotten
