@@ -164,17 +164,21 @@ class Client:
         self,
         tx: messages.Tx | None = None,
         *,
+        paths: Sequence[str] | None = None,
         last: int | None = None,
+        filter: messages.Filter | None = None,  # noqa: A002  # the protocol's name
         session: str | None = None,
         actor: str | None = None,
         message: str | None = None,
         request_id: str | None = None,
         dry_run: bool = False,
         on_conflict: messages.OnConflict = "fail",
-    ) -> messages.ApplyResult:
+    ) -> messages.UndoResult:
         asked = messages.Undo(
             tx=tx,
+            paths=None if paths is None else list(paths),
             last=last,
+            filter=filter,
             session=session,
             actor=actor,
             message=message,
@@ -182,7 +186,7 @@ class Client:
             dry_run=dry_run,
             on_conflict=on_conflict,
         )
-        return self._ask(asked, messages.ApplyResult)
+        return self._ask(asked, messages.UndoResult)
 
     def redo(
         self,
@@ -193,7 +197,7 @@ class Client:
         request_id: str | None = None,
         dry_run: bool = False,
         on_conflict: messages.OnConflict = "fail",
-    ) -> messages.ApplyResult:
+    ) -> messages.UndoResult:
         asked = messages.Redo(
             session=session,
             actor=actor,
@@ -202,7 +206,52 @@ class Client:
             dry_run=dry_run,
             on_conflict=on_conflict,
         )
-        return self._ask(asked, messages.ApplyResult)
+        return self._ask(asked, messages.UndoResult)
+
+    def rollback(
+        self,
+        session: str,
+        *,
+        since: messages.Tx | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        on_conflict: messages.OnConflict = "fail",
+    ) -> messages.UndoResult:
+        asked = messages.Rollback(
+            session=session,
+            since=since,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+        )
+        return self._ask(asked, messages.UndoResult)
+
+    def restore(
+        self,
+        to: messages.Tx,
+        *,
+        paths: Sequence[str] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+    ) -> messages.ApplyResult:
+        """Waits for as long as it takes to see first what others have changed."""
+        asked = messages.Restore(
+            to=to,
+            paths=None if paths is None else list(paths),
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+        )
+        return self._ask(asked, messages.ApplyResult, silence=None)
 
     # ── History ───────────────────────────────────────────────────────────────────────────────
 

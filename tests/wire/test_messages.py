@@ -21,7 +21,8 @@ RESULTS: dict[str, type[messages.Message]] = {
     "shutdown": messages.Empty,
     "abort": messages.Empty,
     "unsubscribe": messages.Empty,
-    **dict.fromkeys(("apply", "stage", "commit", "undo", "redo"), messages.ApplyResult),
+    **dict.fromkeys(("apply", "stage", "commit", "restore"), messages.ApplyResult),
+    **dict.fromkeys(("undo", "redo", "rollback"), messages.UndoResult),
 }
 
 

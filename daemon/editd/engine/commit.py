@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from editd.values.changeset import Change
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Kind, Seq
+    from editd.values.transaction import Authorship, Kind, Part, Seq
 
 BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
 
@@ -111,6 +111,7 @@ class Batch:
         request: int,
         outcome: Outcome,
         undoes: Sequence[Seq] = (),
+        parts: Sequence[Part] = (),
         notes: bytes = b"",
     ) -> Step:
         """Put the new contents beside their targets, and draft the transaction. Raises Refused."""
@@ -122,7 +123,7 @@ class Batch:
         staging = self.files.stage(changes, token)
         try:
             step = self._add(
-                kind, authorship, time_us, changes, staging, request, outcome, undoes, notes, token
+                kind, authorship, time_us, changes, staging, request, outcome, undoes, parts, notes, token
             )
         except BaseException:
             self.files.discard(staging)
@@ -151,18 +152,28 @@ class Batch:
         request: int | None,
         outcome: Outcome,
         undoes: Sequence[Seq] = (),
+        parts: Sequence[Part] = (),
         notes: bytes = b"",
         token: str = "",
     ) -> Step:
         draft = self.history.draft(
-            kind, authorship, time_us, changes, undoes=undoes, notes=notes, token=token, boot=self.boot,
-            published_through=self.published_through,
+            kind, authorship, time_us, changes, undoes=undoes, parts=parts, notes=notes, token=token,
+            boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
         step = Step(draft, tuple(changes), staging, request, outcome)
         self.steps.append(step)
         self.content_bytes += sum(len(change.after.content) for change in changes if change.after is not None)
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
+
+    def drafted_by(self, session: str | None) -> set[WorkspacePath]:
+        """The paths that a session's requests in this batch change, which it will have seen."""
+        return {
+            change.path
+            for step in self.steps
+            if step.request is not None and step.draft.transaction.authorship.session == session
+            for change in step.changes
+        }
 
     def commit(self) -> Stopped | None:
         """Make all steps durable, then publish them in turn. Raises Broken where files are in doubt.

@@ -23,10 +23,24 @@ from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
+from editd.engine.obstructions import UndoConflict, obstructions
 from editd.engine.recover import recover
-from editd.engine.requests import Apply, Asking, Outcome, Postponed, Reader, Result, Undo, Write, reader_of
+from editd.engine.requests import (
+    Apply,
+    Asking,
+    Outcome,
+    Postponed,
+    Reader,
+    Restore,
+    Result,
+    Undo,
+    Write,
+    reader_of,
+)
+from editd.engine.restore import restore
+from editd.engine.scopes import LastOf, OfSession, targets_of
 from editd.engine.sessions import Seen
-from editd.engine.undo import invert, targets_of
+from editd.engine.undo import invert
 from editd.engine.view import View
 from editd.errors import (
     Broken,
@@ -177,13 +191,13 @@ class Engine:
             return request
         said = request.authorship
         return Undo(
-            said, request.reader, session=said.session, path=path, dry_run=request.dry_run,
+            said, request.reader, LastOf(path, said.session), dry_run=request.dry_run,
             fingerprint=request.fingerprint if isinstance(request, Apply) else "",
         )  # fmt: skip
 
     def weight(self, request: Write) -> int:
         """About how many bytes a request is going to read, hash and write; a hint, for who plans the time."""
-        if isinstance(request, Undo):
+        if not isinstance(request, Apply):
             return UNDO_BYTES
         total = len(request.edits) * EDIT_BYTES
         for edit in request.edits:
@@ -217,7 +231,7 @@ class Engine:
         """Can this request be planned in this batch, or must the batch be committed first?"""
         if not batch.steps:
             return True
-        if batch.is_closed or isinstance(request, Undo) or request.dry_run:
+        if batch.is_closed or not isinstance(request, Apply) or request.dry_run:
             return False
         key = request.authorship.request_id
         return key is None or all(other.authorship.request_id != key for other in taken)
@@ -232,6 +246,8 @@ class Engine:
                 return repeated
             if isinstance(request, Apply):
                 return self._take_apply(batch, index, request)
+            if isinstance(request, Restore):
+                return self._take_restore(batch, index, request)
             return self._take_undo(batch, index, request)
         except InUse as refusal:
             batch.roll_back(steps)
@@ -282,17 +298,44 @@ class Engine:
         )
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
-        targets = targets_of(request, self.history)
-        changes = invert(targets, self.history, batch.view.at, force=request.force)
-        answers = () if request.path is None else (f"The last edit of {request.path} is undone.",)
+        scope = request.scope
+        targets = targets_of(scope, self.history)
+        inverted = invert(targets, self.history, batch.view.at, force=request.force)
+        changes = inverted.changes
+        answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, answers=answers)
+        if request.dry_run:
+            self.files.check(changes)
+            in_the_way = obstructions(inverted.places, targets, self.history, batch.view.at)
+            return replace(outcome, conflicts=in_the_way)
+        if inverted.places:
+            raise UndoConflict(inverted.places, targets)
+        self._adopt_into(batch, request)
+        said = request.authorship
+        if isinstance(scope, OfSession) and not said.message:
+            said = replace(said, message=f"Roll back session {scope.session}")
+        batch.stage(
+            request.kind, said, self._now_us(), changes, request=index, outcome=outcome,
+            undoes=[target.transaction.seq for target in targets],
+            parts=[part for target in targets for part in target.parts], notes=_notes(outcome, request),
+        )  # fmt: skip
+        return None
+
+    def _take_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
+        seq, changes = restore(request, self.history, batch.view.at)
+        outcome = Outcome(None, changes)
         if request.dry_run:
             self.files.check(changes)
             return outcome
         self._adopt_into(batch, request)
+        if not changes:
+            return outcome
+        said = request.authorship
+        if not said.message:
+            said = replace(said, message=f"Restore transaction {seq}")
         batch.stage(
-            "redo" if request.redo else "undo", request.authorship, self._now_us(), changes, request=index,
-            outcome=outcome, undoes=[target.seq for target in targets], notes=_notes(outcome, request),
+            "restore", said, self._now_us(), changes, request=index, outcome=outcome,
+            notes=_notes(outcome, request),
         )  # fmt: skip
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.edits.diff import unified
-from editd.engine.undo import UndoConflict
+from editd.engine.obstructions import UndoConflict
 from editd.errors import Refused, Stale
 from editd.values.content import FileState, Version
 from editd.values.path import WorkspacePath

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from editd.errors import Refused
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.expressions import Match, Search
+    from editd.engine.scopes import Scope
     from editd.values.changeset import Change, Edit, FileReport, OnStale, Sight
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction
@@ -38,21 +39,42 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """Commit the inverse of `tx`, else of the newest `last` (None: all), of `session` where it is given."""
+    """Commit the inverse of what `scope` names, as a transaction of `kind`."""
 
     authorship: Authorship
     reader: Reader
-    tx: int | str | None = None
-    last: int | None = None
-    session: str | None = None
-    path: WorkspacePath | None = None  # only the newest that changed this file, and nothing else
+    scope: Scope
+    kind: Literal["undo", "redo", "rollback"] = "undo"
     force: bool = False
     dry_run: bool = False
-    redo: bool = False
     fingerprint: str = ""
 
 
-Write = Apply | Undo
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Put the workspace, or `paths` and what lies below them, to what it held right after `to`.
+
+    `to` is a transaction, or a time.
+    """
+
+    authorship: Authorship
+    reader: Reader
+    to: int | str
+    paths: tuple[WorkspacePath, ...] | None = None
+    dry_run: bool = False
+    fingerprint: str = ""
+
+
+Write = Apply | Undo | Restore
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """Where an undo would not merge: the later transactions there, and those that must go with it."""
+
+    path: WorkspacePath
+    blocking: tuple[int, ...]
+    needs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +89,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
+    conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run
 
     def of(self, transaction: Transaction) -> Outcome:
         """The same, now that `transaction` has made it come about."""

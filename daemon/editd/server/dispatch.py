@@ -21,6 +21,7 @@ from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
+from editd.server.undoing import Undoing
 from editd.store.journal import frames
 from editd.values.transaction import Authorship
 from editd.wire import messages
@@ -98,13 +99,12 @@ class Dispatch:
             messages.Stage: self._stage,
             messages.Commit: self._commit,
             messages.Abort: self._abort,
-            messages.Undo: self._undo,
-            messages.Redo: self._undo,
             messages.Log: self._log,
             messages.Show: self._show,
             messages.Diff: self._diff,
         }
         self._methods |= workshop.subscriptions.methods
+        self._methods |= Undoing(workshop, self._later).methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""
@@ -205,12 +205,6 @@ class Dispatch:
         )
         content = params.return_content or self._engine.tooling.returns_content(request.edits)
         self._submit(request, call, return_content=content, diff=params.diff or params.dry_run)
-
-    def _undo(self, params: messages.Undo | messages.Redo, visitor: Visitor, call: Call) -> None:
-        request = translate.undo(
-            params, _reader(params.session, visitor), visitor.name or None, visitor.session
-        )
-        self._submit(request, call, diff=params.dry_run)
 
     def _submit(
         self, request: Write, call: Call, *, return_content: bool = False, diff: bool = False

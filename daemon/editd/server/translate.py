@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from editd.edits.diff import unified
-from editd.engine.requests import Apply, Outcome, Reader, Undo
+from editd.engine.requests import Apply, Outcome, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index import Wanted
 from editd.store.trailers import rfc3339
@@ -44,7 +44,7 @@ ANYBODY = "unknown"
 
 def apply(params: messages.Apply, reader: Reader, actor: str | None, session: str | None) -> Apply:
     """`actor` and `session` are what hello said, where the request itself says nothing."""
-    authorship = _authorship(params, actor, session)
+    authorship = authorship_of(params, actor, session)
     return Apply(
         edits(params.edits),
         authorship,
@@ -52,32 +52,6 @@ def apply(params: messages.Apply, reader: Reader, actor: str | None, session: st
         params.on_stale,
         params.dry_run,
         fingerprint(params) if params.request_id is not None else "",
-    )
-
-
-def undo(
-    params: messages.Undo | messages.Redo, reader: Reader, actor: str | None, session: str | None
-) -> Undo:
-    tx: int | str | None = None
-    last: int | None = 1
-    if isinstance(params, messages.Undo):
-        if params.tx is not None and (params.last is not None or params.session is not None):
-            raise InvalidParams(
-                "`tx` says already what is to be undone.", hint="Leave `last` and `session` out."
-            )
-        tx = params.tx
-        # A session that is named, and nothing else, is undone as a whole.
-        last = params.last if params.last is not None or params.session is not None else 1
-    return Undo(
-        _authorship(params, actor, session),
-        reader,
-        tx=tx,
-        last=last,
-        session=params.session if params.session is not None else session,
-        force=params.on_conflict == "force",
-        dry_run=params.dry_run,
-        redo=isinstance(params, messages.Redo),
-        fingerprint=fingerprint(params) if params.request_id is not None else "",
     )
 
 
@@ -108,9 +82,12 @@ def wanted(params: messages.Log) -> Wanted:
     )
 
 
-def _authorship(
-    params: messages.Apply | messages.Undo | messages.Redo, actor: str | None, session: str | None
+def authorship_of(
+    params: messages.Apply | messages.Undo | messages.Redo | messages.Rollback | messages.Restore,
+    actor: str | None,
+    session: str | None,
 ) -> transaction.Authorship:
+    """Who a request is by; `actor` and `session` are the connection's, where it says nothing itself."""
     for name, value in (
         ("actor", params.actor),
         ("session", params.session),
@@ -118,9 +95,10 @@ def _authorship(
     ):
         if value is not None and not 0 < len(value) <= NAME_CHARACTERS_MAX:
             raise InvalidParams(f"`{name}` is between 1 and {NAME_CHARACTERS_MAX} characters long.")
+    own = None if isinstance(params, messages.Rollback) else params.session  # there it is whose work it is
     return transaction.Authorship(
         params.actor or actor or ANYBODY,
-        params.session if params.session is not None else session,
+        own if own is not None else session,
         params.message or "",
         params.request_id,
     )
@@ -264,10 +242,11 @@ def transaction_result(given: transaction.Transaction) -> messages.Transaction:
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_touch(touch, by_path) for touch in shown],
+        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in shown],
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
+        parts=[messages.Part(seq=part.seq, path=part.path.text) for part in given.parts] or UNSET,
     )
 
 
@@ -375,7 +354,9 @@ def _file_result(
     )
 
 
-def _touch(touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.Touch]) -> messages.Change:
+def _touch(
+    touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.Touch], *, in_part: bool
+) -> messages.Change:
     before = touch.before
     if touch.source is not None and touch.source in by_path:
         before = by_path[touch.source].before
@@ -386,6 +367,7 @@ def _touch(touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.To
         version=None if touch.after is None else touch.after.version,
         from_=UNSET if touch.source is None else touch.source.text,
         mode=None if touch.after is None else _MODE_TEXTS[touch.after.mode],
+        undone_by=touch.undone_by if in_part and touch.undone_by is not None else UNSET,
     )
 
 

@@ -39,7 +39,7 @@ from editd.store.record import (
 )
 from editd.values.content import FileState, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,6 +184,7 @@ class History:
         changes: Sequence[Change],
         *,
         undoes: Sequence[Seq] = (),
+        parts: Sequence[Part] = (),
         notes: bytes = b"",
         token: str = "",
         boot: bytes = b"",
@@ -202,15 +203,17 @@ class History:
             Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes
         ]  # the values that `touch_of` gives for the records
         commit = commit_oid(
-            splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode()
+            splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode(), parts
         )
         record = Committed(
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
             authorship.request_id, time_us, tuple(undoes), records, notes, token, boot, published_through,
+            tuple((part.seq, part.path.raw) for part in parts),
         )  # fmt: skip
         transaction = Transaction(
-            Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes)
-        )
+            Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
+            parts=tuple(parts),
+        )  # fmt: skip
         draft = Draft(record, transaction, notes, splice, self._head)
         self._head, self._seq = commit[0], seq
         self._hold(record, splice)
@@ -304,6 +307,7 @@ class History:
             commit, _ = commit_oid(
                 splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
                 record.time_us, transaction.touches, record.undoes, record.notes.decode(),
+                transaction.parts,
             )  # fmt: skip
             if commit != record.commit:
                 raise self._damaged(
@@ -367,6 +371,7 @@ class History:
         transaction = Transaction(
             written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
             tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
+            parts=written.parts,
         )  # fmt: skip
         return transaction, written.notes.encode()
 
@@ -409,9 +414,10 @@ def commit_oid(
     touches: Sequence[Touch],
     undoes: Sequence[int],
     notes: str,
+    parts: Sequence[Part] = (),
 ) -> tuple[Oid, bytes]:
     """The id and the bytes of a transaction's commit object: a pure function of the record and the tree."""
-    message = trailers.compose(seq, kind, authorship, time_us, touches, undoes, notes)
+    message = trailers.compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
     content = commit_content(tree, [parent], trailers.ident(authorship.actor), EDITD, time_us, message)
     return object_id("commit", content), content
 

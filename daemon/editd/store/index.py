@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.errors import IoError
+from editd.store import undone
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
@@ -22,11 +22,9 @@ from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Tou
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-SCHEMA = 1
+SCHEMA = 2
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
-UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")
-UNDOING: tuple[Kind, ...] = ("undo", "rollback", "restore")
 
 _TABLES = """
 create table tx (
@@ -42,7 +40,7 @@ create index tx_by_kind on tx(kind, seq);
 create table touch (
     path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
     after_mode integer, after text, after_permissions integer, source blob,
-    primary key (path, seq)
+    undone_by integer, primary key (path, seq)
 ) without rowid;
 create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
@@ -59,6 +57,20 @@ class Wanted:
     session: str | None = None
     actor: str | None = None
     kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which transactions an undo takes, of those that are in force at least in part; None means all."""
+
+    kinds: tuple[Kind, ...]
+    session: str | None = None
+    actor: str | None = None
+    since: int | None = None  # a seq, itself included, like all of these
+    until: int | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or what is below
 
 
 class Index:
@@ -112,8 +124,7 @@ class Index:
         with _writing(database):
             for transaction, notes in self._waiting:
                 _insert(database, transaction, notes)
-                for undone in transaction.undoes:
-                    _set_undone(database, undone, transaction.seq)
+                undone.mark_all(database, transaction)
         self._waiting.clear()
         self._requests.clear()
 
@@ -176,12 +187,11 @@ class Index:
                 values.append(value)
         source = "tx"
         if wanted.path is not None:
-            raw = wanted.path.raw
             source = (
                 "(select distinct seq from touch where path = ? or (path >= ? and path < ?))"
                 " join tx using (seq)"
             )
-            values[:0] = [raw, raw + b"/", raw + b"0"]  # "0" follows "/": all that lies below the path
+            values[:0] = _at_or_below(wanted.path)
         rows = self._all(
             f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # our own words only
             " order by tx.seq desc limit ?",
@@ -251,23 +261,44 @@ class Index:
         ):
             yield WorkspacePath(os.fsdecode(row[0]))
 
-    def undoable(self, session: str | None, limit: int) -> list[Transaction]:
-        """The newest transactions that `undo` without a name takes, newest first."""
-        return self._newest(UNDOABLE, session, limit)
-
-    def redoable(self, session: str | None) -> Transaction | None:
-        """The newest undo that is not redone."""
-        return next(iter(self._newest(("undo",), session, 1)), None)
-
-    def _newest(self, kinds: Sequence[Kind], session: str | None, limit: int) -> list[Transaction]:
-        marks = ", ".join("?" * len(kinds))
-        where, values = ("", ()) if session is None else (" and session = ?", (session,))
+    def in_force(self, chosen: Chosen, limit: int = -1) -> list[Transaction]:
+        """The newest `limit` transactions (-1: all) that are chosen and not undone, newest first."""
+        conditions = [f"kind in ({', '.join('?' * len(chosen.kinds))})", "undone_by is null"]
+        values: list[Any] = [*chosen.kinds]
+        for condition, value in (
+            ("session = ?", _stored(chosen.session)),
+            ("actor = ?", _stored(chosen.actor)),
+            ("seq >= ?", chosen.since),
+            ("seq <= ?", chosen.until),
+            ("time_us >= ?", chosen.since_us),
+            ("time_us <= ?", chosen.until_us),
+        ):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        if chosen.below is not None:
+            touched = ["path = ? or (path >= ? and path < ?)"] * len(chosen.below)
+            conditions.append(f"seq in (select seq from touch where {' or '.join(touched)})")  # noqa: S608
+            values += [part for path in chosen.below for part in _at_or_below(path)]
         rows = self._all(
-            f"select * from tx where kind in ({marks}) and undone_by is null{where}"  # noqa: S608  # ours
-            " order by seq desc limit ?",
-            (*kinds, *values, limit),
+            f"select * from tx where {' and '.join(conditions)} order by seq desc limit ?",  # noqa: S608  # ours
+            (*values, limit),
         )
         return [self._transaction(row) for row in rows]
+
+    def at_time(self, time_us: int) -> int | None:
+        """The newest transaction that was made at this time or before; None before the first one."""
+        row = self._one("select max(seq) from tx where time_us <= ?", (time_us,))
+        return None if row is None or row[0] is None else cast("int", row[0])
+
+    def touch_in(self, path: WorkspacePath, seq: int) -> Touch | None:
+        """What transaction `seq` did to `path`."""
+        row = self._one("select * from touch where path = ? and seq = ?", (path.raw, seq))
+        return None if row is None else _touch(row)
+
+    def kind_of(self, seq: int) -> Kind | None:
+        row = self._one("select kind from tx where seq = ?", (seq,))
+        return None if row is None else cast("Kind", row[0])
 
     def count(self) -> int:
         """How many transactions there are, the baseline not counted."""
@@ -276,6 +307,7 @@ class Index:
     def _transaction(self, row: Sequence[Any]) -> Transaction:
         seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
         touches = self._all("select * from touch where seq = ? order by path", (seq,))
+        undoes_seqs, parts = undone.read(undoes)
         return Transaction(
             Seq(seq),
             CommitId(oid),
@@ -283,8 +315,9 @@ class Index:
             Authorship(_unstored(actor), _unstored(session), _unstored(message), _unstored(request_id)),
             time_us,
             tuple(_touch(touch) for touch in touches),
-            tuple(Seq(undone) for undone in json.loads(undoes)),
+            undoes_seqs,
             None if undone_by is None else Seq(undone_by),
+            parts,
         )
 
     def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -329,11 +362,11 @@ def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes
         (
             transaction.seq, transaction.id, transaction.kind, _stored(said.actor), _stored(said.session),
             _stored(said.message), _stored(said.request_id), transaction.time_us,
-            json.dumps(transaction.undoes), transaction.undone_by, notes,
+            undone.written(transaction), transaction.undone_by, notes,
         ),
     )  # fmt: skip
     database.executemany(
-        "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
         (
             (
                 touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
@@ -344,12 +377,9 @@ def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes
     )  # fmt: skip
 
 
-def _set_undone(database: sqlite3.Connection, seq: int, by: int | None) -> None:
-    """Mark `seq` as undone by `by`, or as in force again; what it had undone itself is then the reverse."""
-    database.execute("update tx set undone_by = ? where seq = ?", (by, seq))
-    row = database.execute("select undoes from tx where seq = ?", (seq,)).fetchone()
-    for below in json.loads(row[0]) if row is not None else ():
-        _set_undone(database, below, seq if by is None else None)
+def _at_or_below(path: WorkspacePath) -> tuple[bytes, bytes, bytes]:
+    """The path, and the bounds of what lies below it: "0" follows "/"."""
+    return path.raw, path.raw + b"/", path.raw + b"0"
 
 
 def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
@@ -357,12 +387,13 @@ def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
 
 
 def _touch(row: Sequence[Any]) -> Touch:
-    path, _, *sides, source = row
+    path, _, *sides, source, undone_by = row
     return Touch(
         WorkspacePath(os.fsdecode(path)),
         _entry(sides[:3]),
         _entry(sides[3:]),
         None if source is None else WorkspacePath(os.fsdecode(source)),
+        None if undone_by is None else Seq(undone_by),
     )
 
 

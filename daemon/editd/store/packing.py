@@ -84,6 +84,7 @@ class Packer:
         oid, content = commit_oid(
             splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
             record.time_us, transaction.touches, record.undoes, record.notes.decode(),
+            transaction.parts,
         )  # fmt: skip
         if oid != record.commit:
             raise HistoryDamaged(f"Transaction {record.seq} does not give the commit {record.commit.hex()}.")

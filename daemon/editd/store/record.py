@@ -18,6 +18,7 @@ from editd.values.transaction import (
     CommitId,
     Entry,
     Kind,
+    Part,
     Seq,
     Touch,
     Transaction,
@@ -60,6 +61,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     token: str = ""  # names its temporary files beside their targets; "" where it touches no file
     boot: bytes = b""  # the boot it was made under: after another one, files may be torn (C5)
     published_through: int = 0  # when this was written, all up to this seq were in the files
+    parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: of that one in `undoes` only these paths
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -117,4 +119,5 @@ def transaction_of(record: Committed) -> Transaction:
         record.time_us,
         tuple(touch_of(change) for change in record.changes),
         tuple(Seq(seq) for seq in record.undoes),
+        parts=tuple(Part(Seq(seq), WorkspacePath(os.fsdecode(path))) for seq, path in record.parts),
     )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from editd.values.transaction import Authorship, Kind, Seq, Touch
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, Kind, Part, Seq, Touch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ class Written:
     authorship: Authorship
     time_us: int
     undoes: tuple[Seq, ...]
+    parts: tuple[Part, ...]  # of those in `undoes` that are undone only in part: these paths
     moves: tuple[tuple[str, str], ...]  # from, to
     permissions: tuple[tuple[str, int], ...]  # of paths whose bits git's mode does not tell
     notes: str
@@ -47,6 +49,7 @@ def compose(
     touches: Sequence[Touch],
     undoes: Sequence[int],
     notes: str = "",
+    parts: Sequence[Part] = (),
 ) -> str:
     """The whole message, with a subject of our own where the author gave none."""
     body = authorship.message.replace("\0", "").strip("\n") or summary(kind, touches, undoes)
@@ -59,7 +62,7 @@ def compose(
         lines.append(f"Session: {_value(authorship.session)}")
     if authorship.request_id is not None:
         lines.append(f"Request: {_value(authorship.request_id)}")
-    lines += [f"Undoes: {undone}" for undone in undoes]
+    lines += _undone(undoes, parts)
     lines.append(f"Time: {rfc3339(time_us)}")
     for touch in touches:
         if touch.source is not None:
@@ -94,7 +97,12 @@ def parse(message: str) -> Written:
                 _read(fields["Request"][0]) if "Request" in fields else None,
             ),
             microseconds(fields["Time"][0]),
-            tuple(Seq(int(seq)) for seq in fields.get("Undoes", [])),
+            tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
+            tuple(
+                Part(Seq(int(seq)), WorkspacePath(_read(path)))
+                for seq, _, path in (value.partition(" ") for value in fields.get("Undoes", []))
+                if path
+            ),
             tuple((moved[0], moved[1]) for moved in map(json.loads, fields.get("Moved", []))),
             tuple(
                 (_read(path), int(bits, 8))
@@ -151,6 +159,14 @@ def microseconds(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
+    """A line for each transaction that is undone as a whole, and for each path of the others."""
+    paths: dict[int, list[str]] = {}
+    for part in parts:
+        paths.setdefault(part.seq, []).append(f"Undoes: {part.seq} {_value(part.path.text)}")
+    return [line for undone in undoes for line in paths.get(undone, [f"Undoes: {undone}"])]
 
 
 def _moved_away(touch: Touch, touches: Sequence[Touch]) -> bool:

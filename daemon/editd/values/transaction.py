@@ -36,6 +36,7 @@ class Touch:
     before: Entry | None
     after: Entry | None
     source: WorkspacePath | None = None
+    undone_by: Seq | None = None  # what took this path of its transaction back, if that is in force
 
     @property
     def kind(self) -> ChangeKind:
@@ -58,6 +59,14 @@ class Authorship:
     request_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """One path of a transaction."""
+
+    seq: Seq
+    path: WorkspacePath
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     seq: Seq
@@ -67,4 +76,5 @@ class Transaction:
     time_us: int  # microseconds since the epoch, UTC
     touches: tuple[Touch, ...]
     undoes: tuple[Seq, ...] = ()
-    undone_by: Seq | None = None
+    undone_by: Seq | None = None  # only where all of its paths are undone: what took the last of them back
+    parts: tuple[Part, ...] = ()  # of those in `undoes` that it takes back only in part: these paths

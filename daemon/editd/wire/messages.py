@@ -205,10 +205,23 @@ class Abort(Params):
     changeset: str
 
 
+class Filter(Message):
+    """Which transactions an undo takes; `since` and `until` are included."""
+
+    session: str | None = None
+    actor: str | None = None
+    since: Tx | None = None  # or an RFC 3339 time
+    until: Tx | None = None
+    paths: list[str] | None = None  # or globs
+    kind: Kind | None = None
+
+
 class Undo(Params):
     method: ClassVar[str] = "undo"
     tx: Tx | None = None
+    paths: list[str] | None = None
     last: int | None = None
+    filter: Filter | None = None
     session: str | None = None
     actor: str | None = None
     message: str | None = None
@@ -225,6 +238,28 @@ class Redo(Params):
     request_id: str | None = None
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
+
+
+class Rollback(Params):
+    method: ClassVar[str] = "rollback"
+    session: str  # whose work it is; who asks is the connection's
+    since: Tx | None = None  # or an RFC 3339 time
+    actor: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    dry_run: bool = False
+    on_conflict: OnConflict = "fail"
+
+
+class Restore(Params):
+    method: ClassVar[str] = "restore"
+    to: Tx  # or an RFC 3339 time
+    paths: list[str] | None = None
+    session: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    dry_run: bool = False
 
 
 class Log(Params):
@@ -278,7 +313,7 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Log, Show, Diff, Subscribe, Unsubscribe,
+        Undo, Redo, Rollback, Restore, Log, Show, Diff, Subscribe, Unsubscribe,
     )
 }  # fmt: skip
 
@@ -390,6 +425,12 @@ class Change(Message):
     version: str | None
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
     mode: Mode | None = None
+    undone_by: int | UnsetType = UNSET  # where this path of a transaction is undone
+
+
+class Part(Message):
+    seq: int
+    path: str
 
 
 class Transaction(Message):
@@ -404,6 +445,7 @@ class Transaction(Message):
     undoes: list[int]
     undone_by: int | None
     request_id: str | None
+    parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
 
 
 class FileResult(Message):
@@ -425,6 +467,18 @@ class ApplyResult(Message):
     warnings: list[str] = []
     merged: list[str] = []
     answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
+
+
+class InTheWay(Message):
+    """A file where an undo would not merge."""
+
+    path: str
+    blocking: list[int]  # the later transactions there
+    needs: list[int]  # those of them, and others, that would have to be undone as well
+
+
+class UndoResult(ApplyResult):
+    conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run
 
 
 class BeginResult(Message):

@@ -1,0 +1,158 @@
+"""What stands in the way of an undo: the later transactions there, and those that would have to go with it.
+
+For `needs` the file is told anew without what is to be undone, one later change after another: a change that
+no longer merges depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd.edits.merge import merge_states
+from editd.engine.requests import InTheWay
+from editd.engine.scopes import Target, whole_of
+from editd.engine.undo import Place, invert, recorded_state
+from editd.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from editd.store.history import History
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Touch
+
+LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
+ROUNDS_MAX = 5  # of taking along what is in the way in the files of those that were taken along
+
+
+class UndoConflict(Conflict):
+    """Later changes overlap what is to be undone; the engine adds which transactions made them."""
+
+    def __init__(self, places: Sequence[Place], targets: Sequence[Target]) -> None:
+        super().__init__("The undo does not merge cleanly; nothing was changed.")
+        self.places = tuple(_one_a_path(places))
+        self.targets = _by_seq(targets)
+
+    def explain(self, history: History) -> None:
+        """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
+        found = [(place.path.text, blocking(history, place, self.targets)) for place in self.places]
+        files = [{"path": path, "blocking": in_the_way} for path, in_the_way in found]
+        seqs = sorted({seq for _, in_the_way in found for seq in in_the_way})
+        paths = ", ".join(place.path.text for place in self.places)
+        made_by = f" Transactions in the way: {', '.join(map(str, seqs))}." if seqs else ""
+        self.message = f"Later changes to {paths} overlap what is to be undone; nothing was changed.{made_by}"
+        self.hint = (
+            "A dry run tells which of them depend on it. Undo those first, or use on_conflict: force to put "
+            "the earlier text back all the same."
+        )
+        self.data["files"] = files
+
+
+def blocking(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:
+    """The transactions after `place.seq` that changed its file and are still in force there, rising."""
+    return [seq for seq, _ in _later(history, place, targets)]
+
+
+def obstructions(
+    places: Sequence[Place],
+    targets: Sequence[Target],
+    history: History,
+    current: Callable[[WorkspacePath], FileState | None],
+) -> tuple[InTheWay, ...]:
+    """For each file that does not merge: who is in the way, and who would have to be undone as well.
+
+    With all that is needed taken along, the undo is clean; files that only come into it through those are
+    in the answer too. Where that cannot be had, because what is there is not in the history, `needs` has all
+    that is in the way.
+    """
+    taken = _by_seq(targets)
+    found: dict[WorkspacePath, InTheWay] = {}
+    for _ in range(ROUNDS_MAX):
+        if not places:
+            break
+        for place in _one_a_path(places):
+            in_the_way = blocking(history, place, taken)
+            known = found.get(place.path)
+            needs = in_the_way if known is not None else _dependent(history, place, taken)
+            found[place.path] = InTheWay(
+                place.path,
+                tuple(in_the_way) if known is None else known.blocking,
+                tuple(sorted({*needs, *(() if known is None else known.needs)})),
+            )
+        more = {seq for one in found.values() for seq in one.needs} - taken.keys()
+        if not more:
+            break
+        for seq in more:
+            taken[seq] = whole_of(history.find(seq))
+        places = invert([taken[seq] for seq in sorted(taken, reverse=True)], history, current).places
+    return tuple(found[path] for path in sorted(found))
+
+
+def _dependent(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:
+    """Those in the way whose change does not merge into the file as it is without `targets`."""
+    first = min(seq for seq, target in targets.items() if _touched(target, place.origin))
+    touch = history.index.touch_in(place.origin, first)
+    later = list(_later(history, Place(place.path, first, place.origin), targets))
+    if touch is None or touch.source is not None or len(later) > LATER_MAX:
+        return [seq for seq, _ in later if seq > place.seq]
+    state = recorded_state(touch.before, history)
+    depending: list[int] = []
+    for seq, change in later:
+        before = change.before
+        if change.source is not None:
+            source = history.index.touch_in(change.source, seq)
+            before = None if source is None else source.before
+        try:
+            after = recorded_state(change.after, history)
+            state = merge_states(recorded_state(before, history), state, after)
+        except Conflict:
+            depending.append(seq)
+    return depending
+
+
+def _later(history: History, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
+    """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
+    for seq, touch in _life(history, place.origin, place.seq):
+        target = targets.get(seq)
+        if touch.undone_by is not None or (target is not None and target.covers(touch.path)):
+            continue
+        undone = history.find(seq).undoes
+        if undone and all(below > place.seq for below in undone):
+            continue  # it took back another one that came after: the two cancel out
+        yield seq, touch
+
+
+def _life(history: History, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch]]:
+    """What happened to the file that `path` named after `seq`, also under the names it had later."""
+    index = history.index
+    while True:
+        move = index.moved_to(path, seq)
+        for later in index.touches_after(path, seq):
+            if move is not None and later >= move[0]:
+                break
+            touch = index.touch_in(path, later)
+            assert touch is not None, "the index has just named it"
+            yield later, touch
+        if move is None:
+            return
+        seq, path = move
+        touch = index.touch_in(path, seq)
+        assert touch is not None, "a move is a touch of the new path"
+        yield seq, touch
+
+
+def _touched(target: Target, path: WorkspacePath) -> bool:
+    return any(touch.path == path for touch in target.touches)
+
+
+def _one_a_path(places: Sequence[Place]) -> list[Place]:
+    """The oldest place of each path."""
+    oldest: dict[WorkspacePath, Place] = {}
+    for place in sorted(places, key=lambda place: place.seq, reverse=True):
+        oldest[place.path] = place
+    return [oldest[path] for path in sorted(oldest)]
+
+
+def _by_seq(targets: Sequence[Target]) -> dict[int, Target]:
+    return {int(target.transaction.seq): target for target in targets}

@@ -1,0 +1,80 @@
+"""Restore: the workspace, or some paths, as the history says they were right after a transaction.
+
+Only what the history knows is looked at: a file that it never saw stays, and one that holds already what it
+is to hold is not written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd.engine.scopes import seq_at
+from editd.engine.undo import recorded_state
+from editd.errors import FileMissing
+from editd.store.index import Wanted
+from editd.values.changeset import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.engine.requests import Restore
+    from editd.store.history import History
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry, Seq
+
+
+def restore(
+    request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
+) -> tuple[Seq, tuple[Change, ...]]:
+    """The transaction that is meant, and the changes that lead back to it.
+
+    Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that the history
+    knows nothing of.
+    """
+    seq = history.find(seq_at(request.to, history)).seq
+    touched = list(history.index.changed_paths(seq, int(history.head)))
+    if request.paths is not None:
+        touched = [path for path in touched if any(_is_in(path, given) for given in request.paths)]
+        for given in request.paths:
+            if not any(_is_in(path, given) for path in touched):
+                touched += _unchanged(given, history)
+    changes = [
+        Change(path, current(path), recorded_state(held_after(path, seq, history), history))
+        for path in sorted(set(touched))
+    ]
+    return seq, tuple(change for change in changes if change.before != change.after)
+
+
+def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
+    """What `path` held right after `seq`, as far as the history knows.
+
+    A file that came into it later as it was (kind `baseline`) is taken to have been so all along.
+    """
+    index = history.index
+    if index.touch_at(path, seq) is None:
+        later = index.touch_after(path, seq)
+        if later is not None and later[1].before is None and index.kind_of(later[0]) == "baseline":
+            return later[1].after
+    return history.entry_at(path, seq)
+
+
+def _is_in(path: WorkspacePath, given: WorkspacePath) -> bool:
+    return path == given or path.text.startswith(given.text + "/")
+
+
+def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
+    """What no later transaction has changed at `path`: the file, which may differ for all that.
+
+    A path that never was in the history is refused: a wrong name would else look like success.
+    """
+    if history.entry(path) is not None:
+        return [path]
+    files, folders = history.folder_at_head(path.text)
+    if not files and not folders and not history.index.log(Wanted(path=path), 1):
+        raise FileMissing(
+            f"The history knows nothing of {path}.",
+            hint="`log` with a path shows what happened to it; paths are relative to the workspace's root.",
+            data={"path": path.text},
+        )
+    return []

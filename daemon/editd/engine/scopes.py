@@ -1,0 +1,280 @@
+"""Scopes: what an undo is about, and the transactions, or parts of them, which that names right now."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
+from editd.store.index import Chosen, Wanted
+from editd.store.trailers import microseconds
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd.store.history import History
+    from editd.values.glob import Glob
+    from editd.values.transaction import Kind, Touch, Transaction
+
+LOOKED_AT_ONCE = 50  # transactions of a path, while the last edit of a session is looked for
+UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # what an undo without a name takes
+ROLLED_BACK: tuple[Kind, ...] = ("edit", "exec")
+FILTERED: tuple[Kind, ...] = (*UNDOABLE, "outside")  # what a filter takes that names no kind
+_TIME = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One transaction; where there are `paths`, only these and what lies below them."""
+
+    tx: int | str
+    paths: tuple[WorkspacePath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest `last` (None: all) that are not undone, of `session` where it is given."""
+
+    session: str | None
+    last: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OfSession:
+    """All edits and commands of a session, from `since` on."""
+
+    session: str
+    since: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All that fits; `since` and `until` are included, and are transactions or times."""
+
+    session: str | None = None
+    actor: str | None = None
+    since: int | str | None = None
+    until: int | str | None = None
+    paths: tuple[WorkspacePath | Glob, ...] = ()
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastOf:
+    """The newest edit of a file by a session (None: by nobody's), as far as it changed that file."""
+
+    path: WorkspacePath
+    session: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastUndo:
+    """The newest undo that is not redone, of `session` where it is given."""
+
+    session: str | None
+
+
+Scope = Named | Newest | OfSession | Filter | LastOf | LastUndo
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A transaction that is to be undone; `paths` None means all of it."""
+
+    transaction: Transaction
+    paths: frozenset[WorkspacePath] | None = None
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        touches = self.transaction.touches
+        return touches if self.paths is None else tuple(t for t in touches if t.path in self.paths)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the undo's commit says of it, where it is not all."""
+        return tuple(Part(self.transaction.seq, path) for path in sorted(self.paths or ()))
+
+    def covers(self, path: WorkspacePath) -> bool:
+        return self.paths is None or path in self.paths
+
+
+def targets_of(scope: Scope, history: History) -> list[Target]:
+    """What a scope names right now, newest first. Raises NothingToUndo, UnknownTransaction, InvalidParams."""
+    match scope:
+        case Named():
+            return [_named(scope, history)]
+        case Newest():
+            if scope.last is not None and scope.last < 1:
+                raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
+            chosen = Chosen(UNDOABLE, scope.session)
+            found = history.index.in_force(chosen, -1 if scope.last is None else scope.last)
+            nothing = "There is no edit that is not undone already."
+        case OfSession():
+            found = history.index.in_force(_between(Chosen(ROLLED_BACK, scope.session), scope.since, history))
+            nothing = f"Session {scope.session} has made no edit that is not undone already."
+        case Filter():
+            return _filtered(scope, history)
+        case LastOf():
+            return [_last_of(scope, history)]
+        case LastUndo():
+            found = history.index.in_force(Chosen(("undo",), scope.session), 1)
+            nothing = "There is no undo to take back."
+    if not found:
+        raise NothingToUndo(nothing, hint="`log` shows the history.")
+    return [whole_of(transaction) for transaction in found]
+
+
+def whole_of(transaction: Transaction) -> Target:
+    """All of a transaction that is not undone yet."""
+    if all(touch.undone_by is None for touch in transaction.touches):
+        return Target(transaction)
+    return Target(transaction, frozenset(t.path for t in transaction.touches if t.undone_by is None))
+
+
+def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]) -> Target | None:
+    """What is not undone yet of the wanted paths; a move is taken back at both its ends or not at all."""
+    in_force = {touch.path: touch for touch in transaction.touches if touch.undone_by is None}
+    paths = {path for path in in_force if is_wanted(path)}
+    for path, touch in in_force.items():
+        if touch.source in in_force and paths & {path, touch.source}:
+            paths |= {path, touch.source}
+    if not paths:
+        return None
+    return Target(transaction, None if len(paths) == len(transaction.touches) else frozenset(paths))
+
+
+def seq_at(reference: int | str, history: History) -> int:
+    """The seq of a transaction, or of the newest one at a time. Raises UnknownTransaction, InvalidParams."""
+    time_us = _time(reference)
+    if time_us is None:
+        return history.find(reference).seq
+    seq = history.index.at_time(time_us)
+    if seq is None:
+        raise UnknownTransaction(
+            f"The history does not go back to {reference}.",
+            hint="`log` shows how far it goes.",
+            data={"tx": reference, "head": int(history.head)},
+        )
+    return seq
+
+
+def _named(scope: Named, history: History) -> Target:
+    transaction = history.find(scope.tx)
+    _check_undoable(transaction)
+    if not scope.paths:
+        return whole_of(transaction)
+    for given in scope.paths:
+        here = [touch for touch in transaction.touches if _is_in(touch.path, given)]
+        if not here:
+            raise NothingToUndo(
+                f"Transaction {transaction.seq} did not change {given}.",
+                hint=f"`show` with tx {transaction.seq} lists what it changed.",
+                data={"path": given.text, "seq": int(transaction.seq)},
+            )
+        if all(touch.undone_by is not None for touch in here):
+            by = here[0].undone_by
+            raise NothingToUndo(
+                f"What transaction {transaction.seq} did to {given} is undone already, by {by}.",
+                hint=f"Undo {by} to have it back.",
+                data={"path": given.text, "undone_by": by},
+            )
+    target = part_of(transaction, lambda path: any(_is_in(path, given) for given in scope.paths))
+    assert target is not None, "each path is there, and in force"
+    return target
+
+
+def _filtered(scope: Filter, history: History) -> list[Target]:
+    kinds = FILTERED if scope.kind is None else (scope.kind,)
+    if kinds == ("baseline",):
+        raise NothingToUndo("What was there when editd first looked cannot be undone.")
+    below = _folders(scope.paths)
+    chosen = Chosen(kinds, scope.session, scope.actor, below=below)
+    found = history.index.in_force(_between(chosen, scope.since, history, scope.until))
+    if scope.paths:
+        parts = (part_of(tx, lambda path: any(_is_in(path, given) for given in scope.paths)) for tx in found)
+        targets = [part for part in parts if part is not None]
+    else:
+        targets = [whole_of(transaction) for transaction in found]
+    if not targets:
+        raise NothingToUndo(
+            "Nothing that is not undone already fits the filter.", hint="`log` shows the history."
+        )
+    return targets
+
+
+def _folders(paths: Sequence[WorkspacePath | Glob]) -> tuple[WorkspacePath, ...] | None:
+    """The paths, for the index to begin with; None where one of them is a glob, or there are none."""
+    literal = tuple(path for path in paths if isinstance(path, WorkspacePath))
+    return literal if paths and len(literal) == len(paths) else None
+
+
+def _is_in(path: WorkspacePath, given: WorkspacePath | Glob) -> bool:
+    if isinstance(given, WorkspacePath):
+        return path == given or path.text.startswith(given.text + "/")
+    return given.matches(path) or given.text == path.text  # as in Next.js: `[id].tsx`
+
+
+def _between(
+    chosen: Chosen, since: int | str | None, history: History, until: int | str | None = None
+) -> Chosen:
+    """The same, bounded by transactions or times, both included."""
+    if since is not None:
+        seq, time_us = _bound(since, history)
+        chosen = replace(chosen, since=seq, since_us=time_us)
+    if until is not None:
+        seq, time_us = _bound(until, history)
+        chosen = replace(chosen, until=seq, until_us=time_us)
+    return chosen
+
+
+def _bound(reference: int | str, history: History) -> tuple[int | None, int | None]:
+    """A seq or a time, the other being None."""
+    time_us = _time(reference)
+    return (None, time_us) if time_us is not None else (history.find(reference).seq, None)
+
+
+def _time(reference: int | str) -> int | None:
+    """Microseconds since the epoch where this is a time, None where it names a transaction."""
+    if isinstance(reference, int) or _TIME.match(reference) is None:
+        return None
+    try:
+        return microseconds(reference)
+    except (ValueError, OverflowError):
+        raise InvalidParams(
+            f"{reference[:60]!r} is not a time.", hint="RFC 3339, as in 2026-01-31T12:00:00Z."
+        ) from None
+
+
+def _last_of(scope: LastOf, history: History) -> Target:
+    """The newest edit in force of `path` by the session, as far as it changed that file."""
+    path, session = scope.path, scope.session
+    before: int | None = None
+    while found := history.index.log(Wanted(before=before, path=path, session=session), LOOKED_AT_ONCE):
+        for transaction in found:
+            if transaction.kind != "edit" or transaction.authorship.session != session:
+                continue
+            target = part_of(transaction, path.__eq__)
+            if target is not None:
+                return target
+        before = int(found[-1].seq)
+    raise NothingToUndo(
+        f"There is no edit of {path} by this session that is not undone already.",
+        hint="`log` with this path shows who changed it.",
+        data={"path": path.text},
+    )
+
+
+def _check_undoable(transaction: Transaction) -> None:
+    if transaction.kind == "baseline":
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is what was there when editd first looked; it cannot be undone."
+        )
+    if transaction.undone_by is not None:
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is undone already, by {transaction.undone_by}.",
+            hint=f"Undo {transaction.undone_by} to have it back.",
+            data={"undone_by": transaction.undone_by},
+        )

@@ -1,0 +1,140 @@
+"""Undoing: the methods `undo`, `redo`, `rollback` and `restore`, from the wire to the engine and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, structs
+
+from editd.engine.requests import Outcome, Reader, Restore, Undo, Write, reader_of
+from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
+from editd.errors import InvalidParams, Refused
+from editd.server import translate
+from editd.values.glob import Glob
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.values.path import WorkspacePath
+
+WILDCARDS = frozenset("*?[\\")
+
+
+class Undoing:
+    def __init__(self, workshop: Workshop, later: Callable[[Coroutine[Any, Any, None], Call], None]) -> None:
+        """`later` runs what an answer waits for, and refuses where that is refused."""
+        self._workshop = workshop
+        self._later = later
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Undo: self._undo,
+            messages.Redo: self._redo,
+            messages.Rollback: self._rollback,
+            messages.Restore: self._restore,
+        }
+
+    def _undo(self, params: messages.Undo, visitor: Visitor, call: Call) -> None:
+        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        request = Undo(
+            said, _reader(said.session, visitor), scope_of(params, visitor.session),
+            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
+        )  # fmt: skip
+        self._submit(request, call)
+
+    def _redo(self, params: messages.Redo, visitor: Visitor, call: Call) -> None:
+        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        request = Undo(
+            said, _reader(said.session, visitor), LastUndo(said.session), "redo",
+            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
+        )  # fmt: skip
+        self._submit(request, call)
+
+    def _rollback(self, params: messages.Rollback, visitor: Visitor, call: Call) -> None:
+        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        request = Undo(
+            said, _reader(said.session, visitor), OfSession(params.session, params.since), "rollback",
+            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
+        )  # fmt: skip
+        self._submit(request, call)
+
+    def _restore(self, params: messages.Restore, visitor: Visitor, call: Call) -> None:
+        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        paths = None if params.paths is None else tuple(map(translate.path, params.paths))
+        if paths == ():
+            raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
+        request = Restore(
+            said, _reader(said.session, visitor), params.to, paths, params.dry_run, _fingerprint(params)
+        )
+
+        async def restore() -> None:
+            # What others wrote until now is in the history first: only that is put back.
+            await self._workshop.scanner.settle(self._workshop.engine, self._workshop.turns)
+            self._submit(request, call)
+
+        self._later(restore(), call)
+
+    def _submit(self, request: Write, call: Call) -> None:
+        def answer(result: Outcome | Refused) -> None:
+            if isinstance(result, Refused):
+                call.refuse(result)
+            elif isinstance(request, Restore):
+                call.reply(translate.outcome(result, diff=request.dry_run))
+            else:
+                call.reply(_undo_result(result, is_dry=request.dry_run))
+
+        self._workshop.turns.submit(request, answer)
+
+
+def scope_of(params: messages.Undo, session: str | None) -> Scope:
+    """What an undo is about; `session` is the connection's. Raises InvalidParams."""
+    ways = {"tx": params.tx, "filter": params.filter, "last": params.last}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1 or (params.session is not None and given and given != ["last"]):
+        raise InvalidParams(
+            f"`{given[0]}` says already what is to be undone.",
+            hint="Give one of `tx`, `filter`, and `last` or `session`.",
+        )
+    if params.paths is not None and params.tx is None:
+        raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has `paths` of its own.")
+    if params.tx is not None:
+        if params.paths == []:
+            raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
+        return Named(params.tx, tuple(map(translate.path, params.paths or ())))
+    if params.filter is not None:
+        return _filter(params.filter)
+    if params.session is not None:  # and nothing else: it is undone as a whole
+        return Newest(params.session, params.last)
+    return Newest(session, 1 if params.last is None else params.last)
+
+
+def _filter(given: messages.Filter) -> Filter:
+    if all(value is None for value in structs.asdict(given).values()):
+        raise InvalidParams(
+            "An empty `filter` would undo everything.", hint="`restore` puts the workspace back as a whole."
+        )
+    if given.paths == []:
+        raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")
+    paths = tuple(map(_path_or_glob, given.paths or ()))
+    return Filter(given.session, given.actor, given.since, given.until, paths, given.kind)
+
+
+def _path_or_glob(text: str) -> WorkspacePath | Glob:
+    return Glob.parse(text) if WILDCARDS & {*text} else translate.path(text)
+
+
+def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
+    plain = translate.outcome(result, diff=is_dry)
+    conflicts = [
+        messages.InTheWay(path=one.path.text, blocking=list(one.blocking), needs=list(one.needs))
+        for one in result.conflicts
+    ]
+    return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry else UNSET)
+
+
+def _reader(session: str | None, visitor: Visitor) -> Reader:
+    return visitor.reader if session is None else reader_of(session)
+
+
+def _fingerprint(params: messages.Params) -> str:
+    return "" if getattr(params, "request_id", None) is None else translate.fingerprint(params)
