@@ -288,6 +288,21 @@ class Client:
         )
         return self._ask(asked, messages.DiffResult)
 
+    def publish(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        from_: messages.Tx | None = None,
+        to: messages.Tx | None = None,
+        branch: str | None = None,
+        author: str | None = None,
+    ) -> messages.PublishResult:
+        asked = messages.Publish(
+            message=message, session=session, from_=from_, to=to, branch=branch, author=author
+        )
+        return self._ask(asked, messages.PublishResult)
+
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 
     def _ask(

@@ -39,6 +39,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "tool": "Call an edit tool of another system, such as Cline's.",
         "undo": "Take back a transaction, the newest or any other.",
         "redo": "Take back an undo.",
+        "publish": "Make one ordinary commit of what a session or a range did.",
     },
     "Look": {
         "log": "List the transactions, newest first.",

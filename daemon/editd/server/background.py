@@ -58,6 +58,10 @@ class Background:
             packer, self._packer = self._packer, None
             await packer.close()
 
+    async def pack(self) -> None:
+        """Have all packed that is committed by now. Raises Broken where that fails."""
+        await self._pack()
+
     async def check(self) -> list[str]:
         """Have the packing process prove the store's objects and their chain; what is wrong, as sentences."""
         try:

@@ -21,6 +21,7 @@ from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
+from editd.server.publishing import Publishing
 from editd.server.undoing import Undoing
 from editd.store.journal import frames
 from editd.values.transaction import Authorship
@@ -104,6 +105,9 @@ class Dispatch:
             messages.Diff: self._diff,
         }
         self._methods |= workshop.subscriptions.methods
+        self._methods |= Publishing(
+            root, workshop.engine, workshop.turns, workshop.background, self._later
+        ).methods
         self._methods |= Undoing(workshop, self._later).methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:

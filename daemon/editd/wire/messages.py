@@ -289,6 +289,25 @@ class Diff(Params):
     changeset: str | None = None
 
 
+class Publish(Params):
+    """What a `session` did, or the transactions `from` to `to`, as one commit in the user's git."""
+
+    method: ClassVar[str] = "publish"
+    message: str
+    session: str | None = None
+    from_: Tx | None = msgspec.field(default=None, name="from")
+    to: Tx | None = None
+    branch: str | None = None
+    author: str | None = None
+
+
+class Scope(Message):
+    """The globs of what a session may write and read; null is all of it."""
+
+    write: list[str] | None = None
+    read: list[str] | None = None
+
+
 class Notify(Message):
     """How a subscriber wants to be called, in place of `event`: a method, and its first arguments."""
 
@@ -313,7 +332,7 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, Show, Diff, Subscribe, Unsubscribe,
+        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, Subscribe, Unsubscribe,
     )
 }  # fmt: skip
 
@@ -498,6 +517,12 @@ class ShowResult(Message):
 class DiffResult(Message):
     diff: str
     files: list[Change]
+
+
+class PublishResult(Message):
+    commit: str
+    branch: str
+    left_out: list[str]  # paths that `git add` would not take
 
 
 class SubscribeResult(Message):

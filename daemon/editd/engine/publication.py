@@ -1,0 +1,365 @@
+"""The process that publishes: what a session or a range did, as one ordinary commit in the user's git.
+
+`python -m editd.engine.publication ROOT STATE_FOLDER`, framed messages on stdin and stdout
+(`system.pipe`). A request, as `request_of` makes it, is answered by `{commit, branch, left_out}` or by
+`{refused, message, hint, data}`, as `refused_by` reads it.
+
+Objects, one branch, and where that is checked out its index: nothing else is written. The tree is the
+tip's with each run merged in (`engine.work`); what the branch has of a run already is not merged twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pygit2
+from pygit2.enums import ObjectType, Option
+
+from editd.edits.merge import merge_states
+from editd.engine.branch import advance, check_quiet, find_branch, held_index, open_repository, put_into_index
+from editd.engine.lineends import as_added, converted_by, ends_of
+from editd.engine.work import Run
+from editd.errors import Conflict, HistoryDamaged, InvalidParams, NoChange, PermissionDenied, Refused
+from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
+from editd.store.trailers import ident
+from editd.system.pipe import Frame, read_frame, write_frame
+from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from editd.engine.branch import Branch
+
+_LINK = 0o160000
+_PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]*)>\s*")
+_TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is asked for: the work, and what the commit says of it."""
+
+    runs: tuple[Run, ...]
+    message: str
+    branch: str | None
+    author: str | None  # `NAME <MAIL>`
+    actors: tuple[str, ...]
+    login: str  # the user's own name as an actor
+    trailers: tuple[str, ...]
+
+
+def request_of(publication: Publication) -> Frame:
+    """The frame that asks the process to publish."""
+    runs = [
+        [run.path.text, [_plain(state) for state in run.states], run.source and run.source.text]
+        for run in publication.runs
+    ]
+    return {
+        "runs": runs, "message": publication.message, "branch": publication.branch,
+        "author": publication.author, "actors": list(publication.actors), "login": publication.login,
+        "trailers": list(publication.trailers),
+    }  # fmt: skip
+
+
+def refused_by(answer: Frame) -> Refused | None:
+    """The refusal that an answer holds."""
+    if "refused" not in answer:
+        return None
+    refusal = Refused(answer["message"], hint=answer["hint"], data=answer["data"])
+    refusal.code = answer["refused"]
+    return refusal
+
+
+def publish(root: str, folder: str, wanted: Publication) -> Frame:
+    """Make the commit; return the answer. Raises Refused with nothing changed but unreachable objects."""
+    repository = open_repository(root)
+    branch = find_branch(repository, wanted.branch)
+    check_quiet(branch)
+    author, committer = _people(repository, wanted.author)
+    prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
+    weaving = Weaving(
+        branch, pygit2.Repository(os.path.join(folder, "store.git")), "" if prefix == "." else prefix + "/"
+    )
+    for run in wanted.runs:
+        weaving.carry_out(run)
+    changes = weaving.changes()
+    if not changes:
+        raise NoChange(
+            f"{branch.name} has all of it already; there is nothing to publish.",
+            data={"left_out": sorted(weaving.left_out)},
+        )
+    message = _message(wanted, author, is_login=wanted.author is None)
+    with held_index(branch) as index:
+        tree = _tree(branch, changes)
+        parents = [] if branch.tip is None else [branch.tip]
+        commit = repository.create_commit(None, author, committer, message, tree, parents)
+        if index is not None:
+            put_into_index(index, changes)
+        advance(branch, commit, message.partition("\n")[0], committer)
+    return {"commit": str(commit), "branch": branch.name, "left_out": sorted(weaving.left_out)}
+
+
+@dataclass
+class Weaving:
+    """The tip's files as they become while runs are merged into them, one after another."""
+
+    branch: Branch
+    store: pygit2.Repository
+    prefix: str  # of the workspace in the repository's work tree
+
+    files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
+    left_out: set[str] = field(default_factory=set)  # what git would not take, as the workspace names it
+
+    def __post_init__(self) -> None:
+        self._tip = Trees(self.branch.tree or EMPTY_TREE, self._tree_bytes)
+
+    def carry_out(self, run: Run) -> None:
+        """Merge one run into what there is. Raises Conflict where that is not clean."""
+        path = self.prefix + run.path.text
+        if self._is_left_out(run.path, path):
+            return
+        source = None if run.source is None else self.prefix + run.source.text
+        at = path if source is None or (self._now(source) is None and self._now(path) is not None) else source
+        ours = self._now(at)
+        states = [self._state(path, state) for state in run.states]
+        made = self._merged(run.path, states, ours)
+        if at != path:
+            if self._now(path) is not None:
+                raise _collision(run.path, f"{run.path} is there already on {self.branch.name}.")
+            self.files[at] = None
+        self.files[path] = made
+
+    def changes(self) -> dict[bytes, TreeEntry | None]:
+        """What is to differ from the tip, its blobs written; raises Conflict for a file where a folder is."""
+        changed = {path: state for path, state in self.files.items() if state != self._on_tip(path)}
+        for path, state in changed.items():
+            if state is not None:
+                self._check_place(path, changed)
+        repository = self.branch.repository
+        return {
+            os.fsencode(path): None
+            if state is None
+            else TreeEntry(state.mode, repository.create_blob(state.content).raw)
+            for path, state in changed.items()
+        }
+
+    def _merged(
+        self, path: WorkspacePath, states: Sequence[FileState | None], ours: FileState | None
+    ) -> FileState | None:
+        """Ours with what the run made, from the last of its states on that ours has already."""
+        first, last = states[0], states[-1]
+        if ours in states:
+            start = ours
+        else:
+            start = next((s for s in reversed(states[1:]) if _has_already(first, ours, s)), first)
+        if ours is None and start is not None and last != start:
+            raise _collision(
+                path,
+                f"{path} is changed, but {self.branch.name} has no such file.",
+                "Commit the file first, or publish the transaction that made it as well.",
+            )
+        return merge_states(start, ours, last, path=path.text)
+
+    def _is_left_out(self, path: WorkspacePath, full: str) -> bool:
+        """Would `git add` not take it: ignored and not on the branch, or of a repository further in?"""
+        if path.text in self.left_out:
+            return True
+        repository = self.branch.repository
+        above = [full[:place] for place, letter in enumerate(full) if letter == "/"]
+        inner = (os.path.join(repository.workdir, folder, ".git") for folder in above)
+        is_out = any(map(os.path.lexists, inner)) or any(self._mode(folder) == _LINK for folder in above)
+        if is_out or (self._on_tip(full) is None and _is_ignored(repository, full)):
+            self.left_out.add(path.text)
+            return True
+        converted = converted_by(repository, full)
+        if converted is not None:
+            raise PermissionDenied(
+                f"{path} has the attribute `{converted}`, and filters are not run here.",
+                hint="Commit that file with git, and publish a range without it.",
+                data={"path": path.text},
+            )
+        return False
+
+    def _now(self, path: str) -> FileState | None:
+        return self.files[path] if path in self.files else self._on_tip(path)
+
+    def _on_tip(self, path: str) -> FileState | None:
+        entry = self._tip.entry(os.fsencode(path))
+        if entry is None or entry.mode == _LINK:
+            return None
+        blob = self.branch.repository.get(pygit2.Oid(raw=entry.oid))
+        if not isinstance(blob, pygit2.Blob):
+            raise InvalidParams(
+                f"The repository has not got the blob of {path}, as in a partial clone.",
+                hint=f"`git show HEAD:{path}` fetches it.",
+            )
+        return FileState(blob.data, _mode_of(entry.mode))
+
+    def _mode(self, path: str) -> int | None:
+        entry = self._tip.entry(os.fsencode(path))
+        return None if entry is None else entry.mode
+
+    def _state(self, path: str, entry: Entry | None) -> FileState | None:
+        """What the history says, as `git add` would have it."""
+        if entry is None:
+            return None
+        blob = self.store.get(entry.version)
+        if not isinstance(blob, pygit2.Blob):
+            raise HistoryDamaged(f"The history no longer has the content {entry.version[:12]}.")
+        state = FileState(blob.data, entry.mode, version=entry.version)
+        if state.is_symlink:
+            return state
+        repository, known = self.branch.repository, self._on_tip(path)
+        added = as_added(state.content, ends_of(repository, path), None if known is None else known.content)
+        return state if added is state.content else FileState(added, entry.mode)
+
+    def _check_place(self, path: str, changed: Mapping[str, FileState | None]) -> None:
+        """Raises Conflict where a folder of the path is a file, or the path a folder, that stays."""
+        for place, letter in enumerate(path):
+            above = path[:place]
+            if letter == "/" and self._now(above) is not None:
+                raise _collision(WorkspacePath(path), f"{above} is a file on {self.branch.name}.")
+        folder = self._tip.folder(os.fsencode(path))
+        if folder is not None and any(
+            f"{path}/{name}" not in changed for name in self._names(os.fsencode(path))
+        ):
+            raise _collision(WorkspacePath(path), f"{path} is a folder on {self.branch.name}.")
+
+    def _names(self, path: bytes) -> list[str]:
+        """Every file below a folder of the tip, relative to it."""
+        folder = self._tip.folder(path)
+        assert folder is not None
+        found = [os.fsdecode(name) for name in folder.files()]
+        for name in folder.folders():
+            found += [f"{os.fsdecode(name)}/{below}" for below in self._names(path + b"/" + name)]
+        return found
+
+    def _tree_bytes(self, oid: bytes) -> bytes:
+        return bytes(self.branch.repository.read(pygit2.Oid(raw=oid))[1])
+
+
+def _is_ignored(repository: pygit2.Repository, path: str) -> bool:
+    # libgit2 takes no other bytes; patterns rarely name them.
+    return bool(repository.path_is_ignored(os.fsencode(path).decode("utf-8", "replace")))
+
+
+def _has_already(base: FileState | None, ours: FileState | None, theirs: FileState | None) -> bool:
+    """Would merging `theirs` leave `ours` as it is?"""
+    try:
+        return merge_states(base, ours, theirs) == ours
+    except Conflict:
+        return False
+
+
+def _collision(path: WorkspacePath, message: str, hint: str = "") -> Conflict:
+    return Conflict(
+        message, hint=hint or "Put that right on the branch first.", data={"files": [{"path": path.text}]}
+    )
+
+
+def _tree(branch: Branch, changes: Mapping[bytes, TreeEntry | None]) -> pygit2.Oid:
+    repository = branch.repository
+    trees = Trees(branch.tree or EMPTY_TREE, lambda oid: bytes(repository.read(pygit2.Oid(raw=oid))[1]))
+    splice = trees.splice(changes.items())
+    for raw in splice.trees.values():
+        repository.write(ObjectType.TREE, raw)
+    if splice.root == EMPTY_TREE:
+        repository.write(ObjectType.TREE, b"")
+    return pygit2.Oid(raw=splice.root)
+
+
+def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.Signature, pygit2.Signature]:
+    """Author and committer, now and here. Raises InvalidParams where nobody is known, or cannot be read."""
+    seconds = int(time.time())
+    minutes = (time.localtime(seconds).tm_gmtoff or 0) // 60
+
+    def signature(name: str, mail: str) -> pygit2.Signature:
+        return pygit2.Signature(name, mail, seconds, minutes)
+
+    config = repository.config
+    known = "user.name" in config and "user.email" in config
+    user = signature(str(config["user.name"]), str(config["user.email"])) if known else None
+    if author is None:
+        if user is None:
+            raise InvalidParams(
+                "git does not know who you are: user.name or user.email is not configured.",
+                hint="`git config user.name NAME` and `git config user.email MAIL`, or give an `author`.",
+            )
+        return user, user
+    found = _PERSON.fullmatch(author)
+    if found is None:
+        raise InvalidParams(f"{author[:200]!r} is no author.", hint="Write it as `NAME <MAIL>`.")
+    given = signature(found[1], found[2])
+    return given, user or given
+
+
+def _message(wanted: Publication, author: pygit2.Signature, *, is_login: bool) -> str:
+    """The message with trailers: who else had a hand in it, and where in editd's history it is."""
+    own = {author.name, author.email} | ({wanted.login} if is_login else set())
+    trailers = [f"Co-authored-by: {ident(actor)}" for actor in wanted.actors if actor not in own]
+    trailers += wanted.trailers
+    body = wanted.message.strip()
+    above, _, last = body.rpartition("\n\n")
+    is_block = bool(above) and all(map(_TRAILER.fullmatch, last.split("\n")))
+    return body + ("\n" if is_block else "\n\n") + "\n".join(trailers) + "\n"
+
+
+def _mode_of(mode: int) -> GitMode:
+    """A tip may hold modes that git no longer writes (100664)."""
+    if mode & 0o170000 != 0o100000:
+        return cast("GitMode", mode)
+    return EXECUTABLE if mode & 0o100 else FILE
+
+
+def _plain(entry: Entry | None) -> tuple[int, str] | None:
+    return None if entry is None else (entry.mode, entry.version)
+
+
+def _publication(frame: Frame) -> Publication:
+    runs = tuple(
+        Run(
+            WorkspacePath(path),
+            tuple(None if state is None else Entry(state[0], Version(state[1])) for state in states),
+            None if source is None else WorkspacePath(source),
+        )
+        for path, states, source in frame.pop("runs")
+    )
+    actors, trailers = tuple(frame.pop("actors")), tuple(frame.pop("trailers"))
+    return Publication(runs, actors=actors, trailers=trailers, **frame)
+
+
+def answer(root: str, folder: str, request: Frame) -> Frame:
+    """Carry out one request."""
+    try:
+        return publish(root, folder, _publication(request))
+    except Refused as refusal:
+        return _no(refusal)
+    except (pygit2.GitError, OSError, KeyError, ValueError) as error:
+        message = f"The repository could not be read or written: {error}."
+        return _no(PermissionDenied(message, hint="`git fsck` may tell why."))
+
+
+def _no(refusal: Refused) -> dict[str, Any]:
+    return {
+        "refused": refusal.code, "message": refusal.message, "hint": refusal.hint, "data": refusal.data,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Serve requests until stdin closes."""
+    pygit2.option(Option.ENABLE_FSYNC_GITDIR, True)
+    pygit2.option(Option.SET_EXTENSIONS, ["partialclone"], 1)
+    root, folder = sys.argv[1:3]
+    while (request := read_frame(sys.stdin.buffer)) is not None:
+        write_frame(sys.stdout.buffer, answer(root, folder, request))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What was done: the transactions of a session, or of a range, as what each path went through.
+
+Pure. What others did in between is not in it: where somebody else changed a file between two
+transactions, the path has two runs, and each of them is brought to another place on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry, Seq, Touch, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The states that one path went through without anybody else in between, first to last.
+
+    With a `source` the file was moved from there to `path`: the first state is what the source held.
+    """
+
+    path: WorkspacePath
+    states: tuple[Entry | None, ...]
+    source: WorkspacePath | None = None
+
+
+def in_force(transactions: Iterable[Transaction]) -> list[Transaction]:
+    """Those that count among all of a session's: what is undone does not, nor does the undo of it.
+
+    An undo of what others did, or of a part of a transaction, is work like any other.
+    """
+    given = [transaction for transaction in transactions if transaction.kind != "baseline"]
+    undone = {transaction.seq for transaction in given if transaction.undone_by is not None}
+    return [
+        transaction
+        for transaction in given
+        if transaction.undone_by is None
+        and not (transaction.undoes and undone.issuperset(transaction.undoes))
+    ]
+
+
+def runs_of(transactions: Iterable[Transaction]) -> list[Run]:
+    """What `transactions`, rising, did to each path; runs are to be carried out in this order."""
+    made: list[_Growing] = []
+    last: dict[WorkspacePath, _Growing] = {}
+    for transaction in transactions:
+        by_path = {touch.path: touch for touch in transaction.touches}
+        moved = {touch.source for touch in transaction.touches if _is_move(touch, by_path)}
+        for touch in transaction.touches:
+            if touch.path in moved:
+                last.pop(touch.path, None)
+                continue
+            known = last.get(touch.path)
+            if touch.source is not None and touch.source in moved:
+                states = [by_path[touch.source].before, touch.after]
+                known = _Growing(touch.path, states, touch.source)
+                made.append(known)
+            elif known is not None and _is_same(known.states[-1], touch.before):
+                known.states.append(touch.after)
+            else:
+                known = _Growing(touch.path, [touch.before, touch.after])
+                made.append(known)
+            last[touch.path] = known
+    return [Run(run.path, tuple(run.states), run.source) for run in made]
+
+
+def spans(seqs: Iterable[Seq]) -> str:
+    """Numbers as a person writes them: `3-5, 9`."""
+    parts: list[list[int]] = []
+    for seq in sorted(seqs):
+        if parts and seq == parts[-1][1] + 1:
+            parts[-1][1] = seq
+        else:
+            parts.append([seq, seq])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+@dataclass(slots=True)
+class _Growing:
+    path: WorkspacePath
+    states: list[Entry | None]
+    source: WorkspacePath | None = None
+
+
+def _is_move(touch: Touch, by_path: dict[WorkspacePath, Touch]) -> bool:
+    """Did the file go to a place that was free, and leave its own?"""
+    source = None if touch.source is None else by_path.get(touch.source)
+    return source is not None and source.after is None and touch.before is None and touch.after is not None
+
+
+def _is_same(first: Entry | None, second: Entry | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return (first.mode, first.version) == (second.mode, second.version)

@@ -1,0 +1,168 @@
+"""Publishing: the method `publish`, with the process that writes to the user's git on its behalf.
+
+What is published is first packed, so that the process reads it from the store by itself. One commit is
+made at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+from typing import TYPE_CHECKING, Any
+
+from editd.engine import work
+from editd.engine.publication import Publication, refused_by, request_of
+from editd.errors import Broken, InvalidParams, NoChange
+from editd.server.children import PYTHON, Child
+from editd.store.index import Wanted
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.engine.engine import Engine
+    from editd.server.background import Background
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.turns import Turns
+    from editd.system.pipe import Frame
+    from editd.values.transaction import Transaction
+
+TRANSACTIONS_MAX = 100_000  # in one commit
+NOBODY = frozenset({"unknown", "outside", "editd"})  # as an actor: no co-author
+
+
+class Publishing:
+    def __init__(
+        self,
+        root: str,
+        engine: Engine,
+        turns: Turns,
+        background: Background,
+        later: Callable[[Coroutine[Any, Any, None], Call], None],
+    ) -> None:
+        """`later` runs what an answer waits for, and refuses where that is refused."""
+        self._argv = [*PYTHON, "editd.engine.publication", root, engine.history.folder]
+        self._engine = engine
+        self._turns = turns
+        self._background = background
+        self._later = later
+        self._line = asyncio.Lock()
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Publish: self._publish
+        }
+
+    def _publish(self, params: messages.Publish, visitor: Visitor, call: Call) -> None:
+        if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
+            raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
+        session = params.session if params.session is not None else visitor.session
+        chosen = self._range(params) if params.from_ is not None or params.to is not None else None
+        if chosen is not None and params.session is not None:
+            raise InvalidParams(
+                "`session` says already what is published.", hint="Leave `from` and `to` out."
+            )
+        if chosen is None and session is None:
+            raise InvalidParams(
+                "What is to be published?", hint="Name a `session`, or give `from` and `to`, both included."
+            )
+        if chosen is None:
+            assert session is not None
+            chosen = self._of_session(session)
+        publication = _publication(params, chosen, session if params.from_ is params.to is None else None)
+
+        async def publish() -> None:
+            async with self._line:
+                await self._packed(int(chosen[-1].seq))
+                answer = await self._ask(request_of(publication))
+            refusal = refused_by(answer)
+            if refusal is not None:
+                raise refusal
+            call.reply(messages.PublishResult(**answer))
+
+        self._later(publish(), call)
+
+    def _range(self, params: messages.Publish) -> list[Transaction]:
+        """All that was recorded from `from` to `to`, as it was, without what came in as it stood."""
+        history = self._engine.history
+        first = 1 if params.from_ is None else history.find(params.from_).seq
+        last = history.head if params.to is None else history.find(params.to).seq
+        found = self._log(Wanted(after=first - 1, before=last + 1))
+        found = [transaction for transaction in found if transaction.kind != "baseline"]
+        if not found:
+            raise NoChange(f"Nothing was changed in transactions {first} to {last}.", hint="`log` lists all.")
+        return found
+
+    def _of_session(self, session: str) -> list[Transaction]:
+        found = work.in_force(self._log(Wanted(session=session)))
+        if not found:
+            raise NoChange(
+                f"Nothing that the session {session!r} did is in force.",
+                hint="`log` with this session lists what it did.",
+            )
+        return found
+
+    def _log(self, wanted: Wanted) -> list[Transaction]:
+        """Rising."""
+        found = self._engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
+        if len(found) > TRANSACTIONS_MAX:
+            raise InvalidParams(f"A commit is made of at most {TRANSACTIONS_MAX} transactions.")
+        return found[::-1]
+
+    async def _packed(self, through: int) -> None:
+        await self._background.pack()
+        await self._turns.back()
+        if self._engine.history.packed < through:
+            raise Broken("The history could not be packed.", hint="See the daemon's log, and try again.")
+
+    async def _ask(self, request: Frame) -> Frame:
+        """The answer of a process that is started for this request."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        died = {
+            "refused": "internal_error", "message": "The process that publishes died.", "data": {},
+            "hint": "Look at `git log` before you try again: the commit may have been made.",
+        }  # fmt: skip
+
+        def heard(frame: Frame) -> None:
+            if not answer.done():
+                answer.set_result(frame)
+
+        child = Child(self._argv, on_frame=heard, on_death=lambda _: heard(died))
+        await child.start()
+        try:
+            child.send(request)
+            return await answer
+        finally:
+            await child.close()
+
+
+def _publication(params: messages.Publish, chosen: list[Transaction], session: str | None) -> Publication:
+    hands = {
+        transaction.authorship.actor: None
+        for transaction in chosen
+        if transaction.kind != "outside" and transaction.authorship.actor not in NOBODY
+    }
+    said = [] if session is None else [f"Editd-Session: {_printable(session)}"]
+    return Publication(
+        tuple(work.runs_of(chosen)), params.message, params.branch, params.author, tuple(hands), _login(),
+        (*said, f"Editd-Transactions: {work.spans(transaction.seq for transaction in chosen)}"),
+    )  # fmt: skip
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _printable(name: str) -> str:
+    """The name as a trailer's value."""
+    return name if name.isprintable() and not name.startswith('"') else json.dumps(name)
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without an entry, as in a container
+        return ""

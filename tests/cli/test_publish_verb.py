@@ -1,0 +1,62 @@
+"""editctl publish, through the real command, the real daemon and real git."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from workplace import Workplace
+
+    Run = Callable[..., str]
+
+
+@pytest.fixture
+def editctl(place: Workplace) -> Iterator[Run]:
+    """Runs `editctl` in a repository with one commit; the daemon that it starts is ended."""
+    place.write({"app.txt": "one\ntwo\nthree\n", ".gitignore": "*.log\n"})
+    place.git("init", "-q", "-b", "main")
+    place.git("config", "user.name", "Ann")
+    place.git("config", "user.email", "ann@example.org")
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "first")
+
+    def run(*words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            cwd=place.root, env={**place.environment, "EDITD_ACTOR": "bot"}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    yield run
+    run("stop")
+
+
+def test_a_range_becomes_a_commit_and_the_line_that_git_would_print(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "TWO")
+    editctl("write", "x.log", "--", "app.txt")
+    said = editctl("publish", "--from", "1", "-m", "Louder\n\nMuch.")
+    commit = place.git("rev-parse", "--short=7", "HEAD").strip()
+    assert said == f"{commit} on main: Louder\nleft out, as git would: x.log\n"
+    assert place.git("log", "-1", "--format=%an|%b").startswith("Ann|Much.\n\nCo-authored-by: bot <")
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_a_new_branch_and_another_author(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "TWO")
+    editctl("publish", "--to", "1", "--branch", "louder", "--author", "Bob <bob@b>", "-m", "Louder", "--json")
+    assert place.git("log", "-1", "--format=%an %s", "louder") == "Bob Louder\n"
+    assert place.git("log", "-1", "--format=%s") == "first\n"
+
+
+def test_what_is_published_must_be_said(editctl: Run) -> None:
+    assert "Say what" in editctl("publish", "-m", "x", code=2)
+    assert "Give --session, or" in editctl("publish", "-m", "x", "--session", "s", "--to", "3", code=2)
+    assert "in force" in editctl("publish", "-m", "x", "--session", "s", code=1)

@@ -1,0 +1,468 @@
+"""publish: one ordinary commit in the user's own git, and nothing else of it touched. By real git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.wire.messages import Chmod, Delete, Move, Symlink
+from editd_client.errors import EditdError
+from workplace import Workplace, replace, workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+
+LINES = "".join(f"line {number}\n" for number in range(1, 21))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    """A repository with one commit on main, and a user that git knows."""
+    with workplace(tmp_path / "place", {"a.txt": LINES, "b.txt": "b\n", "sub/c.txt": "c\n"}) as made:
+        made.git("init", "-q", "-b", "main")
+        made.git("config", "user.name", "Ann Example")
+        made.git("config", "user.email", "ann@example.org")
+        made.git("add", "-A")
+        made.git("commit", "-q", "-m", "first")
+        yield made
+
+
+def refused(ask: Callable[..., object], *given: Any, **more: Any) -> EditdError:
+    with pytest.raises(EditdError) as refusal:
+        ask(*given, **more)
+    return refusal.value
+
+
+def edit(client: Client, session: str, *edits: Any, **more: Any) -> int:
+    made = client.apply(edits, session=session, actor=more.pop("actor", session), **more).transaction
+    assert made is not None
+    return made.seq
+
+
+def sound(place: Workplace) -> None:
+    """git finds nothing wrong with its own repository."""
+    said = place.git("fsck", "--full", "--strict")
+    assert not [line for line in said.splitlines() if not line.startswith("dangling")], said
+
+
+def shown(place: Workplace, what: str) -> str:
+    return place.git("show", what)
+
+
+def names(place: Workplace, commit: str) -> list[str]:
+    return place.git("show", "--format=", "--name-status", "--no-renames", commit).splitlines()
+
+
+def test_a_sessions_work_is_one_commit_on_the_branch_that_is_checked_out(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        edit(client, "other", replace("a.txt", "line 15\n", "LINE 15\n"), write("theirs.txt", "theirs\n"))
+        edit(client, "bot", write("new/deep.txt", "new\n"), Delete(path="b.txt"))
+        edit(client, "bot", Chmod(path="sub/c.txt", executable=True), Symlink(path="link", target="a.txt"))
+        parent = place.git("rev-parse", "HEAD").strip()
+        made = client.publish("Capitals\n\nBecause they are large.", session="bot")
+    assert made.branch == "main"
+    assert place.git("rev-parse", "HEAD").strip() == made.commit
+    assert place.git("rev-parse", "HEAD^").strip() == parent
+    assert names(place, "HEAD") == ["M\ta.txt", "D\tb.txt", "A\tlink", "A\tnew/deep.txt", "M\tsub/c.txt"]
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "LINE 3\n")
+    assert place.git("ls-tree", "HEAD", "sub/c.txt", "link").split()[::4] == ["120000", "100755"]
+    assert place.git("log", "-1", "--format=%an <%ae>|%cn <%ce>|%s|%b").split("|") == [
+        "Ann Example <ann@example.org>",
+        "Ann Example <ann@example.org>",
+        "Capitals",
+        (
+            "Because they are large.\n\nCo-authored-by: bot <bot@editd.invalid>\n"
+            "Editd-Session: bot\nEditd-Transactions: 1, 3-4\n\n"
+        ),
+    ]
+    trailers = place.git("log", "-1", "--format=%(trailers:key=Editd-Transactions,valueonly)")
+    assert trailers.strip() == "1, 3-4"
+    sound(place)
+
+
+def test_git_status_shows_only_what_else_is_in_the_working_tree(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"), Move(path="b.txt", to="moved.txt"))
+        edit(client, "ann", replace("a.txt", "line 15\n", "mine\n"), write("mine.txt", "mine\n"))
+        before = place.files()
+        client.publish("x", session="bot")
+    assert place.git("status", "--porcelain") == " M a.txt\n?? mine.txt\n"
+    assert place.git("diff", "--numstat") == "1\t1\ta.txt\n"
+    assert place.git("diff", "--cached") == ""
+    assert place.files() == before
+    assert names(place, "HEAD") == ["M\ta.txt", "D\tb.txt", "A\tmoved.txt"]
+    assert place.git("reflog", "-1", "--format=%gs", "main") == "publish: x\n"
+    assert place.git("reflog", "-1", "--format=%gs", "HEAD") == "publish: x\n"
+    sound(place)
+
+
+def test_a_new_branch_begins_at_head_and_touches_neither_head_nor_index(place: Workplace) -> None:
+    place.write({"b.txt": "staged\n"})
+    place.git("add", "b.txt")
+    index = (place.root / ".git/index").read_bytes()
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        made = client.publish("x", session="bot", branch="bot/work")
+    assert made.branch == "bot/work"
+    assert place.git("rev-parse", "bot/work^", "main").split() == [place.git("rev-parse", "HEAD").strip()] * 2
+    assert (place.root / ".git/index").read_bytes() == index
+    assert place.git("symbolic-ref", "HEAD") == "refs/heads/main\n"
+    assert names(place, "bot/work") == ["A\tnew.txt"]
+    sound(place)
+
+
+def test_another_branch_that_is_there_gets_the_work_merged_in(place: Workplace) -> None:
+    place.git("checkout", "-q", "-b", "release")
+    place.write({"a.txt": LINES.replace("line 20\n", "released\n")})
+    place.git("commit", "-q", "-a", "-m", "release")
+    place.git("checkout", "-q", "main")
+    place.git("pack-refs", "--all")
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        client.publish("Backport", session="bot", branch="release")
+    both = LINES.replace("line 20\n", "released\n").replace("line 3\n", "LINE 3\n")
+    assert shown(place, "release:a.txt") == both
+    assert shown(place, "main:a.txt") == LINES
+    assert place.git("status", "--porcelain") == " M a.txt\n"
+    sound(place)
+
+
+def test_what_does_not_merge_is_a_conflict_and_nothing_is_written(place: Workplace) -> None:
+    place.git("checkout", "-q", "-b", "release")
+    place.write({"a.txt": LINES.replace("line 3\n", "released\n")})
+    place.git("commit", "-q", "-a", "-m", "release")
+    place.git("checkout", "-q", "main")
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        refusal = refused(client.publish, "x", session="bot", branch="release")
+    assert refusal.name == "conflict"
+    assert refusal.data["files"][0]["path"] == "a.txt"
+    assert place.git("log", "--format=%s", "release") == "release\nfirst\n"
+
+
+def test_a_session_can_be_published_every_now_and_then(place: Workplace) -> None:
+    place.write({"a.txt": LINES.replace("line 12\n", "a user's own\n")})
+    with place.start() as client:
+        client.settle()
+        edit(client, "bot", replace("a.txt", "line 3\n", "second 3\n"))
+        client.publish("one", session="bot")
+        edit(client, "bot", replace("a.txt", "second 3\n", "third 3\n"), write("more.txt", "more\n"))
+        client.publish("two", session="bot")
+        assert refused(client.publish, "three", session="bot").name == "no_change"
+    assert place.git("log", "--format=%s") == "two\none\nfirst\n"
+    assert names(place, "HEAD") == ["M\ta.txt", "A\tmore.txt"]
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "third 3\n")
+    assert place.git("diff", "--numstat") == "1\t1\ta.txt\n"
+
+
+def test_what_is_undone_is_not_published_and_neither_is_its_undo(place: Workplace) -> None:
+    with place.start() as client:
+        first = edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        edit(client, "bot", replace("a.txt", "line 15\n", "LINE 15\n"))
+        client.undo(first, session=None)
+        client.publish("x", session="bot")
+        assert shown(place, "HEAD:a.txt") == LINES.replace("line 15\n", "LINE 15\n")
+        client.redo()
+        client.publish("y", session="bot")
+    both = LINES.replace("line 15\n", "LINE 15\n").replace("line 3\n", "LINE 3\n")
+    assert shown(place, "HEAD:a.txt") == both
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_a_range_is_published_with_all_who_had_a_hand_in_it(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "s0", write("zero.txt", "0\n"))
+        first = edit(client, "s1", write("one.txt", "1\n"), actor="claude")
+        last = edit(client, "s2", write("two.txt", "2\n"), actor="codex")
+        edit(client, "s3", write("three.txt", "3\n"))
+        made = client.publish("Two\n\nSigned-off-by: x <y@z>", from_=first, to=last, author="Bob B <b@b>")
+    assert names(place, made.commit) == ["A\tone.txt", "A\ttwo.txt"]
+    assert place.git("log", "-1", "--format=%an <%ae>|%cn|%(trailers)").split("|") == [
+        "Bob B <b@b>",
+        "Ann Example",
+        (
+            "Signed-off-by: x <y@z>\nCo-authored-by: claude <claude@editd.invalid>\n"
+            f"Co-authored-by: codex <codex@editd.invalid>\nEditd-Transactions: {first}-{last}\n\n"
+        ),
+    ]
+
+
+def test_the_author_is_no_co_author(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "s1", write("one.txt", "1\n"), actor="Ann Example")
+        client.publish("x", session="s1")
+    assert "Co-authored-by" not in place.git("log", "-1", "--format=%b")
+
+
+def test_a_file_that_another_only_changed_in_the_tree_cannot_be_published_alone(place: Workplace) -> None:
+    place.write({"draft.txt": "a draft\n"})
+    with place.start() as client:
+        edit(client, "bot", replace("draft.txt", "draft", "text"))
+        refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "conflict"
+    assert "main has no such file" in refusal.message
+
+
+def test_an_index_that_holds_something_is_left_alone(place: Workplace) -> None:
+    place.write({"b.txt": "staged\n"})
+    place.git("add", "b.txt")
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "conflict"
+    assert refusal.data["files"] == [{"path": "b.txt"}]
+    assert "new branch" in refusal.data["hint"]
+    assert place.git("status", "--porcelain") == "M  b.txt\n?? new.txt\n"
+    assert not (place.root / ".git/index.lock").exists()
+
+
+def test_an_index_that_git_has_locked_is_waited_for_and_then_left_alone(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        (place.root / ".git/index.lock").touch()
+        refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "io_error"
+    assert (place.root / ".git/index.lock").exists()
+    assert place.git("log", "--format=%s") == "first\n"
+
+
+def test_without_a_commit_the_first_one_is_made(tmp_path: Path) -> None:
+    with workplace(tmp_path / "place") as place:
+        place.git("init", "-q", "-b", "trunk")
+        place.git("config", "user.name", "Ann")
+        place.git("config", "user.email", "ann@example.org")
+        with place.start() as client:
+            edit(client, "bot", write("new.txt", "new\n"))
+            assert client.publish("The first", session="bot").branch == "trunk"
+        assert place.git("log", "--format=%s%d") == "The first (HEAD -> trunk)\n"
+        assert place.git("status", "--porcelain") == ""
+        sound(place)
+
+
+def test_a_linked_worktree_has_its_branch_and_index_followed_and_no_other(place: Workplace) -> None:
+    with workplace(place.folder / "linked") as linked:
+        os.rmdir(linked.root)
+        place.git("worktree", "add", "-q", "-b", "side", str(linked.root))
+        with linked.start() as client:
+            edit(client, "bot", write("new.txt", "new\n"))
+            assert client.publish("x", session="bot").branch == "side"
+            edit(client, "bot", write("newer.txt", "newer\n"))
+            refusal = refused(client.publish, "x", session="bot", branch="main")
+        assert "another worktree" in refusal.message
+        assert linked.git("status", "--porcelain") == "?? newer.txt\n"
+        assert place.git("status", "--porcelain") == ""
+        assert place.git("log", "--format=%s", "side") == "x\nfirst\n"
+        sound(place)
+
+
+def test_with_a_detached_head_a_branch_is_to_be_named(place: Workplace) -> None:
+    place.git("checkout", "-q", "--detach")
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        assert "detached" in refused(client.publish, "x", session="bot").message
+        assert client.publish("x", session="bot", branch="found").branch == "found"
+    assert place.git("log", "--format=%s", "found") == "x\nfirst\n"
+    assert place.git("rev-parse", "HEAD") == place.git("rev-parse", "main")
+
+
+def test_during_a_merge_the_branch_is_left_alone(place: Workplace) -> None:
+    place.git("branch", "side")
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        (place.root / ".git/MERGE_HEAD").write_text(place.git("rev-parse", "HEAD"))
+        assert "merge is under way" in refused(client.publish, "x", session="bot").message
+
+
+def test_there_is_nothing_to_publish_to_without_a_repository(tmp_path: Path) -> None:
+    with workplace(tmp_path / "place") as place, place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "invalid_params"
+    assert "no git repository" in refusal.message
+
+
+def test_a_repository_that_is_named_by_sha_256_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with workplace(tmp_path / "place") as place:
+        place.git("init", "-q", "--object-format=sha256")
+        with place.start() as client:
+            edit(client, "bot", write("new.txt", "new\n"))
+            refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "invalid_params"
+    assert "sha256" in refusal.message
+
+
+def test_who_the_user_is_must_be_known(place: Workplace) -> None:
+    place.git("config", "--unset", "user.email")
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        refusal = refused(client.publish, "x", session="bot")
+        assert "user.email" in refusal.message
+        assert "git config" in refusal.data["hint"]
+        assert refused(client.publish, "x", session="bot", author="Bob").name == "invalid_params"
+        client.publish("x", session="bot", author="Bob <b@b>")
+    assert place.git("log", "-1", "--format=%an %cn") == "Bob Bob\n"
+
+
+def test_the_blobs_are_what_git_add_would_make_of_the_line_ends(place: Workplace) -> None:
+    dos = LINES.replace("\n", "\r\n")
+    place.write({"dos.txt": dos, ".gitattributes": "*.txt text\n*.raw -text\n"})
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "attributes")
+    with place.start() as client:
+        edit(client, "bot", replace("dos.txt", "line 3", "LINE 3"))
+        edit(client, "bot", write("new.txt", "1\r\n2\r\n"), write("new.raw", "1\r\n2\r\n"))
+        client.publish("x", session="bot")
+    assert place.git("status", "--porcelain") == ""
+    assert shown(place, "HEAD:dos.txt") == LINES.replace("line 3", "LINE 3")
+    assert shown(place, "HEAD:new.txt") == "1\n2\n"
+    assert shown(place, "HEAD:new.raw") == "1\r\n2\r\n"
+    assert place.files()["dos.txt"].decode() == dos.replace("line 3\r", "LINE 3\r")
+
+
+@pytest.mark.parametrize("setting", ["true", "input", "false"])
+@pytest.mark.parametrize(
+    "content", [b"1\r\n2\r\n", b"1\r\n\0\r\n", b"1\r2\r\n", b"1\r\n2\n\x1a", b"\x01\r\n"]
+)
+def test_without_attributes_autocrlf_decides_as_it_does_for_git(
+    place: Workplace, setting: str, content: bytes
+) -> None:
+    place.git("config", "core.autocrlf", setting)
+    with place.start() as client:
+        edit(client, "bot", write("new", content.decode()), write("sub/c.txt", "c\r\n"))
+        client.publish("x", session="bot")
+    as_git = place.git("hash-object", "--path=new", "new")
+    assert place.git("rev-parse", "HEAD:new") == as_git
+
+
+def test_a_file_that_a_filter_would_convert_is_refused_by_name(place: Workplace) -> None:
+    place.write({".gitattributes": "*.bin filter=lfs\n"})
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "attributes")
+    with place.start() as client:
+        edit(client, "bot", write("large.bin", "large\n"))
+        refusal = refused(client.publish, "x", session="bot")
+    assert refusal.name == "permission_denied"
+    assert "large.bin has the attribute `filter=lfs`" in refusal.message
+
+
+def test_what_git_ignores_and_what_another_repository_has_is_left_out(place: Workplace) -> None:
+    place.write({".gitignore": "*.log\n.env\n", "inner/file.txt": "inner\n"})
+    place.git("add", ".gitignore")
+    place.git("commit", "-q", "-m", "ignore")
+    subprocess.run(["git", "init", "-q", str(place.root / "inner")], check=True)
+    with place.start() as client:
+        edit(client, "bot", write(".env", "SECRET=1\n"), write("inner/file.txt", "changed\n"))
+        assert refused(client.publish, "x", session="bot").data["left_out"] == [".env", "inner/file.txt"]
+        edit(client, "bot", write("new.txt", "new\n"))
+        assert client.publish("x", session="bot").left_out == [".env", "inner/file.txt"]
+    assert names(place, "HEAD") == ["A\tnew.txt"]
+
+
+def test_a_workspace_below_the_top_of_the_repository_publishes_its_paths(place: Workplace) -> None:
+    with workplace(place.folder / "below") as below:
+        os.rmdir(below.root)
+        below.root.symlink_to(place.root / "sub")
+        with below.start() as client:
+            edit(client, "bot", write("c.txt", "C\n"), write("d.txt", "d\n"))
+            client.publish("x", session="bot")
+    assert names(place, "HEAD") == ["M\tsub/c.txt", "A\tsub/d.txt"]
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_a_moved_file_takes_what_the_session_changed_in_it_and_nothing_else(place: Workplace) -> None:
+    place.write({"a.txt": LINES.replace("line 12\n", "a user's own\n")})
+    with place.start() as client:
+        client.settle()
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        edit(client, "bot", Move(path="a.txt", to="z.txt"))
+        edit(client, "bot", replace("z.txt", "line 19\n", "LINE 19\n"))
+        client.publish("x", session="bot")
+    assert names(place, "HEAD") == ["D\ta.txt", "A\tz.txt"]
+    expected = LINES.replace("line 3\n", "LINE 3\n").replace("line 19\n", "LINE 19\n")
+    assert shown(place, "HEAD:z.txt") == expected
+
+
+def test_a_name_that_is_not_utf_8_is_published_as_its_bytes(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", write("caf\udce9/x", "x\n"))
+        client.publish("x", session="bot")
+    assert place.git("-c", "core.quotepath=false", "ls-files", "-z").split("\0")[2] == "caf\udce9/x"
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_a_file_where_a_folder_was_and_the_other_way_round(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", Delete(path="sub/c.txt"))
+        edit(client, "bot", Delete(path="b.txt"))
+        edit(client, "bot", write("sub", "a file\n"), write("b.txt/x", "below\n"))
+        client.publish("x", session="bot")
+    assert sorted(names(place, "HEAD")) == ["A\tb.txt/x", "A\tsub", "D\tb.txt", "D\tsub/c.txt"]
+    assert place.git("status", "--porcelain") == ""
+    sound(place)
+
+
+def test_hooks_are_not_run(place: Workplace) -> None:
+    for hook in ("pre-commit", "commit-msg", "post-commit", "reference-transaction"):
+        file = place.root / ".git/hooks" / hook
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("#!/bin/sh\ntouch ran\nexit 1\n")
+        file.chmod(0o755)
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        client.publish("x", session="bot")
+    assert place.git("log", "--format=%s") == "x\nfirst\n"
+    assert not (place.root / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({}, "What is to be published?"),
+        ({"session": "s", "from_": 1}, "says already"),
+        ({"session": "nobody"}, "in force"),
+        ({"from_": 1, "branch": "-f"}, "no name for a branch"),
+        ({"from_": 1, "branch": "a..b"}, "no name for a branch"),
+        ({"from_": 77}, "no transaction 77"),
+        ({"to": 1, "author": "x"}, "no author"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(place: Workplace, params: dict[str, Any], reason: str) -> None:
+    with place.start() as client:
+        edit(client, "s", write("new.txt", "new\n"))
+        assert reason in refused(client.publish, "x", **params).message
+        assert refused(client.publish, "  ", session="s").name == "invalid_params"
+
+
+def test_others_are_served_while_a_commit_waits_for_gits_lock(place: Workplace) -> None:
+    lock = place.root / ".git/index.lock"
+    with place.start() as client, place.client() as other, ThreadPoolExecutor() as apart:
+        edit(client, "bot", write("new.txt", "new\n"))
+        lock.touch()
+        publishing = apart.submit(client.publish, "x", session="bot")
+        for number in range(20):
+            edit(other, "other", write("other.txt", f"{number}\n"))
+        assert not publishing.done()
+        lock.unlink()
+        assert publishing.result(10).commit == place.git("rev-parse", "HEAD").strip()
+    assert place.git("status", "--porcelain") == "?? other.txt\n"
+
+
+def test_two_that_publish_at_once_both_get_their_commit(place: Workplace) -> None:
+    with place.start() as client, place.client() as other, ThreadPoolExecutor() as apart:
+        edit(client, "s1", replace("a.txt", "line 3\n", "LINE 3\n"))
+        edit(client, "s2", replace("a.txt", "line 15\n", "LINE 15\n"))
+        first = apart.submit(client.publish, "one", session="s1")
+        second = apart.submit(other.publish, "two", session="s2")
+        first.result(20)
+        second.result(20)
+    assert sorted(place.git("log", "--format=%s").split()) == ["first", "one", "two"]
+    assert place.git("status", "--porcelain") == ""
+    sound(place)
