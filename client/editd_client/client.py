@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from editd.wire import messages
-from editd.wire.connection import ClientConnection, Failure, Reply
+from editd.wire.connection import ClientConnection, Event, Failure, Reply
 from editd.wire.errors import Malformed
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable
+from editd_client.events import Events, Inbox
 from editd_client.locate import find_workspace
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Client:
             raise Unreachable(f"No daemon answers at {at}.", hint="Start one with `editctl start`.")
         self._stream = stream
         self._wire = ClientConnection()
+        self._inbox = Inbox()
 
     @classmethod
     def connect(
@@ -265,10 +267,20 @@ class Client:
         session: str | None = None,
         actor: str | None = None,
         kind: messages.Kind | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> messages.LogResult:
         """Newest first, `limit` at most; `more` says whether that left some out."""
         asked = messages.Log(
-            limit=limit, before=before, after=after, path=path, session=session, actor=actor, kind=kind
+            limit=limit,
+            before=before,
+            after=after,
+            path=path,
+            session=session,
+            actor=actor,
+            kind=kind,
+            since=since,
+            until=until,
         )
         return self._ask(asked, messages.LogResult)
 
@@ -303,6 +315,51 @@ class Client:
         )
         return self._ask(asked, messages.PublishResult)
 
+    def blame(self, path: str) -> messages.BlameResult:
+        """Which transaction each line came with; for a file with very many versions that takes a while."""
+        return self._ask(messages.Blame(path=path), messages.BlameResult)
+
+    # ── Events ────────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(
+        self,
+        *,
+        events: Sequence[messages.EventKind] | None = None,
+        paths: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> Events:
+        """Be told what happens, on this connection; `since` begins after that transaction.
+
+        Requests may be made in between. What comes is kept for as long as nobody takes it.
+        """
+        asked = messages.Subscribe(
+            events=None if events is None else list(events),
+            paths=None if paths is None else list(paths),
+            since=since,
+        )
+        made = self._ask(asked, messages.SubscribeResult)
+        return Events(made.subscription, made.head, self._inbox, self._hear, self.unsubscribe)
+
+    def unsubscribe(self, subscription: int) -> None:
+        """What `Events.close` does."""
+        self._ask(messages.Unsubscribe(subscription=subscription), messages.Empty)
+
+    def _hear(self, seconds: float | None) -> None:
+        """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
+        try:
+            self._stream.settimeout(seconds)
+            self._keep(self._wire.receive(self._receive()))
+        except TimeoutError:
+            return
+        except (Malformed, OSError) as error:
+            self.close()
+            raise Unreachable(f"The daemon went away while it was listened to: {error}.") from error
+
+    def _keep(self, said: Sequence[Reply | Failure | Event]) -> None:
+        for one in said:
+            if isinstance(one, Event):
+                self._inbox.take(one.params)
+
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 
     def _ask(
@@ -313,7 +370,9 @@ class Client:
             self._stream.settimeout(silence)
             self._stream.sendall(request)
             while True:
-                for answer in self._wire.receive(self._receive()):
+                answers = self._wire.receive(self._receive())
+                self._keep(answers)
+                for answer in answers:
                     if isinstance(answer, Reply) and answer.id == ident:
                         return msgspec.convert(answer.result, result)
                     if isinstance(answer, Failure) and answer.id in (ident, None):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -345,3 +349,72 @@ def test_dialects_lists_the_tools_and_tells_what_one_takes(editctl: Run) -> None
             assert tool["description"]
             assert tool["schema"]["type"] == "object"
             assert set(tool["schema"].get("required", [])) <= set(tool["schema"]["properties"])
+
+
+def test_the_log_can_be_narrowed_to_a_time(editctl: Run) -> None:
+    editctl("replace", "app.txt", "one", "1", "-m", "First")
+    made = document(editctl("show", "--json"))["transaction"]["time"]
+    time.sleep(0.01)
+    editctl("replace", "app.txt", "two", "2", "-m", "Second")
+    since = editctl("log", "--oneline", "--since", made.replace("Z", "+00:00")).stdout
+    assert [line.split()[0] for line in since.splitlines()] == ["2", "1"]
+    assert "Second" not in editctl("log", "--oneline", "--until", made).stdout
+    assert editctl("log", "--oneline", "--since", "2h").stdout.count("\n") == 3
+    assert editctl("log", "--oneline", "--until", "1d ago").stdout == ""
+    assert "no time" in editctl("log", "--since", "tomorrow-ish", code=2).stderr
+
+
+def test_blame_shows_each_line_with_who_wrote_it(editctl: Run) -> None:
+    editctl("replace", "app.txt", "two", "TWO", "--actor", "alice")
+    lines = editctl("blame", "app.txt").stdout.splitlines()
+    assert len(lines) == 10
+    assert lines[0].startswith("0 baseline ")
+    assert lines[0].endswith("  1) one")
+    assert lines[1].startswith("1 alice ")
+    assert lines[1].endswith("  2) TWO")
+    told = document(editctl("blame", "--json", "app.txt"))["lines"]
+    assert [line["seq"] for line in told] == [0, 1, *[0] * 8]
+    assert "file_missing" in editctl("blame", "--json", "nowhere", code=1).stdout
+
+
+def test_watch_prints_what_happens_until_it_is_interrupted(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "one", "1", "-m", "Before")
+    with contextlib.ExitStack() as stack:
+
+        def watch(*words: str) -> subprocess.Popen[str]:
+            argv = [sys.executable, "-P", "-m", "editd_client", "watch", "--since", "0", *words]
+            return stack.enter_context(
+                subprocess.Popen(
+                    argv, cwd=place.root, env=place.environment, text=True,
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                )
+            )  # fmt: skip
+
+        def line(process: subprocess.Popen[str]) -> str:
+            assert process.stdout is not None
+            return process.stdout.readline()
+
+        people, program, below, session = (
+            watch(),
+            watch("--json"),
+            watch("src"),
+            watch("*.txt", "--session", "s"),
+        )
+        assert line(people).endswith(": Before\n")
+        assert json.loads(line(program))["transaction"]["message"] == "Before"
+        with place.client() as client:
+            client.apply([replace("app.txt", "two", "2")], actor="bob", session="s", message="Mine")
+            client.apply([replace("src/other.txt", "one", "1")], actor="alice", message="Now")
+        assert line(people).endswith("edit by bob in s: Mine\n")
+        now = line(people)
+        assert now.endswith("edit by alice: Now\n")
+        assert line(below) == now
+        assert line(session).endswith(": Mine\n")
+        people.send_signal(signal.SIGINT)
+        assert people.wait(10) == 130
+        editctl("stop")
+        for process in (program, below, session):
+            out, err = process.communicate(timeout=10)
+            assert (process.returncode, err) == (0, "editctl: the daemon has ended\n")
+            last = [json.loads(one)["event"] for one in out.splitlines()]
+            assert last == (["transaction", "transaction", "shutdown"] if process is program else [])

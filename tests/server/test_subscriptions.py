@@ -17,7 +17,7 @@ from editd_client.errors import EditdError
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from editd_client.client import Client
 
@@ -304,7 +304,8 @@ def test_who_does_not_read_is_told_once_that_it_missed_something_and_then_goes_o
         for number in range(60):
             made_by(client, "slow", f"{number}\n", message=message)
             assert quick.event()["transaction"]["seq"] == head + number + 1
-        told, resyncs = [], []
+        told: list[dict[str, Any]] = []
+        resyncs: list[dict[str, Any]] = []
         while not resyncs:
             event = slow.event()
             (told if event["event"] == "transaction" else resyncs).append(event)

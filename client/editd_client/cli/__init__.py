@@ -44,6 +44,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {
     "Look": {
         "log": "List the transactions, newest first.",
         "show": "Show a transaction and what it changed.",
+        "blame": "Show who wrote each line of a file, and in which transaction.",
+        "watch": "Print each transaction as it happens.",
         "diff": "Show what changed between transactions, or since the newest.",
         "read": "Print a file, as it is or as it was.",
         "dialects": "List the tools of `editctl tool`, and what they take.",

@@ -8,6 +8,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
+from editd_client.cli.times import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,8 @@ KINDS = ["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "res
 @click.option("--session", metavar="NAME", help="Only those of this session.")
 @click.option("--before", type=int, metavar="SEQ", help="Only those before this one.")
 @click.option("--after", type=int, metavar="SEQ", help="Only those after this one.")
+@click.option("--since", metavar="TIME", help="Only those made at that time or later.")
+@click.option("--until", metavar="TIME", help="Only those made until then.")
 @as_json
 @click.pass_obj
 def verb(
@@ -44,8 +47,13 @@ def verb(
     session: str | None,
     before: int | None,
     after: int | None,
+    since: str | None,
+    until: str | None,
 ) -> None:
     """List the transactions, newest first; with PATH, those that changed it.
+
+    A TIME is a time ago (90s, 15m, 2h, 3d, 1w), or a date or time such as 2026-03-01 or "2026-03-01
+    14:30", in your own time zone unless it names one.
 
     What other programs changed is in the list once the daemon has noticed it: `editctl settle` sees
     to that.
@@ -54,7 +62,7 @@ def verb(
     Examples:
       editctl log --oneline -n 10
       editctl log -p src/app.py
-      editctl log --kind outside --after 40
+      editctl log --since 2h --kind outside
       editctl log --json | jq -r '.transactions[].message'
     """
     with invocation.client() as client:
@@ -66,6 +74,8 @@ def verb(
             session=session,
             actor=actor,
             kind=kind,
+            since=None if since is None else moment(since),
+            until=None if until is None else moment(until),
         )
         if not invocation.say_json(result):
             output.page(_lines(client, result, oneline=oneline, patch=patch))

@@ -443,10 +443,7 @@ class Engine:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
             return Reading(path, state)
         here = self.tree.resolve(path)
-        view = View(self.tree, self.history, quiet=False)
-        state = view.at(here)
-        if view.strangers and (self.history.entry(here) is not None or self._is_ours(here)):
-            self.adopt(view.strangers)
+        state = self.look(here)
         if state is None:
             raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
         if lines is None:
@@ -454,6 +451,14 @@ class Engine:
         else:
             self.seen.note_lines(reader, here, Base(state.version), *lines)
         return Reading(path, state)
+
+    def look(self, here: WorkspacePath) -> FileState | None:
+        """What a resolved path holds now; recorded first where the history differs, unless git ignores it."""
+        view = View(self.tree, self.history, quiet=False)
+        state = view.at(here)
+        if view.strangers and (self.history.entry(here) is not None or self._is_ours(here)):
+            self.adopt(view.strangers)
+        return state
 
     def staged(
         self, edits: tuple[Edit, ...], reader: Reader, found: Mapping[Search, tuple[Match, ...] | Refused]

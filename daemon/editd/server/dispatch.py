@@ -21,6 +21,7 @@ from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
+from editd.server.blaming import Blaming
 from editd.server.publishing import Publishing
 from editd.server.undoing import Undoing
 from editd.store.journal import frames
@@ -109,6 +110,7 @@ class Dispatch:
             root, workshop.engine, workshop.turns, workshop.background, self._later
         ).methods
         self._methods |= Undoing(workshop, self._later).methods
+        self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""

@@ -17,7 +17,7 @@ from editd.edits.diff import unified
 from editd.engine.requests import Apply, Outcome, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index import Wanted
-from editd.store.trailers import rfc3339
+from editd.store.trailers import microseconds, rfc3339
 from editd.values import changeset, transaction
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
 from editd.values.path import WorkspacePath
@@ -71,6 +71,16 @@ def path(text: str) -> WorkspacePath:
     return WorkspacePath.parse(text)
 
 
+def time_us(text: str) -> int:
+    """The microseconds since the epoch of a time on the wire."""
+    try:
+        return microseconds(text)
+    except (ValueError, OverflowError):
+        raise InvalidParams(
+            f"{text[:100]!r} is no time.", hint="Times are as in RFC 3339: `2026-03-01T12:00:00Z`."
+        ) from None
+
+
 def wanted(params: messages.Log) -> Wanted:
     return Wanted(
         params.before,
@@ -79,6 +89,8 @@ def wanted(params: messages.Log) -> Wanted:
         params.session,
         params.actor,
         params.kind,
+        None if params.since is None else time_us(params.since),
+        None if params.until is None else time_us(params.until),
     )
 
 

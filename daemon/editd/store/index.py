@@ -22,8 +22,9 @@ from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Tou
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-SCHEMA = 2
+SCHEMA = 3
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
+NEVER = 2**62  # a seq that no transaction will have
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
 
 _TABLES = """
@@ -37,6 +38,7 @@ create index tx_by_request on tx(request_id) where request_id is not null;
 create index tx_by_session on tx(session, seq) where session is not null;
 create index tx_by_actor on tx(actor, seq);
 create index tx_by_kind on tx(kind, seq);
+create index tx_by_time on tx(time_us);
 create table touch (
     path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
     after_mode integer, after text, after_permissions integer, source blob,
@@ -57,6 +59,18 @@ class Wanted:
     session: str | None = None
     actor: str | None = None
     kind: Kind | None = None
+    since_us: int | None = None  # made at this time or after it
+    until_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a transaction came to be, without what it did."""
+
+    kind: Kind
+    actor: str
+    session: str | None
+    time_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +189,12 @@ class Index:
     def log(self, wanted: Wanted, limit: int) -> list[Transaction]:
         """The newest `limit` transactions that are wanted, newest first."""
         conditions, values = ["1"], list[Any]()
+        first, last = self._between(wanted.since_us, wanted.until_us)
         for column, operator, value in (
             ("seq", "<", wanted.before),
             ("seq", ">", wanted.after),
+            ("seq", ">=", first),
+            ("seq", "<=", last),
             ("session", "=", wanted.session),
             ("actor", "=", wanted.actor),
             ("kind", "=", wanted.kind),
@@ -198,6 +215,24 @@ class Index:
             (*values, limit),
         )
         return [self._transaction(row) for row in rows]
+
+    def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
+        """The first seq from a time on, and the last up to another: time rises with seq. None: no bound."""
+        first = last = None
+        if since_us is not None:
+            row = self._one("select seq from tx where time_us >= ? order by time_us limit 1", (since_us,))
+            first = NEVER if row is None else cast("int", row[0])
+        if until_us is not None:
+            found = self.at_time(until_us)
+            last = -1 if found is None else found
+        return first, last
+
+    def made(self, seq: int) -> Made:
+        """Who made transaction `seq`, which is in the history, and when."""
+        row = self._one("select kind, actor, session, time_us from tx where seq = ?", (seq,))
+        assert row is not None, "nobody asks for what was not recorded"
+        kind, actor, session, time_us = row
+        return Made(cast("Kind", kind), _unstored(actor), _unstored(session), time_us)
 
     def following(self, seq: int, limit: int) -> list[Transaction]:
         """The first `limit` transactions after `seq`, rising."""
@@ -288,8 +323,9 @@ class Index:
 
     def at_time(self, time_us: int) -> int | None:
         """The newest transaction that was made at this time or before; None before the first one."""
-        row = self._one("select max(seq) from tx where time_us <= ?", (time_us,))
-        return None if row is None or row[0] is None else cast("int", row[0])
+        query = "select seq from tx where time_us <= ? order by time_us desc limit 1"
+        row = self._one(query, (time_us,))
+        return None if row is None else cast("int", row[0])
 
     def touch_in(self, path: WorkspacePath, seq: int) -> Touch | None:
         """What transaction `seq` did to `path`."""

@@ -271,6 +271,8 @@ class Log(Params):
     session: str | None = None
     actor: str | None = None
     kind: Kind | None = None
+    since: str | None = None  # RFC 3339
+    until: str | None = None
 
 
 class Show(Params):
@@ -308,6 +310,11 @@ class Scope(Message):
     read: list[str] | None = None
 
 
+class Blame(Params):
+    method: ClassVar[str] = "blame"
+    path: str
+
+
 class Notify(Message):
     """How a subscriber wants to be called, in place of `event`: a method, and its first arguments."""
 
@@ -332,7 +339,7 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, Subscribe, Unsubscribe,
+        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, Blame, Subscribe, Unsubscribe,
     )
 }  # fmt: skip
 
@@ -523,6 +530,19 @@ class PublishResult(Message):
     commit: str
     branch: str
     left_out: list[str]  # paths that `git add` would not take
+
+
+class BlameLine(Message):
+    line: int  # from 1
+    seq: int
+    actor: str
+    session: str | None
+    time: str
+
+
+class BlameResult(Message):
+    version: str
+    lines: list[BlameLine]
 
 
 class SubscribeResult(Message):

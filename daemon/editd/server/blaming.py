@@ -1,0 +1,93 @@
+"""Blame through the socket: at once where a file has few versions, in slices between others' turns else."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.blame import Blame
+from editd.errors import FileMissing, NotText, PathIgnored, Timeout
+from editd.server import translate
+from editd.store.trailers import rfc3339
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.engine.engine import Engine
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.turns import Turns
+    from editd.values.content import Version
+    from editd.values.path import WorkspacePath
+
+SLICE_SECONDS = 0.02  # of the engine's time, before others get theirs
+BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
+
+
+class Blaming:
+    def __init__(
+        self,
+        engine: Engine,
+        turns: Turns,
+        later: Callable[[Coroutine[Any, Any, None], Call], None],
+    ) -> None:
+        """`later` does something in a task of its own, and answers the call where that is refused."""
+        self._engine = engine
+        self._turns = turns
+        self._later = later
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Blame: self._blame
+        }
+
+    def _blame(self, params: messages.Blame, visitor: Visitor, call: Call) -> None:
+        del visitor
+        path = self._engine.tree.resolve(translate.path(params.path))
+        version = self._recorded(path)
+        self._later(self._answer(path, version, Blame(self._engine.history, path, version), call), call)
+
+    def _recorded(self, path: WorkspacePath) -> Version:
+        """Record what the file holds now, as `read` does, and return its version. Raises Refused."""
+        state = self._engine.look(path)
+        data = {"path": path.text}
+        if state is None:
+            raise FileMissing(f"{path} does not exist.", hint="`log` tells who deleted it.", data=data)
+        entry = self._engine.history.entry(path)
+        if entry is None:
+            raise PathIgnored(
+                f"{path} is not in the history: git ignores it, and no edit has touched it.",
+                hint="An edit takes it in.",
+                data=data,
+            )
+        if b"\0" in state.content:
+            raise NotText(
+                f"{path} has a NUL in it, and no lines.", hint="`log` tells who changed it.", data=data
+            )
+        return entry.version
+
+    async def _answer(self, path: WorkspacePath, version: Version, blame: Blame, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + BLAME_SECONDS_MAX
+        while not await self._turns.apart(partial(blame.go_on, SLICE_SECONDS)):
+            if loop.time() > until:
+                raise Timeout(
+                    f"{path} has too many versions to go through within {BLAME_SECONDS_MAX:g} s.",
+                    hint="`log` with this path lists its transactions.",
+                    data={"path": path.text},
+                )
+            await asyncio.sleep(0)  # those who wait for a turn come first
+        await self._turns.back()
+        call.reply(messages.BlameResult(version=version, lines=self._lines(blame)))
+
+    def _lines(self, blame: Blame) -> list[messages.BlameLine]:
+        made = {seq: self._engine.history.index.made(seq) for seq in set(blame.seqs)}
+        return [
+            messages.BlameLine(
+                line=number,
+                seq=seq,
+                actor=made[seq].actor,
+                session=made[seq].session,
+                time=rfc3339(made[seq].time_us),
+            )
+            for number, seq in enumerate(blame.seqs, 1)
+        ]

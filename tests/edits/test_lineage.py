@@ -1,0 +1,56 @@
+"""edits.lineage: the lines that were there before, and where, as git tells it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editd.edits.lineage import count_lines, kept_lines
+
+LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=12)
+
+
+def check(before: bytes, after: bytes, expected: dict[int, int]) -> None:
+    assert kept_lines(before, after, range(count_lines(after))) == expected
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2)])
+def test_a_last_line_needs_no_line_end(content: bytes, lines: int) -> None:
+    assert count_lines(content) == lines
+
+
+def test_lines_behind_an_insertion_are_found_further_up() -> None:
+    check(b"1\n2\n3\n", b"1\nnew\nnew\n2\n3\n", {0: 0, 3: 1, 4: 2})
+
+
+def test_lines_behind_a_deletion_are_found_further_down() -> None:
+    check(b"1\n2\n3\n4\n", b"1\n4\n", {0: 0, 1: 3})
+
+
+def test_a_line_that_was_changed_was_not_there() -> None:
+    check(b"1\n2\n3\n", b"1\ntwo\n3\n", {0: 0, 2: 2})
+
+
+def test_a_line_that_got_its_line_end_is_another_line() -> None:
+    check(b"1\n2", b"1\n2\n3\n", {0: 0})
+
+
+def test_what_was_empty_had_no_lines_and_what_is_binary_has_none_that_are_known() -> None:
+    check(b"", b"1\n", {})
+    check(b"1\n\0", b"1\n2\n", {})
+    check(b"1\n\0", b"1\n\0", {0: 0, 1: 1})
+
+
+def test_only_the_lines_that_are_asked_for_are_looked_for() -> None:
+    assert kept_lines(b"1\n2\n3\n4\n", b"0\n1\n2\n4\n", [1, 3]) == {1: 0, 3: 3}
+
+
+@given(LINES, LINES)
+def test_what_is_found_is_the_same_line_and_their_order_stays(
+    before: list[bytes], after: list[bytes]
+) -> None:
+    found = kept_lines(b"".join(before), b"".join(after), range(len(after)))
+    assert all(before[there] == after[here] for here, there in found.items())
+    assert list(found.values()) == sorted(set(found.values()))
+    assert len(found) == len(after) or before != after

@@ -1,0 +1,116 @@
+"""store.index: what is asked of it is found by its indexes, not by going through all there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.store.index import Index, Wanted
+from editd.values.content import FILE, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, CommitId, Entry, Seq, Touch, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd.values.transaction import Kind
+
+SECOND_US = 1_000_000
+
+
+def transaction(seq: int) -> Transaction:
+    """One a second, of one of ten paths, five actors and three sessions."""
+    path = WorkspacePath(f"folder-{seq % 5}/file-{seq % 10}")
+    after = Entry(FILE, Version(f"{seq:040x}"))
+    said = Authorship(f"actor-{seq % 5}", f"session-{seq % 3}", "why")
+    kind: Kind = "edit" if seq % 7 else "outside"
+    touches = (Touch(path, None, after),)
+    return Transaction(Seq(seq), CommitId(f"{seq:040x}"), kind, said, seq * SECOND_US, touches)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    made = Index(str(tmp_path_factory.mktemp("index") / "index.db"))
+    for seq in range(1000):
+        made.add(transaction(seq))
+    yield made
+    made.close()
+
+
+def seqs(index: Index, limit: int = 1000, **wanted: Any) -> list[int]:
+    return [int(found.seq) for found in index.log(Wanted(**wanted), limit)]
+
+
+ASKED: list[dict[str, Any]] = [
+    {"path": WorkspacePath("folder-3/file-3")},
+    {"path": WorkspacePath("folder-3")},
+    {"session": "session-1"},
+    {"actor": "actor-2"},
+    {"kind": "outside"},
+    {"since_us": 900 * SECOND_US},
+    {"until_us": 100 * SECOND_US},
+    {"since_us": 300 * SECOND_US, "until_us": 400 * SECOND_US, "actor": "actor-2", "session": "session-1"},
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=" ".join)
+def test_no_question_of_the_log_goes_through_all_transactions(index: Index, asked: dict[str, Any]) -> None:
+    said: list[str] = []
+    database = index._database
+    database.set_trace_callback(said.append)
+    try:
+        assert seqs(index, 5, **asked)
+    finally:
+        database.set_trace_callback(None)
+    queries = [query for query in said if query.startswith("select") and "from touch where seq" not in query]
+    assert queries
+    for query in queries:
+        plan = [row[3] for row in database.execute(f"explain query plan {query}")]
+        assert not [step for step in plan if step.startswith(("SCAN tx", "SCAN touch"))], (query, plan)
+
+
+def test_a_question_without_any_condition_would_be_such_a_walk(index: Index) -> None:
+    plan = [
+        row[3] for row in index._database.execute("explain query plan select * from tx where message = ''")
+    ]
+    assert plan == ["SCAN tx"]
+
+
+def test_the_log_is_what_going_through_all_would_find(index: Index) -> None:
+    everything = [transaction(seq) for seq in reversed(range(1000))]
+    assert seqs(index, session="session-1") == [
+        tx.seq for tx in everything if tx.authorship.session == "session-1"
+    ]
+    assert seqs(index, kind="outside", actor="actor-2") == [
+        tx.seq for tx in everything if tx.kind == "outside" and tx.authorship.actor == "actor-2"
+    ]
+    assert seqs(index, path=WorkspacePath("folder-3")) == [
+        tx.seq for tx in everything if tx.touches[0].path.folder == "folder-3"
+    ]
+
+
+def test_times_are_included_and_need_not_be_those_of_a_transaction(index: Index) -> None:
+    assert seqs(index, since_us=998 * SECOND_US) == [999, 998]
+    assert seqs(index, since_us=998 * SECOND_US + 1) == [999]
+    assert seqs(index, since_us=2000 * SECOND_US) == []
+    assert seqs(index, until_us=1 * SECOND_US) == [1, 0]
+    assert seqs(index, until_us=2 * SECOND_US - 1) == [1, 0]
+    assert seqs(index, until_us=-1) == []
+    assert seqs(index, since_us=5 * SECOND_US, until_us=6 * SECOND_US, before=6) == [5]
+
+
+def test_what_follows_comes_in_its_order(index: Index, tmp_path: Path) -> None:
+    assert [int(tx.seq) for tx in index.following(10, 3)] == [11, 12, 13]
+    assert index.following(999, 3) == []
+    empty = Index(str(tmp_path / "empty.db"))
+    assert empty.following(0, 3) == []
+    empty.close()
+
+
+def test_who_made_a_transaction_is_told_without_what_it_did(index: Index) -> None:
+    made = index.made(7)
+    assert (made.kind, made.actor, made.session, made.time_us) == (
+        "outside", "actor-2", "session-1", 7 * SECOND_US,
+    )  # fmt: skip
