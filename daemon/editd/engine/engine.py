@@ -300,13 +300,13 @@ class Engine:
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         scope = request.scope
         targets = targets_of(scope, self.history)
-        inverted = invert(targets, self.history, batch.view.at, force=request.force)
+        inverted = invert(targets, self.history, batch.view.file_at, force=request.force)
         changes = inverted.changes
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, answers=answers)
         if request.dry_run:
             self.files.check(changes)
-            in_the_way = obstructions(inverted.places, targets, self.history, batch.view.at)
+            in_the_way = obstructions(inverted.places, targets, self.history, batch.view.file_at)
             return replace(outcome, conflicts=in_the_way)
         if inverted.places:
             raise UndoConflict(inverted.places, targets)
@@ -322,7 +322,7 @@ class Engine:
         return None
 
     def _take_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
-        seq, changes = restore(request, self.history, batch.view.at)
+        seq, changes = restore(request, self.history, batch.view.file_at)
         outcome = Outcome(None, changes)
         if request.dry_run:
             self.files.check(changes)

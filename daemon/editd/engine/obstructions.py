@@ -62,31 +62,34 @@ def obstructions(
 ) -> tuple[InTheWay, ...]:
     """For each file that does not merge: who is in the way, and who would have to be undone as well.
 
-    With all that is needed taken along, the undo is clean; files that only come into it through those are
-    in the answer too. Where that cannot be had, because what is there is not in the history, `needs` has all
-    that is in the way.
+    With all that is needed taken along, the undo is clean, also in the other files of what is taken along.
+    Where that cannot be had, because what is there is not in the history, `needs` is as near as it gets.
     """
     taken = _by_seq(targets)
-    found: dict[WorkspacePath, InTheWay] = {}
-    for _ in range(ROUNDS_MAX):
-        if not places:
-            break
+    found = {place.path: blocking(history, place, taken) for place in _one_a_path(places)}
+    needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
+    for attempt in range(ROUNDS_MAX):
+        more: set[int] = set()
         for place in _one_a_path(places):
-            in_the_way = blocking(history, place, taken)
-            known = found.get(place.path)
-            needs = in_the_way if known is not None else _dependent(history, place, taken)
-            found[place.path] = InTheWay(
-                place.path,
-                tuple(in_the_way) if known is None else known.blocking,
-                tuple(sorted({*needs, *(() if known is None else known.needs)})),
-            )
-        more = {seq for one in found.values() for seq in one.needs} - taken.keys()
+            again = attempt and place.path in found
+            added = blocking(history, place, taken) if again else _dependent(history, place, taken)
+            for path in _brought_by(place, needs, taken):
+                needs[path].update(added)
+            more.update(added)
         if not more:
             break
-        for seq in more:
-            taken[seq] = whole_of(history.find(seq))
+        taken |= {seq: whole_of(history.find(seq)) for seq in more}
         places = invert([taken[seq] for seq in sorted(taken, reverse=True)], history, current).places
-    return tuple(found[path] for path in sorted(found))
+    return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in sorted(found))
+
+
+def _brought_by(
+    place: Place, needs: Mapping[WorkspacePath, set[int]], taken: Mapping[int, Target]
+) -> list[WorkspacePath]:
+    """Which of the files that do not merge brought this one into it: itself, or by what they need."""
+    if place.path in needs:
+        return [place.path]
+    return [path for path, seqs in needs.items() if any(_touched(taken[seq], place.origin) for seq in seqs)]
 
 
 def _dependent(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:

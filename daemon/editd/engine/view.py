@@ -53,6 +53,13 @@ class View:
             self.strangers[path] = state
         return state
 
+    def file_at(self, path: WorkspacePath) -> FileState | None:
+        """The same, with None where a folder stands, which may have to go: `Files.check` says if it can."""
+        try:
+            return self.at(path)
+        except NotAFile:
+            return None
+
     def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:
         """Read the file. What the history has in memory is compared, which is cheaper than hashing."""
         guess = None if known is None else self.history.at_hand(known.version)
