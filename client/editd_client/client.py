@@ -6,7 +6,7 @@ again is the caller's decision, and safe with a `request_id`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 import msgspec
 
@@ -314,6 +314,56 @@ class Client:
             message=message, session=session, from_=from_, to=to, branch=branch, author=author
         )
         return self._ask(asked, messages.PublishResult)
+
+    # ── Sessions, leases, commands ────────────────────────────────────────────────────────────
+
+    def session_open(
+        self,
+        name: str,
+        *,
+        actor: str | None = None,
+        scope: messages.Scope | None = None,
+        on_stale: messages.OnStale | None = None,
+        unread: Literal["allow", "reject"] = "allow",
+        ttl: float | None = None,
+    ) -> messages.SessionOpenResult:
+        """Open a session; this client acts in its name from here on."""
+        asked = messages.SessionOpen(
+            name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl
+        )
+        return self._ask(asked, messages.SessionOpenResult)
+
+    def session_close(self, session: str | None = None, *, force: bool = False) -> None:
+        self._ask(messages.SessionClose(session=session, force=force), messages.Empty)
+
+    def session_list(self) -> messages.SessionListResult:
+        return self._ask(messages.SessionList(), messages.SessionListResult)
+
+    def lease_acquire(
+        self, paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
+    ) -> messages.LeaseAcquireResult:
+        """`ttl` and `wait` in seconds."""
+        asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
+        silence = SILENCE_SECONDS_MAX + (wait or 0.0)
+        return self._ask(asked, messages.LeaseAcquireResult, silence=silence)
+
+    def lease_renew(self, lease: str, ttl: float) -> messages.LeaseRenewResult:
+        return self._ask(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
+
+    def lease_release(self, lease: str, *, force: bool = False) -> None:
+        self._ask(messages.LeaseRelease(lease=lease, force=force), messages.Empty)
+
+    def lease_list(self) -> messages.LeaseListResult:
+        return self._ask(messages.LeaseList(), messages.LeaseListResult)
+
+    def exec_begin(self, command: str, *, session: str | None = None) -> messages.ExecBeginResult:
+        """Waits for as long as it takes to record what was changed before."""
+        return self._ask(
+            messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, silence=None
+        )
+
+    def exec_end(self, name: str, status: int) -> messages.ExecEndResult:
+        return self._ask(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, silence=None)
 
     def blame(self, path: str) -> messages.BlameResult:
         """Which transaction each line came with; for a file with very many versions that takes a while."""

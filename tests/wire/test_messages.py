@@ -14,13 +14,15 @@ from editd.wire.limits import LIMITS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()
 
-SIGNATURE = re.compile(r"^### `(\w+)`\n```\n\{(.*?)\}\n→ \{(.*?)\}\n```$", re.MULTILINE)
+SIGNATURE = re.compile(r"^### `([\w.]+)`\n```\n\{(.*?)\}\n→ \{(.*?)\}\n```$", re.MULTILINE)
 SIGNATURES = {method: (params, result) for method, params, result in SIGNATURE.findall(PAGE)}
 
 RESULTS: dict[str, type[messages.Message]] = {
     "shutdown": messages.Empty,
     "abort": messages.Empty,
     "unsubscribe": messages.Empty,
+    "session.close": messages.Empty,
+    "lease.release": messages.Empty,
     **dict.fromkeys(("apply", "stage", "commit", "restore"), messages.ApplyResult),
     **dict.fromkeys(("undo", "redo", "rollback"), messages.UndoResult),
 }
@@ -55,7 +57,8 @@ def test_a_method_takes_what_the_page_says(method: str) -> None:
 
 @pytest.mark.parametrize("method", messages.REQUESTS)
 def test_a_method_returns_what_the_page_says(method: str) -> None:
-    result = RESULTS.get(method) or getattr(messages, f"{method.capitalize()}Result")
+    name = "".join(word.capitalize() for word in method.split("."))
+    result = RESULTS.get(method) or getattr(messages, f"{name}Result")
     assert named(SIGNATURES[method][1]) == [field.rstrip("?") for field in fields_of(result)]
 
 

@@ -41,6 +41,11 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "redo": "Take back an undo.",
         "publish": "Make one ordinary commit of what a session or a range did.",
     },
+    "Many hands": {
+        "session": "Open, list and close sessions, each with its own name and scope.",
+        "lease": "Lease paths to your session, so that nobody else edits them.",
+        "exec": "Run a command, and record what it changes as one transaction.",
+    },
     "Look": {
         "log": "List the transactions, newest first.",
         "show": "Show a transaction and what it changed.",
@@ -76,6 +81,8 @@ Environment:
   EDITD_WORKSPACE   the workspace, where --workspace is not given
   EDITD_SOCKET      the daemon's socket, in place of the usual one
   EDITD_ACTOR       who the edits are by, in place of your login name
+  EDITD_SESSION     the session to act in, where --session is not given
+  EDITD_TOKEN       that session's token, as `editctl session open` gives it
   EDITD_PAGER       the pager for log, show and diff; else PAGER; else less
   NO_COLOR          no colour
 """
@@ -108,14 +115,17 @@ class Verbs(click.Group):
     "-C", "--workspace", metavar="DIR",
     help="The workspace; else EDITD_WORKSPACE, else the git top level above this folder, else this folder.",
 )  # fmt: skip
+@click.option("--session", metavar="NAME", help="The session to act in; else EDITD_SESSION.")
 @click.version_option(__version__, prog_name="editctl")
 @click.pass_obj
-def editctl(invocation: Invocation, workspace: str | None) -> None:
+def editctl(invocation: Invocation, workspace: str | None, session: str | None) -> None:
     """Edit a workspace through its daemon: atomic, durable, and each edit undoable alone.
 
     The daemon is started when it is needed. Paths are relative to the current folder.
     """
     invocation.named = workspace
+    if session is not None:
+        invocation.act_in(session)
 
 
 def main() -> NoReturn:

@@ -38,14 +38,27 @@ class Invocation:
             click.echo(f"hint: {hint}", err=True)
         return workspace
 
-    def client(self, *, start: bool = True) -> Client:
-        """A client of the workspace's daemon, which is started where `start` is true and none answers."""
+    def act_in(self, session: str) -> None:
+        """Act in this session, and so do the commands that are run; its token is in EDITD_TOKEN."""
+        if os.environ.get("EDITD_SESSION") != session:
+            os.environ.pop("EDITD_TOKEN", None)  # that is another session's
+        os.environ["EDITD_SESSION"] = session
+
+    def client(self, *, start: bool = True, attach: bool = True) -> Client:
+        """A client of the workspace's daemon, which is started where `start` is true and none answers.
+
+        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION.
+        """
         from editd_client.client import Client
         from editd_client.connect import connect_or_start
 
         if not start:
             return Client(self.workspace.socket_path)
-        return Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+        client = Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+        session = os.environ.get("EDITD_SESSION")
+        if attach and session:
+            client.hello("editctl", session, os.environ.get("EDITD_TOKEN"))
+        return client
 
     def absolute(self, given: str) -> str:
         """The absolute path of what the command line names, relative to the current folder.

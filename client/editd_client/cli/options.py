@@ -30,9 +30,10 @@ class Authorship:
     dry_run: bool
 
     @property
-    def actor(self) -> str:
-        """Who it is by: as the command line says, else EDITD_ACTOR, else the login name."""
-        return self.named_actor or os.environ.get("EDITD_ACTOR") or _login_name()
+    def actor(self) -> str | None:
+        """As the command line says, else EDITD_ACTOR, else None for the session's, else the login name."""
+        named = self.named_actor or os.environ.get("EDITD_ACTOR")
+        return named or (None if os.environ.get("EDITD_TOKEN") else login_name())
 
 
 def as_json(verb: Verb) -> Verb:
@@ -118,7 +119,7 @@ def _keep_json(context: click.Context, option: click.Parameter, given: bool) -> 
     invocation.json = invocation.json or given
 
 
-def _login_name() -> str:
+def login_name() -> str:
     import getpass
 
     try:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 OUTSIDE = Authorship(actor="outside")
 
-OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship]]
-"""Tells who changed these paths beside the daemon, and of which kind that is."""
+OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship] | None]
+"""Tells who changed these paths beside the daemon, and of which kind that is; None where nobody is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,18 +68,19 @@ class Brackets:
             )
         return found
 
-    def end(self, name: str) -> None:
-        self._open.pop(name, None)
+    def end(self, name: str) -> bool:
+        """End it. Returns whether it was open."""
+        return self._open.pop(name, None) is not None
 
     def of(self, owner: int) -> list[Bracket]:
         return [bracket for bracket in self._open.values() if bracket.owner == owner]
 
-    def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship]:
-        """Who made what was found in `paths` just now, and of which kind that is."""
+    def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship] | None:
+        """Who made what was found in `paths` just now, and of which kind it is; None outside of brackets."""
         del paths  # files do not tell
         brackets = list(self._open.values())
         if not brackets:
-            return "outside", OUTSIDE
+            return None
         said = [f"{bracket.command} ({bracket.how})" for bracket in brackets]
         if len({bracket.reader for bracket in brackets}) == 1:
             return "exec", Authorship(brackets[-1].actor, brackets[-1].session, "\n".join(said))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
-from editd.engine.adopt import OUTSIDE, adoptions, state_of
+from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, state_of
 from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
@@ -39,7 +39,7 @@ from editd.engine.requests import (
 )
 from editd.engine.restore import restore
 from editd.engine.scopes import LastOf, OfSession, targets_of
-from editd.engine.sessions import Seen
+from editd.engine.seen import Seen
 from editd.engine.undo import invert
 from editd.engine.view import View
 from editd.errors import (
@@ -55,12 +55,13 @@ from editd.system.clock import Clock, boot_id
 from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, Plan, Sight
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Seq, Transaction
+from editd.values.transaction import Authorship, Kind, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.expressions import Match, Search
+    from editd.engine.guard import Guard
     from editd.store.history import History
     from editd.store.journal import Position
     from editd.values.content import FileState, Version
@@ -129,6 +130,8 @@ class Engine:
         self.seen = Seen()
         self.broken: Refused | None = None
         self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
+        self.guard: Guard | None = None  # what sessions may do, once there are any
+        self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
         self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
         self._is_in_place = is_in_place
@@ -271,6 +274,7 @@ class Engine:
 
     def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
         worked_out = self._plan(batch.view, request)
+        self._permit(request, worked_out.changes, batch)
         if request.dry_run:
             self.files.check(worked_out.changes)
             return self._outcome(worked_out, batch.view)
@@ -286,11 +290,17 @@ class Engine:
         )  # fmt: skip
         return None
 
+    def _permit(self, request: Write, changes: Sequence[Change], batch: Batch | None = None) -> None:
+        """Raise Refused where the request's session may not make these changes; also for dry runs."""
+        if self.guard is not None:
+            session = request.authorship.session
+            self.guard.permit(request, changes, () if batch is None else batch.drafted_by(session))
+
     def _plan(self, view: View, request: Apply) -> Plan:
         knowledge = _Knowledge(self.history, self.seen, request.reader)
         return plan(
             request.edits,
-            view,
+            view if self.guard is None else self.guard.within(view, request.authorship.session),
             knowledge,
             on_stale=request.on_stale,
             fallback_encoding=self._fallback_encoding,
@@ -302,6 +312,7 @@ class Engine:
         targets = targets_of(scope, self.history)
         inverted = invert(targets, self.history, batch.view.file_at, force=request.force)
         changes = inverted.changes
+        self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, answers=answers)
         if request.dry_run:
@@ -323,6 +334,7 @@ class Engine:
 
     def _take_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)
+        self._permit(request, changes)
         outcome = Outcome(None, changes)
         if request.dry_run:
             self.files.check(changes)
@@ -339,7 +351,7 @@ class Engine:
         )  # fmt: skip
         return None
 
-    def _adopt_into(self, batch: Batch, request: Write | None) -> None:
+    def _adopt_into(self, batch: Batch, request: Write | None, message: str = "") -> None:
         """Draft what the view found to be somebody else's, ahead of what was asked for."""
         if request is not None and request.dry_run:
             batch.view.forget_strangers()
@@ -347,7 +359,15 @@ class Engine:
         found = dict(batch.view.strangers)
         batch.view.strangers.clear()
         for adoption in adoptions(found, self.history, self._is_ours):
-            batch.adopt(adoption.kind, OUTSIDE, self._now_us(), adoption.changes)
+            kind, by = self._made_by(adoption, message)
+            batch.adopt(kind, by, self._now_us(), adoption.changes)
+
+    def _made_by(self, adoption: Adoption, message: str) -> tuple[Kind, Authorship]:
+        if adoption.kind == "outside" and self.outside_authorship is not None:
+            known = self.outside_authorship([change.path for change in adoption.changes])
+            if known is not None:
+                return known
+        return adoption.kind, replace(OUTSIDE, message=message)
 
     def _commit(
         self, batch: Batch, results: list[Result | None], taken: Mapping[int, Write]
@@ -384,13 +404,15 @@ class Engine:
         results[step.request] = outcome.of(step.draft.transaction)
         self._note_seen(taken[step.request].reader, outcome)
 
-    def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
+    def adopt(
+        self, found: Mapping[WorkspacePath, FileState | None], message: str = ""
+    ) -> list[Transaction]:
         """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
         if not found or self.broken is not None or not self._is_in_place():
             return []  # a workspace that was moved away is not one in which all was deleted
         batch = self._batch()
         batch.view.strangers.update(found)
-        self._adopt_into(batch, None)
+        self._adopt_into(batch, None, message)
         try:
             batch.commit()
         except Broken as broken:
@@ -461,14 +483,20 @@ class Engine:
         return state
 
     def staged(
-        self, edits: tuple[Edit, ...], reader: Reader, found: Mapping[Search, tuple[Match, ...] | Refused]
+        self,
+        edits: tuple[Edit, ...],
+        reader: Reader,
+        found: Mapping[Search, tuple[Match, ...] | Refused],
+        session: str | None = None,
     ) -> tuple[Outcome, View]:
-        """What these edits would make of the files, and the view in which they have.
+        """What these edits of a session would make of the files, and the view in which they have.
 
         Raises Unanswered where a search is not in `found`.
         """
         view = View(self.tree, self.history, quiet=False)
-        worked_out = self._plan(view, Apply(edits, Authorship(""), reader, dry_run=True, found=found))
+        request = Apply(edits, Authorship("", session), reader, dry_run=True, found=found)
+        worked_out = self._plan(view, request)
+        self._permit(request, worked_out.changes)
         self.files.check(worked_out.changes)
         outcome = self._outcome(worked_out, view)
         view.drafted.update((change.path, change.after) for change in worked_out.changes)

@@ -1,4 +1,4 @@
-"""The methods `exec.*`: a command's beginning and end, each once all that was changed until then is recorded."""
+"""The methods `exec.*`: a command begins and ends, each once all that was changed until then is recorded."""
 
 from __future__ import annotations
 

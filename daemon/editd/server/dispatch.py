@@ -22,15 +22,19 @@ from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
 from editd.server.blaming import Blaming
+from editd.server.brackets import BracketMethods
+from editd.server.leases import LeaseMethods
 from editd.server.publishing import Publishing
+from editd.server.sessions import SessionMethods
 from editd.server.undoing import Undoing
 from editd.store.journal import frames
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from editd.engine.guard import Guard
     from editd.engine.view import View
     from editd.server.background import Background
     from editd.server.scanning import Scanner
@@ -77,6 +81,7 @@ class Workshop:
     scanner: Scanner
     searcher: Searcher
     subscriptions: Subscriptions
+    guard: Guard
 
 
 class Dispatch:
@@ -106,11 +111,18 @@ class Dispatch:
             messages.Diff: self._diff,
         }
         self._methods |= workshop.subscriptions.methods
+        self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
+        self.sessions = SessionMethods(workshop.guard, workshop.turns, workshop.subscriptions)
+        self._leases = LeaseMethods(
+            workshop.guard, workshop.turns, workshop.subscriptions, self.sessions
+        )
+        self._brackets = BracketMethods(workshop, self.sessions, self._later)
+        self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
+        workshop.engine.on_recorded = self._recorded
+        self._methods |= Undoing(workshop, self._later).methods
         self._methods |= Publishing(
             root, workshop.engine, workshop.turns, workshop.background, self._later
         ).methods
-        self._methods |= Undoing(workshop, self._later).methods
-        self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""
@@ -118,6 +130,7 @@ class Dispatch:
 
     def _call_now(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         try:
+            self.sessions.admit(params, visitor)
             self._methods[type(params)](params, visitor, call)
         except Refused as refusal:
             call.refuse(refusal)
@@ -126,7 +139,18 @@ class Dispatch:
         """The connection is gone, and with it what nobody else may see."""
         self._changesets.end_all(visitor.number)
         self._workshop.subscriptions.leave(visitor)
-        self._workshop.turns.when_back(lambda: self._engine.seen.forget(visitor.reader))
+        self._workshop.turns.when_back(lambda: self._leave_now(visitor))
+
+    def _leave_now(self, visitor: Visitor) -> None:
+        self._brackets.leave(visitor)
+        self._leases.leave(visitor)
+        self.sessions.leave(visitor)
+        self._engine.seen.forget(visitor.reader)
+
+    def _recorded(self, transaction: Transaction) -> None:
+        self._workshop.subscriptions.recorded(transaction)
+        self._leases.recorded(transaction)
+        self._brackets.recorded(transaction)
 
     def is_busy(self) -> bool:
         return bool(self._tasks) or len(self._workshop.turns) > 0
@@ -140,6 +164,7 @@ class Dispatch:
     def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
         path = translate.path(params.path)
         lines = translate.lines_wanted(params)
+        self.sessions.permit_reading(params.session, visitor, path, self._engine.tree.resolve(path))
         if params.changeset is None:
             reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
             call.reply(translate.read_result(reading, lines, fallback=self._fallback))
@@ -163,7 +188,9 @@ class Dispatch:
     ) -> None:
         """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
         try:
-            outcome, view = self._engine.staged((*changeset.edits, *more), changeset.reader, changeset.found)
+            outcome, view = self._engine.staged(
+                (*changeset.edits, *more), changeset.reader, changeset.found, changeset.authorship.session
+            )
         except Unanswered as need:
             search = need.search
 
@@ -206,9 +233,9 @@ class Dispatch:
     # ── applying ──
 
     def _apply(self, params: messages.Apply, visitor: Visitor, call: Call) -> None:
-        request = translate.apply(
-            params, _reader(params.session, visitor), visitor.name or None, visitor.session
-        )
+        actor = self.sessions.actor(params.session, visitor)
+        request = translate.apply(params, _reader(params.session, visitor), actor, visitor.session)
+        request = self.sessions.with_defaults(request)
         content = params.return_content or self._engine.tooling.returns_content(request.edits)
         self._submit(request, call, return_content=content, diff=params.diff or params.dry_run)
 
@@ -225,7 +252,7 @@ class Dispatch:
 
     def _begin(self, params: messages.Begin, visitor: Visitor, call: Call) -> None:
         authorship = Authorship(
-            params.actor or visitor.name or translate.ANYBODY,
+            params.actor or self.sessions.actor(params.session, visitor) or translate.ANYBODY,
             params.session if params.session is not None else visitor.session,
             params.message or "",
         )
@@ -262,7 +289,8 @@ class Dispatch:
             self._changesets.discard(params.changeset)
             call.reply(translate.outcome(result))
 
-        self._workshop.turns.submit(request, answer)
+        self.sessions.admit_as(said.session, visitor)
+        self._workshop.turns.submit(self.sessions.with_defaults(request), answer)
 
     def _committed_before(self, params: messages.Commit) -> Changeset | None:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
@@ -317,8 +345,8 @@ class Dispatch:
             version=editd.__version__,
             state="broken" if broken is not None else "scanning" if is_scanning else "ready",
             reason=None if broken is None else broken.text(),
-            sessions=0,
-            leases=0,
+            sessions=len(self._workshop.guard.sessions),
+            leases=len(self._workshop.guard.leases),
             proposals=0,
             watcher={"backend": "scan", "state": "on settle", "directories": 0, "overflows": 0},
             journal={

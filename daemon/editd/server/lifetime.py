@@ -27,7 +27,7 @@ from editd.edits.desk import Settings
 from editd.edits.dialects.registry import DIALECTS
 from editd.edits.tooling import Tooling
 from editd.engine.engine import Engine
-from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown
+from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
 from editd.server import translate
 from editd.server.background import Background
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
@@ -35,6 +35,7 @@ from editd.server.listen import bind, serve
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
+from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
 from editd.store.head import move_head, read_head
@@ -194,6 +195,7 @@ class Daemon:
             await searcher.close()
             if workshop is not None:
                 await workshop.background.finish()
+                workshop.guard.sessions.close_all()
                 workshop.engine.close()
             self._clients.close()
             disk.close()
@@ -218,8 +220,8 @@ class Daemon:
         turns = Turns(engine, searcher)
         background = Background(engine, turns, self._places.state)
         subscriptions = Subscriptions(history, turns)
-        engine.on_recorded = subscriptions.recorded
-        workshop = Workshop(engine, turns, background, scanner, searcher, subscriptions)
+        guard = open_guard(self._places.state, engine)
+        workshop = Workshop(engine, turns, background, scanner, searcher, subscriptions, guard)
         background.start()
         self._workshop = workshop
         self._dispatch = Dispatch(
@@ -306,11 +308,15 @@ class Daemon:
                 )
             )
             return
-        visitor.session = params.session
         if isinstance(params.client, str):
             visitor.name = params.client[: translate.NAME_CHARACTERS_MAX]
         elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
             visitor.name = params.client["name"][: translate.NAME_CHARACTERS_MAX]
+        try:
+            self._attach(params, visitor)
+        except Refused as refusal:
+            call.refuse(refusal)
+            return
         call.client.connection.errors_as_text = params.errors == "text"
         call.reply(
             messages.HelloResult(
@@ -323,6 +329,15 @@ class Daemon:
                 encodings=ENCODINGS,
             )
         )
+
+    def _attach(self, params: messages.Hello, visitor: Visitor) -> None:
+        """The session that a connection names is its own from here on. Raises UnknownSession."""
+        if self._dispatch is not None:
+            self._dispatch.sessions.hello(params.session, params.token, visitor)
+        elif params.token is not None:
+            raise UnknownSession("No session is open yet.", hint="`session.open` opens one.")
+        else:
+            visitor.session = params.session
 
     def _status(self) -> messages.StatusResult:
         uptime, clients = time.monotonic() - self._began, len(self._clients)

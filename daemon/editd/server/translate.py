@@ -107,7 +107,9 @@ def authorship_of(
     ):
         if value is not None and not 0 < len(value) <= NAME_CHARACTERS_MAX:
             raise InvalidParams(f"`{name}` is between 1 and {NAME_CHARACTERS_MAX} characters long.")
-    own = None if isinstance(params, messages.Rollback) else params.session  # there it is whose work it is
+    # There `session` is whose work it is, and not who asks.
+    is_about = isinstance(params, messages.Undo | messages.Rollback)
+    own = None if is_about else params.session
     return transaction.Authorship(
         params.actor or actor or ANYBODY,
         own if own is not None else session,

@@ -310,6 +310,62 @@ class Scope(Message):
     read: list[str] | None = None
 
 
+class SessionOpen(Params):
+    method: ClassVar[str] = "session.open"
+    name: str
+    actor: str | None = None
+    scope: Scope | None = None
+    on_stale: OnStale | None = None
+    unread: Literal["allow", "reject"] = "allow"
+    ttl: float | None = None
+
+
+class SessionClose(Params):
+    method: ClassVar[str] = "session.close"
+    session: str | None = None
+    force: bool = False
+
+
+class SessionList(Params):
+    method: ClassVar[str] = "session.list"
+
+
+class LeaseAcquire(Params):
+    method: ClassVar[str] = "lease.acquire"
+    paths: list[str]
+    ttl: float
+    session: str | None = None
+    wait: float | None = None
+
+
+class LeaseRenew(Params):
+    method: ClassVar[str] = "lease.renew"
+    lease: str
+    ttl: float
+
+
+class LeaseRelease(Params):
+    method: ClassVar[str] = "lease.release"
+    lease: str
+    force: bool = False
+
+
+class LeaseList(Params):
+    method: ClassVar[str] = "lease.list"
+
+
+class ExecBegin(Params):
+    method: ClassVar[str] = "exec.begin"
+    command: str
+    session: str | None = None
+
+
+class ExecEnd(Params):
+    method: ClassVar[str] = "exec.end"
+    exec: str
+    status: int
+
+
 class Blame(Params):
     method: ClassVar[str] = "blame"
     path: str
@@ -339,7 +395,9 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, Blame, Subscribe, Unsubscribe,
+        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, SessionOpen, SessionClose,
+        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
+        Unsubscribe,
     )
 }  # fmt: skip
 
@@ -530,6 +588,59 @@ class PublishResult(Message):
     commit: str
     branch: str
     left_out: list[str]  # paths that `git add` would not take
+
+
+class SessionOpenResult(Message):
+    session: str
+    token: str
+
+
+class SessionEntry(Message):
+    session: str
+    actor: str | None
+    scope: Scope
+    on_stale: OnStale | None
+    unread: Literal["allow", "reject"]
+    ttl: float
+    created: str  # RFC 3339, UTC, microseconds
+    used: str
+    connections: int
+    in_doubt: bool  # the daemon was killed since; see Sessions
+
+
+class SessionListResult(Message):
+    sessions: list[SessionEntry]
+
+
+class LeaseAcquireResult(Message):
+    lease: str
+    token: int
+    expires: str
+
+
+class LeaseRenewResult(LeaseAcquireResult):
+    """As the lease was granted, with its new end."""
+
+
+class LeaseEntry(Message):
+    lease: str
+    session: str
+    token: int
+    paths: list[str]
+    expires: str
+
+
+class LeaseListResult(Message):
+    leases: list[LeaseEntry]
+    waiting: int
+
+
+class ExecBeginResult(Message):
+    exec: str
+
+
+class ExecEndResult(Message):
+    transaction: Transaction | None
 
 
 class BlameLine(Message):

@@ -1,0 +1,93 @@
+"""`editctl exec`: a command whose changes are the session's."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output, refusals
+from editd_client.cli.options import as_json, login_name
+from editd_client.errors import EditdError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.wire.messages import ExecEndResult
+    from editd_client.cli.invocation import Invocation
+
+NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # as a shell has them
+UNREACHABLE = 3  # as `editctl` has it
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--session", metavar="NAME", help="The session that it is run for; else EDITD_SESSION.")
+@as_json
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@click.pass_obj
+def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) -> int:
+    """Run a command, and record what it changes as one transaction.
+
+    It has the terminal, and its exit status is handed on. What it changes in the workspace is a
+    transaction of kind `exec`, by your session where you have one, with the command and its exit
+    status as the message; it is printed on standard error. Where commands of several sessions run at
+    once, what changes is nobody's, and the message names them.
+
+    \b
+    Examples:
+      editctl exec -- make format
+      editctl exec --session refactoring -- npx prettier --write .
+      editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
+    """
+    if session is not None:
+        invocation.act_in(session)
+    with invocation.client() as client:
+        if not _has_session():
+            client.hello(login_name())
+        name = client.exec_begin(shlex.join(command)).exec
+        status = _run(command)
+        try:
+            _report(invocation, client.exec_end(name, status))
+        except EditdError as refused:
+            refusals.tell_refusal(refused, as_json=False)
+        except Unreachable as error:
+            refusals.tell_unreachable(error, as_json=False)
+            return status or UNREACHABLE
+    return status
+
+
+def _has_session() -> bool:
+    import os
+
+    return bool(os.environ.get("EDITD_SESSION"))
+
+
+def _run(command: Sequence[str]) -> int:
+    """The command's exit status, as a shell would have it; what interrupts it does not interrupt us."""
+    import subprocess
+
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        click.echo(f"editctl: {command[0]}: {error.strerror}", err=True)
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            with contextlib.suppress(TypeError):  # it was not set from Python
+                signal.signal(number, handler)
+    return status if status >= 0 else SIGNALLED - status
+
+
+def _report(invocation: Invocation, ended: ExecEndResult) -> None:
+    """Say on standard error what was recorded: standard output is the command's."""
+    if invocation.json:
+        click.echo(output.json_text(ended), err=True)
+    elif ended.transaction is not None:
+        click.echo(output.one_line(ended.transaction, sys.stderr), err=True)

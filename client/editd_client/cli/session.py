@@ -1,0 +1,108 @@
+"""`editctl session`: one actor's name, scope and memory, over any number of commands."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+
+if TYPE_CHECKING:
+    from editd.wire.messages import SessionEntry
+    from editd_client.cli.invocation import Invocation
+
+
+@click.group()
+def verb() -> None:
+    """Open, list and close sessions, each with its own name and scope.
+
+    What is done in a session can be undone, rolled back and published alone; what it has read is
+    known, so that an edit over somebody else's change is refused as stale. Once it is open, only who
+    has its token acts in its name.
+
+    \b
+    Examples:
+      eval "$(editctl session open refactoring --write 'src/**' --merge)"
+      editctl session list
+      editctl session close refactoring
+    """
+
+
+@verb.command("open")
+@click.argument("name")
+@click.option("--actor", metavar="NAME", help="Who its edits are by, where they do not say.")
+@click.option("--write", metavar="GLOB", multiple=True, help="It may write only these; may be repeated.")
+@click.option("--read", metavar="GLOB", multiple=True, help="It may read only these; may be repeated.")
+@click.option("--merge", is_flag=True, help="Its stale edits are merged, where that is clean.")
+@click.option("--must-read", is_flag=True, help="It edits no file that it has not read.")
+@click.option("--ttl", type=float, metavar="SECONDS", help="It ends after so long without use; else a week.")
+@as_json
+@click.pass_obj
+def open_session(
+    invocation: Invocation,
+    name: str,
+    actor: str | None,
+    write: tuple[str, ...],
+    read: tuple[str, ...],
+    merge: bool,
+    must_read: bool,
+    ttl: float | None,
+) -> None:
+    """Open a session, and print what a shell evaluates to act in it."""
+    from editd.wire.messages import Scope
+
+    with invocation.client(attach=False) as client:
+        opened = client.session_open(
+            name,
+            actor=actor,
+            scope=Scope(write=list(write) or None, read=list(read) or None),
+            on_stale="merge" if merge else None,
+            unread="reject" if must_read else "allow",
+            ttl=ttl,
+        )
+    if not invocation.say_json(opened):
+        output.say(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
+
+
+@verb.command("list")
+@as_json
+@click.pass_obj
+def list_sessions(invocation: Invocation) -> None:
+    """List the open sessions."""
+    with invocation.client(attach=False) as client:
+        result = client.session_list()
+    if not invocation.say_json(result):
+        for entry in result.sessions:
+            output.say(_line(entry))
+
+
+@verb.command("close")
+@click.argument("name", required=False)
+@click.option("--force", is_flag=True, help="Also one whose token you do not have, such as one left behind.")
+@as_json
+@click.pass_obj
+def close_session(invocation: Invocation, name: str | None, force: bool) -> None:
+    """End a session and its leases; what it did stays. Without NAME, the one of EDITD_SESSION."""
+    if force and name is None:
+        raise click.UsageError("--force wants the NAME of the session.")
+    with invocation.client(attach=not force) as client:
+        client.session_close(name, force=force)
+    if invocation.json:
+        output.say(output.json_text({}))
+
+
+def _line(entry: SessionEntry) -> str:
+    facts = [f"by {output.plain(entry.actor)}"] if entry.actor else []
+    facts += [f"{what} {' '.join(map(output.plain, globs))}" for what, globs in _globs(entry)]
+    facts += ["merges"] if entry.on_stale == "merge" else []
+    facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
+    facts.append("connected" if entry.connections else f"last used {entry.used}")
+    return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
+
+
+def _globs(entry: SessionEntry) -> list[tuple[str, list[str]]]:
+    given = (("writes", entry.scope.write), ("reads", entry.scope.read))
+    return [(what, globs) for what, globs in given if globs is not None]

@@ -1,0 +1,187 @@
+"""engine.leases: against a simple oracle at random, and what it promises one by one."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.engine.leases import Leases
+from editd.errors import InvalidParams, Leased
+from editd.store.registry import Registry
+from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd.values.lease import Lease
+
+SECOND = 1_000_000
+PATHS = [WorkspacePath("/".join(names)) for n in (1, 2, 3) for names in itertools.product("ab", repeat=n)]
+GLOBS = ["a", "a/", "b/*", "**", "a/**/b", "*/a", "[ab]", "a/b/?", "**/b", "b"]
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    made = Registry(str(tmp_path), 0)
+    yield made
+    made.close(is_clean=True)
+
+
+def globs(*texts: str) -> tuple[Glob, ...]:
+    return tuple(map(Glob.parse, texts))
+
+
+def covered(paths: tuple[Glob, ...]) -> frozenset[WorkspacePath]:
+    """By brute force: every path up to three names deep; the globs above meet there if they meet at all."""
+    return frozenset(path for path in PATHS if any(glob.matches(path) for glob in paths))
+
+
+@dataclass
+class Oracle:
+    """The same, said simply: sets of paths, and lists."""
+
+    held: dict[int, tuple[str, frozenset[WorkspacePath], int]] = field(default_factory=dict)  # by token
+    queue: list[tuple[int, str, frozenset[WorkspacePath], int]] = field(default_factory=list)
+
+    def is_free(self, session: str, paths: frozenset[WorkspacePath], before: int | None = None) -> bool:
+        others = [entry[:2] for entry in self.held.values()]
+        others += [entry[1:3] for entry in self.queue[:before]]
+        return not any(who != session and paths & theirs for who, theirs in others)
+
+    def grant(self, now: int) -> list[int]:
+        """The numbers of those in the queue that get what they wait for."""
+        granted = []
+        place = 0
+        while place < len(self.queue):
+            number, session, paths, _ = self.queue[place]
+            if self.is_free(session, paths, place):
+                del self.queue[place]
+                granted.append(number)
+                self.held[-number - 1] = (session, paths, now)  # until its token is known
+            else:
+                place += 1
+        return granted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_leases_do_what_a_simple_oracle_does(registry: Registry, seed: int) -> None:
+    chance = random.Random(seed)
+    leases, oracle = Leases(registry), Oracle()
+    now, highest, number = 0, 0, 0
+    waits: dict[int, object] = {}
+    got: dict[int, Lease] = {}
+
+    def take_up(ttl_of: dict[int, int]) -> None:
+        """Have both give what is free, and compare who got it."""
+        nonlocal highest
+        got.clear()
+        leases.grant_waiting(now)
+        expected = oracle.grant(now)
+        assert list(got) == expected
+        for waiter in expected:
+            session, paths, _ = oracle.held.pop(-waiter - 1)
+            lease = got[waiter]
+            assert lease.token > highest
+            highest = lease.token
+            oracle.held[lease.token] = (session, paths, now + ttl_of[waiter] * SECOND)
+            del waits[waiter]
+
+    ttls: dict[int, int] = {}
+    for _ in range(120):
+        now += chance.randrange(SECOND)
+        for lease in leases.expire(now):
+            assert oracle.held.pop(lease.token)[2] <= now
+        assert all(end > now for _, _, end in oracle.held.values())
+        take_up(ttls)
+        session, ttl = chance.choice("rstu"), chance.randint(1, 8)
+        paths = globs(*chance.sample(GLOBS, chance.randint(1, 2)))
+        match chance.choice(["acquire", "acquire", "wait", "release", "renew", "withdraw", "end", "restart"]):
+            case "acquire":
+                is_free = oracle.is_free(session, covered(paths))
+                try:
+                    lease = leases.acquire(session, paths, ttl, now)
+                except Leased:
+                    assert not is_free
+                else:
+                    assert is_free
+                    assert lease.token > highest
+                    highest = lease.token
+                    oracle.held[lease.token] = (session, covered(paths), now + ttl * SECOND)
+            case "wait":
+                number += 1
+                ttls[number] = ttl
+
+                def granted(lease: Lease, waiter: int = number) -> None:
+                    got[waiter] = lease
+
+                waits[number] = leases.wait(session, paths, ttl, granted)
+                oracle.queue.append((number, session, covered(paths), ttl))
+            case "release" if oracle.held:
+                token = chance.choice(list(oracle.held))
+                del oracle.held[token]
+                leases.release(next(lease.id for lease in leases if lease.token == token))
+            case "renew" if oracle.held:
+                token = chance.choice(list(oracle.held))
+                who, theirs, _ = oracle.held[token]
+                oracle.held[token] = (who, theirs, now + ttl * SECOND)
+                leases.renew(next(lease.id for lease in leases if lease.token == token), ttl, now)
+            case "withdraw" if waits:
+                gone = chance.choice(list(waits))
+                assert leases.withdraw(waits.pop(gone))  # type: ignore[arg-type]
+                oracle.queue = [entry for entry in oracle.queue if entry[0] != gone]
+            case "end":
+                ended = {lease.token for lease in leases.end_session(session)}
+                assert ended == {token for token, entry in oracle.held.items() if entry[0] == session}
+                for token in ended:
+                    del oracle.held[token]
+                for entry in [entry for entry in oracle.queue if entry[1] == session]:
+                    oracle.queue.remove(entry)
+                    del waits[entry[0]]
+            case "restart" if not waits:
+                registry.close(is_clean=False)
+                registry = Registry(registry._path.rpartition("/")[0], 0)
+                leases = Leases(registry)
+        take_up(ttls)
+        assert {lease.token for lease in leases} == set(oracle.held)
+        assert leases.waiting == len(oracle.queue)
+        for path in PATHS:
+            over = {lease.token for lease in leases.over(path, now)}
+            assert over == {token for token, entry in oracle.held.items() if path in entry[1]}
+    registry.close(is_clean=True)
+
+
+def test_who_came_first_is_not_overtaken_by_who_asks_for_less(registry: Registry) -> None:
+    leases = Leases(registry)
+    held = leases.acquire("r", globs("a/b"), 10, 0)
+    served: list[str] = []
+    leases.wait("s", globs("a/"), 10, lambda lease: served.append(lease.session))
+    with pytest.raises(Leased) as refused:
+        leases.acquire("t", globs("a/c"), 10, 0)  # free, but it would keep s waiting
+    assert refused.value.data["waiting"] == "s"
+    leases.wait("t", globs("a/c"), 10, lambda lease: served.append(lease.session))
+    leases.wait("u", globs("b"), 10, lambda lease: served.append(lease.session))
+    leases.grant_waiting(1)
+    assert served == ["u"]
+    leases.release(held.id)
+    leases.grant_waiting(2)
+    assert served == ["u", "s"]
+    leases.end_session("s")
+    leases.grant_waiting(3)
+    assert served == ["u", "s", "t"]
+
+
+def test_what_makes_no_lease_is_refused(registry: Registry) -> None:
+    leases = Leases(registry)
+    for paths, ttl in ((globs(), 1.0), (globs(*["a"] * 65), 1.0), (globs("a"), 0.0), (globs("a"), 86401.0)):
+        with pytest.raises(InvalidParams):
+            leases.acquire("r", paths, ttl, 0)
+    with pytest.raises(InvalidParams) as refused:
+        leases.renew("gone", 5, 0)
+    assert "lease.list" in refused.value.hint
+    assert len(leases) == 0

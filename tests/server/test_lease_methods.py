@@ -1,0 +1,220 @@
+"""Leases through the real socket: who is kept out, who waits, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire import messages
+from editd_client.errors import EditdError
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+TEXT = "one\ntwo\nthree\n"
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    """Of the session `holder`."""
+    place.write({"a.txt": TEXT, "src/b.txt": TEXT})
+    with place.start() as made:
+        made.settle()
+        made.session_open("holder")
+        yield made
+    place.stop()
+
+
+@pytest.fixture
+def other(place: Workplace, client: Client) -> Iterator[Client]:
+    with place.client() as made:
+        made.session_open("other")
+        yield made
+
+
+def test_while_it_holds_nobody_else_edits_however_they_try(
+    place: Workplace, client: Client, other: Client
+) -> None:
+    other.apply([replace("src/b.txt", "one", "1")])
+    other.apply([write("src/c.txt", "c\n")])
+    lease = client.lease_acquire(["src/**"], 60)
+    with place.client() as nobody:
+        attempts: list[Callable[[], object]] = [
+            lambda: other.apply([replace("src/b.txt", "two", "2")]),
+            lambda: other.apply([replace("src/b.txt", "two", "2")], dry_run=True),
+            lambda: other.apply([write("src/new.txt", "x")]),
+            lambda: other.apply([messages.Delete(path="src/b.txt")]),
+            lambda: other.apply([messages.Move(path="a.txt", to="src/a.txt")]),
+            lambda: other.undo(1),
+            lambda: other.rollback("other"),
+            lambda: other.restore(1),
+            lambda: nobody.apply([replace("src/b.txt", "two", "2")]),
+            lambda: nobody.apply([replace("src/b.txt", "two", "2")], session="just a name"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(EditdError) as refused:
+                attempt()
+            data = refused.value.data
+            assert refused.value.name == "leased"
+            assert (data["holder"], data["token"], data["paths"]) == ("holder", lease.token, ["src/**"])
+            assert data["expires"] == lease.expires
+    client.apply([replace("src/b.txt", "two", "2")])
+    other.apply([replace("a.txt", "two", "2")])
+    assert other.status().leases == 1
+    client.lease_release(lease.lease)
+    other.read("src/b.txt")
+    other.apply([replace("src/b.txt", "three", "3")])
+
+
+def test_leases_exclude_each_other_where_a_path_can_be_in_both(client: Client, other: Client) -> None:
+    client.lease_acquire(["src/**/*.py"], 60)
+    with pytest.raises(EditdError) as refused:
+        other.lease_acquire(["docs/", "src/*/test_*"], 60)
+    assert refused.value.name == "leased"
+    assert refused.value.data["holder"] == "holder"
+    assert other.lease_acquire(["src/*.txt"], 60).token == 2
+    assert client.lease_acquire(["src/a.py"], 60).token == 3  # one session's own do not
+
+
+def test_a_lease_needs_an_open_session_and_ends_with_it(place: Workplace, client: Client) -> None:
+    with place.client() as nobody:
+        for session in (None, "just a name"):
+            with pytest.raises(EditdError) as refused:
+                nobody.lease_acquire(["a.txt"], 5, session=session)
+            assert refused.value.name == "unknown_session"
+        client.lease_acquire(["a.txt"], 60)
+        client.session_close()
+        assert nobody.lease_list().leases == []
+        nobody.apply([replace("a.txt", "two", "2")])
+
+
+def test_a_lease_ends_at_its_time_unless_it_is_renewed(client: Client, other: Client) -> None:
+    client.lease_acquire(["a.txt"], 0.3)
+    kept = client.lease_acquire(["src/"], 0.3)
+    renewed = client.lease_renew(kept.lease, 60)
+    assert (renewed.token, renewed.expires > kept.expires) == (kept.token, True)
+    _until(lambda: _may_apply(other, "a.txt"))
+    assert [one.lease for one in other.lease_list().leases] == [kept.lease]
+
+
+def test_who_waits_is_answered_when_it_is_free_and_the_late_holder_is_refused(
+    client: Client, other: Client
+) -> None:
+    first = client.lease_acquire(["a.txt"], 0.3)
+    second = other.lease_acquire(["*.txt"], 60, wait=20)
+    assert second.token > first.token
+    with pytest.raises(EditdError) as refused:  # its lease has passed to another
+        client.apply([replace("a.txt", "two", "2")])
+    assert refused.value.name == "leased"
+    assert (refused.value.data["holder"], refused.value.data["token"]) == ("other", second.token)
+    with pytest.raises(EditdError) as refused:
+        client.lease_renew(first.lease, 60)
+    assert refused.value.name == "invalid_params"
+    with pytest.raises(EditdError) as refused:
+        client.lease_acquire(["a.txt"], 60, wait=0.1)
+    assert refused.value.name == "timeout"
+    with pytest.raises(EditdError) as refused:
+        client.lease_release(second.lease)
+    assert refused.value.name == "unknown_session"
+    client.lease_release(second.lease, force=True)
+    assert client.lease_list().waiting == 0
+
+
+def test_those_who_wait_are_served_in_turn_and_who_leaves_is_passed_over(
+    place: Workplace, client: Client
+) -> None:
+    held = client.lease_acquire(["a.txt"], 60)
+    served: list[str] = []
+
+    def wait(name: str) -> None:
+        with place.client() as waiting:
+            waiting.session_open(name)
+            try:
+                lease = waiting.lease_acquire(["a.txt"], 60, wait=30)
+            except EditdError as refused:
+                served.append(refused.name)
+                return
+            served.append(name)
+            waiting.lease_release(lease.lease)
+
+    threads: list[threading.Thread] = []
+    for place_in_line, name in enumerate("uvwxyz", 1):
+        threads.append(threading.Thread(target=wait, args=(name,)))
+        threads[-1].start()
+        _until(lambda wanted=place_in_line: client.lease_list().waiting == wanted)
+    client.session_close("w", force=True)
+    threads[2].join(10)
+    assert served == ["unknown_session"]  # its session has ended
+    assert client.lease_list().waiting == 5
+    client.lease_release(held.lease)
+    for thread in threads:
+        thread.join(30)
+    assert served[1:] == list("uvxyz")
+    assert client.lease_list().leases == []
+
+
+def test_a_lease_and_its_token_outlive_a_killed_daemon(place: Workplace, client: Client) -> None:
+    with place.client() as other:
+        token = other.session_open("other").token
+        first = other.lease_acquire(["src/"], 60)
+        short = other.lease_acquire(["a.txt"], 0.05)
+    place.kill()
+    with place.start() as again:
+        assert [one.lease for one in again.lease_list().leases] == [first.lease]
+        with pytest.raises(EditdError) as refused:
+            again.apply([replace("src/b.txt", "two", "2")])
+        assert refused.value.name == "leased"
+        again.hello(session="other", token=token)
+        again.read("src/b.txt")
+        again.apply([replace("src/b.txt", "two", "2")])
+        assert again.lease_acquire(["a.txt"], 60).token > short.token
+
+
+def test_the_holder_hears_of_what_is_written_beside_the_daemon(
+    place: Workplace, client: Client, other: Client
+) -> None:
+    lease = client.lease_acquire(["src/"], 60)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(20)
+        listener.connect(place.socket)
+        lines = listener.makefile()
+        listener.sendall(b'{"id": 1, "method": "subscribe", "params": {"events": ["lease", "session"]}}\n')
+        assert "result" in json.loads(lines.readline())
+        place.write({"src/b.txt": "outside\n", "a.txt": "outside\n"})
+        other.settle()
+        client.lease_renew(lease.lease, 30)
+        client.lease_release(lease.lease)
+        client.session_close()
+        heard = [json.loads(lines.readline())["params"] for _ in range(4)]
+    assert [(one.get("what"), one.get("session")) for one in heard] == [
+        (what, "holder") for what in ("violated", "renewed", "released", "closed")
+    ]
+    assert heard[0]["files"] == ["src/b.txt"]
+    made = other.show(heard[0]["seq"]).transaction
+    assert (made.kind, place.files()["src/b.txt"]) == ("outside", b"outside\n")
+
+
+def _may_apply(client: Client, path: str) -> bool:
+    try:
+        client.apply([replace(path, "two", "2")])
+    except EditdError as refused:
+        if refused.name != "leased":
+            raise
+        return False
+    return True
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
