@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 CLIENTS = 16
 FILES = [f"shared/{number:02}.txt" for number in range(50)]
-GITS = FILES[
-    40:
-]  # what git checks out: it tells nobody what it writes over, so no other outsider writes there
+GITS = FILES[40:]  # what git checks out, by removing and writing; it tells nobody what it loses
+OTHERS = FILES[:40]  # what the outside writer writes to
 LINES = 60
 SECONDS, SECONDS_LONG = 6, 60
-MAY_BE_SAID = {"stale", "conflict", "no_match", "ambiguous", "io_error"}
+MAY_BE_SAID = {"stale", "conflict", "no_match", "ambiguous", "io_error", "file_missing"}
 
 
 @dataclass
@@ -143,7 +142,7 @@ def save(place: Workplace, told: Told, stop: threading.Event) -> None:
     for count in range(1_000_000):
         if stop.is_set():
             return
-        file = place.root / chance.choice([path for path in FILES if path not in GITS])
+        file = place.root / chance.choice(OTHERS)
         lines = file.read_bytes().splitlines(keepends=True)
         lines[chance.randrange(len(lines))] = b"outside mark %d\n" % count
         content = b"".join(lines)

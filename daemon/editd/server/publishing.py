@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Transaction
 
 TRANSACTIONS_MAX = 100_000  # in one commit
-NOBODY = frozenset({"unknown", "outside", "editd"})  # as an actor: no co-author
+NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
 
 class Publishing:
