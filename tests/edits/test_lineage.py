@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.edits.lineage import count_lines, kept_lines
@@ -46,6 +46,7 @@ def test_only_the_lines_that_are_asked_for_are_looked_for() -> None:
     assert kept_lines(b"1\n2\n3\n4\n", b"0\n1\n2\n4\n", [1, 3]) == {1: 0, 3: 3}
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(LINES, LINES)
 def test_what_is_found_is_the_same_line_and_their_order_stays(
     before: list[bytes], after: list[bytes]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import shutil
 import socket
+import statistics
+import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 import pytest
 
+from editd.server.session import Client as Connected
+from editd.server.session import Clients
+from editd.server.subscriptions import Form, State, Subscription, Told
 from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
 from workplace import Workplace, replace, workplace, write
@@ -323,17 +331,25 @@ def test_who_does_not_read_is_told_once_that_it_missed_something_and_then_goes_o
     assert len(missed) == 60 - len(seqs)
 
 
-def test_who_reads_slowly_since_long_ago_misses_nothing_and_costs_no_memory(
-    shared: Workplace, client: Client
-) -> None:
-    head = client.status().head
-    for number in range(150):
-        made_by(client, "long-ago", f"{number}\n", message="m" * 100_000)
-    with Ear(shared) as slow:
-        slow.ask("subscribe", since=head)
-        assert client.status().head == head + 150  # the daemon is not kept waiting
-        time.sleep(0.5)
-        assert slow.seqs_through(head + 150) == list(range(head + 1, head + 151))
+def test_who_reads_slowly_since_long_ago_misses_nothing_and_fills_no_memory(place: Workplace) -> None:
+    with place.start() as client, contextlib.ExitStack() as stack:
+        for number in range(150):
+            made_by(client, "long-ago", f"{number}\n", message="m" * 100_000)
+        before = daemon_kib(place)
+        ears = [stack.enter_context(Ear(place)) for _ in range(6)]
+        for ear in ears:
+            ear.ask("subscribe", since=0)
+        for number in range(150, 160):
+            made_by(client, "long-ago", f"{number}\n")
+        assert daemon_kib(place) - before < 30_000  # and not 6 * 15 MB
+        assert [ear.seqs_through(160) for ear in ears] == [list(range(1, 161))] * 6
+
+
+def daemon_kib(place: Workplace) -> int:
+    """How much of the machine's memory the daemon has."""
+    assert place.process is not None
+    status = Path(f"/proc/{place.process.pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
 def test_the_last_that_is_told_is_that_the_daemon_ends(place: Workplace) -> None:
@@ -369,3 +385,69 @@ def test_an_edit_that_is_refused_or_changes_nothing_is_not_told(shared: Workplac
         with pytest.raises(EditdError):
             client.apply([replace("same", "other", "text")])
         assert ear.is_silent()
+
+
+NEOVIM = """
+local heard = {}
+function _G.on_editd(event) table.insert(heard, event) end
+local editd = vim.fn.sockconnect('pipe', vim.env.EDITD_SOCKET, { rpc = true })
+local notify = { method = 'nvim_exec_lua', prefix = { '_G.on_editd(...)' } }
+vim.rpcrequest(editd, 'subscribe', { since = 0, notify = notify })
+vim.rpcrequest(editd, 'apply', { actor = 'nvim', edits = { { op = 'write', path = 'b', content = 'b' } } })
+vim.wait(20000, function() return #heard == 2 end)
+vim.fn.writefile({ vim.fn.json_encode(heard) }, vim.env.HEARD)
+vim.cmd('qa!')
+"""
+
+
+@pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim is not installed")
+def test_a_real_neovim_is_told_through_its_own_channel(place: Workplace) -> None:
+    script, heard = place.folder / "watch.lua", place.folder / "heard.json"
+    script.write_text(NEOVIM)
+    with place.start() as client:
+        made_by(client, "a")
+        environment = {**place.environment, "EDITD_SOCKET": place.socket, "HEARD": str(heard)}
+        argv = ["nvim", "--headless", "-u", "NONE", "-i", "NONE", "-n", "-S", str(script)]
+        subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, timeout=40, check=True)
+    told = json.loads(heard.read_text())
+    assert [(one["event"], one["transaction"]["files"][0]["path"]) for one in told] == [
+        ("transaction", "a"), ("transaction", "b"),
+    ]  # fmt: skip
+
+
+def test_an_event_is_encoded_once_for_all_who_speak_alike() -> None:
+    def subscription(first: bytes, number: int, form: Form) -> Subscription:
+        client = Connected(Clients(lambda *_: None, lambda _: None))
+        client.connection.feed(first)
+        return Subscription(number, client, None, None, form, 0, State.LIVE)
+
+    async def encode() -> None:
+        told = Told("lease", {"what": "granted"})
+        one, other = (told.bytes_for(subscription(b"{", 1, Form())) for _ in range(2))
+        assert one is other
+        for first, number, form in ((b"\x94", 1, Form()), (b"{", 2, Form()), (b"{", 1, Form("mine", ("a",)))):
+            assert told.bytes_for(subscription(first, number, form)) != one
+
+    asyncio.run(encode())
+
+
+def test_two_hundred_subscribers_hardly_slow_an_edit_down(place: Workplace) -> None:
+    def milliseconds(client: Client, path: str) -> float:
+        taken = []
+        for number in range(60):
+            began = time.perf_counter()
+            made_by(client, path, f"{number}\n")
+            taken.append(1000 * (time.perf_counter() - began))
+        return statistics.median(taken)
+
+    with place.start() as client, contextlib.ExitStack() as stack:
+        milliseconds(client, "warm")
+        alone = milliseconds(client, "alone")
+        ears = [stack.enter_context(Ear(place)) for _ in range(200)]
+        for ear in ears:
+            ear.ask("subscribe")
+        before = client.status().head
+        in_company = milliseconds(client, "in-company")
+        for ear in ears:
+            assert ear.seqs_through(before + 60) == list(range(before + 1, before + 61))
+    assert in_company < 3 * alone + 5, (alone, in_company)

@@ -37,20 +37,19 @@ def verb(invocation: Invocation, *, path: str) -> None:
       editctl blame --json src/app.py | jq '.lines[] | select(.actor == "claude") | .line'
     """
     with invocation.client() as client:
-        result, lines = _blame(client, invocation.path(path), with_text=not invocation.json)
-        if not invocation.say_json(result):
-            output.page(_shown(result, lines))
+        if invocation.json:
+            invocation.say_json(client.blame(invocation.path(path)))
+        else:
+            output.page(_shown(*_with_text(client, invocation.path(path))))
 
 
-def _blame(client: Client, path: str, *, with_text: bool) -> tuple[BlameResult, list[str]]:
+def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:
     """The answer, and the text of the lines that it is about: where the file changes between, once more."""
+    result, read = client.blame(path), client.read(path)
     for _ in range(TRIES_MAX):
-        result = client.blame(path)
-        if not with_text:
-            break
-        read = client.read(path)
         if read.version == result.version:
             return result, read.content.split("\n")
+        result, read = client.blame(path), client.read(path)
     return result, ["" for _ in result.lines]
 
 

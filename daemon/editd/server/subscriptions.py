@@ -6,7 +6,7 @@
 
     from          to            when
     CATCHING_UP   LIVE          it has had all that is in the index
-    any           BEHIND        there is something to say, and too much is unread (`outgoing_bytes_pause`)
+    LIVE          BEHIND        there is something to say, and too much is unread (`outgoing_bytes_pause`)
     BEHIND        LIVE          it reads again: one `resync` in place of all that it missed
 
 What is told goes out in rounds, a few subscribers in each turn of the loop, so that an edit does not wait
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_SUBSCRIBERS = 16  # told in one turn of the loop: some 0.2 ms, most of it the kernel's
+PIECE_BYTES = 64 * 1024  # said in one go, then it is looked at whether it is read
 CATCH_UP_TRANSACTIONS = 64  # read from the index in one turn of the loop, some 2 ms
 
 
@@ -112,6 +113,7 @@ class Subscription:
     cursor: int
     state: State
     is_over: bool = False
+    has_missed: bool = False
     alike: Alike = ("", 0, "")
 
     def __post_init__(self) -> None:
@@ -121,29 +123,40 @@ class Subscription:
         """Say what of this it wants to hear; `newest` is the newest transaction there is."""
         if self.is_over or self.state is State.BEHIND:
             return
-        wanted = [one for one in told if self._is_news(one)]
-        if wanted and not self.listener.is_reading:
-            self.state = State.BEHIND
-            return
-        if wanted:
-            self.listener.send(b"".join([one.bytes_for(self) for one in wanted]))
-        if self.state is State.LIVE:
+        if not self._say([one for one in told if self._is_news(one)]):
+            self.has_missed = True
+            if self.state is State.LIVE:
+                self.state = State.BEHIND
+        elif self.state is State.LIVE:
             self.cursor = max(self.cursor, newest)
 
-    def read_on(self, told: Sequence[Told]) -> None:
-        """Say what was read from the index for it, and move on behind that."""
-        wanted = [one for one in told if self._wants(one)]
-        if wanted:
-            self.listener.send(b"".join([one.bytes_for(self) for one in wanted]))
-        for one in told:
-            assert one.seq is not None, "the index has transactions"
-            self.cursor = one.seq
+    def read_on(self, told: Sequence[Told]) -> bool:
+        """Say what was read from the index for it, and move on behind that; False: not all of it."""
+        if not self._say([one for one in told if self._wants(one)]):
+            return False
+        self.cursor = max([self.cursor, *(one.seq for one in told if one.seq is not None)])
+        return True
+
+    def _say(self, wanted: Iterable[Told]) -> bool:
+        """Say all of it, piece by piece; False where the connection does not read, and not all is said."""
+        for piece in _pieces(wanted, self):
+            if not self.listener.is_reading:
+                return False
+            self.listener.send(b"".join([one.bytes_for(self) for one in piece]))
+            self.cursor = max([self.cursor, *(one.seq for one in piece if one.seq is not None)])
+        return True
+
+    def go_live(self) -> None:
+        """It has had all the transactions; other events may have been left out meanwhile."""
+        self.state = State.LIVE
+        if self.has_missed:
+            self.resync(self.cursor)
 
     def resync(self, newest: int) -> None:
         """It reads again: one event for all that it has missed."""
         head = max(self.cursor, newest)
         missed = Told("resync", {"from": self.cursor, "head": head, "reason": "behind"})
-        self.state, self.cursor = State.LIVE, head
+        self.state, self.cursor, self.has_missed = State.LIVE, head, False
         self.listener.send(missed.bytes_for(self))
 
     def _is_news(self, told: Told) -> bool:
@@ -312,11 +325,26 @@ class Subscriptions:
             log.error("a subscriber could not be told what came before: %s", refusal.text())
             subscription.resync(self._newest)
             return
-        subscription.read_on([_told(transaction) for transaction in found])
+        if not subscription.read_on([_told(transaction) for transaction in found]):
+            return
         if len(found) < CATCH_UP_TRANSACTIONS:
-            subscription.state = State.LIVE
+            subscription.go_live()
         else:
             self._loop.call_soon(self._catch_up_soon, subscription)
+
+
+def _pieces(wanted: Iterable[Told], subscription: Subscription) -> Iterator[list[Told]]:
+    """The events in pieces of about `PIECE_BYTES`, so that one write says many small ones."""
+    piece: list[Told] = []
+    size = 0
+    for one in wanted:
+        piece.append(one)
+        size += len(one.bytes_for(subscription))
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _told(what: Transaction | Told) -> Told:
