@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from watchdog.observers.api import EventEmitter
 
 SECONDS = 20.0
+ALL: list[Watch] = []
+
+
+@pytest.fixture(autouse=True)
+def _stop_all() -> Iterator[None]:
+    """However a test ends, nothing of it goes on watching."""
+    yield
+    while ALL:
+        ALL.pop().stop()
 
 
 class Ear:
@@ -43,6 +52,7 @@ class Ear:
         self.notices: list[Notice] = []
         self._changed = threading.Condition()
         self.watch = Watch(os.fsencode(root), self._told, wanted, emitter_class)
+        ALL.append(self.watch)
         self.watch.start()
         self.wait(lambda: "ready" in self.states)
 
@@ -90,11 +100,9 @@ class Ear:
 
 
 @pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
+def ear(tmp_path: Path) -> Ear:
     (tmp_path / "top/below").mkdir(parents=True)
-    ear = Ear(tmp_path)
-    yield ear
-    ear.watch.stop()
+    return Ear(tmp_path)
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -167,6 +175,7 @@ def test_git_folders_are_watched_for_names_alone(tmp_path: Path) -> None:
     (tmp_path / "repository/.git/worktrees/w").mkdir(parents=True)
     (tmp_path / "worktree/.git").write_text("gitdir: ../repository/.git/worktrees/w\n")
     ear = Ear(tmp_path)
+    ear.notices.clear()
     (tmp_path / "repository/.git/objects/aa").mkdir()
     (tmp_path / "repository/.git/objects/aa/blob").touch()
     ear.catch_up()
@@ -181,7 +190,6 @@ def test_git_folders_are_watched_for_names_alone(tmp_path: Path) -> None:
         os.fsencode(tmp_path / "repository/.git/worktrees/w"),
     }
     assert not ear.paths
-    ear.watch.stop()
 
 
 def test_a_repository_that_is_made_later_is_watched_too(ear: Ear) -> None:
@@ -205,7 +213,13 @@ def test_what_is_not_wanted_is_not_watched_until_it_is(tmp_path: Path) -> None:
     ear.watch.look_again([b"node_modules"])
     ear.wait(lambda: "node_modules/x/file" in ear.paths)
     ear.probe()
-    ear.watch.stop()
+
+
+def test_no_cookie_is_lost_while_the_root_is_walked_anew(ear: Ear) -> None:
+    fill(ear.root, *(f"d{number}" for number in range(50)))
+    for _ in range(100):
+        ear.watch.look_again([b""])
+        ear.catch_up()
 
 
 # ── the churns of evidence/os.md 3 ──
@@ -312,7 +326,6 @@ def test_folders_beyond_the_limit_are_told_and_tried_again(tmp_path: Path) -> No
     ear.catch_up()
     assert not ear.watch.failed
     ear.probe()
-    ear.watch.stop()
 
 
 LIMITED = """
@@ -371,7 +384,6 @@ def test_a_root_that_goes_is_told(tmp_path: Path, how: str) -> None:
     else:
         root.rmdir()
     ear.wait(lambda: "gone" in ear.states)
-    ear.watch.stop()
 
 
 def test_a_reader_that_fails_says_so(ear: Ear) -> None:
@@ -406,4 +418,3 @@ def test_elsewhere_watchdogs_own_emitters_are_heard(
     ear.wait(lambda: any(notice.cookies == (b".editd-cookie-1-1",) for notice in ear.notices))
     ear.wait(lambda: any(notice.repositories for notice in ear.notices))
     assert not any(".git" in path for path in ear.paths)
-    ear.watch.stop()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from editd.engine.view import View
 from editd.errors import NotAFile, Refused
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from editd.store.history import History
     from editd.values.content import FileState, GitMode, Version
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from editd.workspace.tree import Tree
 
 log = logging.getLogger(__name__)
+
+
+class Adopt(Protocol):
+    """Commits what was found on disk, and returns the transactions that record it."""
+
+    def __call__(
+        self, found: Mapping[WorkspacePath, FileState | None], message: str = ""
+    ) -> list[Transaction]: ...
 
 
 class Inspection:
@@ -32,9 +41,8 @@ class Inspection:
         self,
         tree: Tree,
         history: History,
-        adopt: Callable[[Mapping[WorkspacePath, FileState | None]], list[Transaction]],
+        adopt: Adopt,
     ) -> None:
-        """`adopt` commits what was found and returns the transactions that record it."""
         self._tree = tree
         self._history = history
         self._adopt = adopt
@@ -53,13 +61,18 @@ class Inspection:
         for stranger, state in view.strangers.items():
             self._found[stranger] = (self._history.entry(stranger), state)
 
-    def record(self) -> list[Transaction]:
+    @property
+    def has_found(self) -> bool:
+        """Whether anything was different."""
+        return bool(self._found)
+
+    def record(self, message: str = "") -> list[Transaction]:
         """Adopt what was found, in one transaction; what was edited in the meantime is looked at again."""
         history = self._history
         for path in [path for path, (known, _) in self._found.items() if history.entry(path) != known]:
             del self._found[path]
             self.look(path)
-        return self._adopt({path: state for path, (_, state) in self._found.items()})
+        return self._adopt({path: state for path, (_, state) in self._found.items()}, message)
 
 
 def suspects_in(
@@ -79,7 +92,15 @@ def suspects_in(
 
 def suspects_unseen(history: History, seen: set[str]) -> Iterable[WorkspacePath]:
     """The paths that the history knows in folders that a scan did not come to."""
-    waiting = [""]
+    return known_below(history, "", seen)
+
+
+def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()) -> Iterator[WorkspacePath]:
+    """The paths that the history knows in and below a folder, "" for the root, but not right in those `seen`.
+
+    A folder is read when it is its turn.
+    """
+    waiting = [top]
     while waiting:
         folder = waiting.pop()
         files, below = history.folder_at_head(folder)

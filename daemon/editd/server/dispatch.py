@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from editd.server.searching import Searcher
     from editd.server.subscriptions import Listener, Subscriptions
     from editd.server.turns import Turns
+    from editd.server.watching import Watching
     from editd.values.changeset import Change, Edit
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Workshop:
     searcher: Searcher
     subscriptions: Subscriptions
     guard: Guard
+    watching: Watching
 
 
 class Dispatch:
@@ -149,6 +151,7 @@ class Dispatch:
 
     def _recorded(self, transaction: Transaction) -> None:
         self._workshop.subscriptions.recorded(transaction)
+        self._workshop.watching.recorded(transaction)
         self._leases.recorded(transaction)
         self._brackets.recorded(transaction)
 
@@ -220,7 +223,7 @@ class Dispatch:
         async def settle() -> None:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._workshop.scanner.settle(self._engine, self._workshop.turns)
+                    await self._workshop.watching.settle()
             except TimeoutError:
                 raise Timeout(
                     f"The workspace was not looked through within {seconds:g} s.",
@@ -348,7 +351,7 @@ class Dispatch:
             sessions=len(self._workshop.guard.sessions),
             leases=len(self._workshop.guard.leases),
             proposals=0,
-            watcher={"backend": "scan", "state": "on settle", "directories": 0, "overflows": 0},
+            watcher=self._workshop.watching.status(),
             journal={
                 "bytes": history.journal.bytes,
                 "unpacked": history.head - history.packed,

@@ -38,6 +38,7 @@ from editd.server.session import Client, Clients
 from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
+from editd.server.watching import Watching
 from editd.store.head import move_head, read_head
 from editd.store.history import History
 from editd.system.clock import RealClock
@@ -61,6 +62,7 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES = 1024 * 1024
 LOG_FILES = 3
+WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; else a scan follows it
 DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
 
 
@@ -167,6 +169,8 @@ class Daemon:
         disk = RealDisk(self._places.root)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
+        watching = self._watching = Watching(self._places.root, scanner)
+        watching.begin()
         workshop: Workshop | None = None
         try:
             if read_head(os.path.join(self._places.state, "store.git")) is not None:
@@ -191,6 +195,7 @@ class Daemon:
             if workshop is not None:
                 workshop.subscriptions.finish()
         finally:
+            await watching.close()
             await scanner.close()
             await searcher.close()
             if workshop is not None:
@@ -201,8 +206,10 @@ class Daemon:
             disk.close()
             log.info("ended")
 
-    def _open(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> Workshop:
-        """Open the history and recover. Raises HistoryDamaged, IoError."""
+    def _open(
+        self, disk: RealDisk, scanner: Scanner, searcher: Searcher, seen: int | None = None
+    ) -> Workshop:
+        """Open the history and recover; `seen` as `Watching.attend`. Raises HistoryDamaged, IoError."""
         history = History(self._places.state)
         config = self._config
         uncovered = load_uncovered(self._places.state)
@@ -221,7 +228,10 @@ class Daemon:
         background = Background(engine, turns, self._places.state)
         subscriptions = Subscriptions(history, turns)
         guard = open_guard(self._places.state, engine)
-        workshop = Workshop(engine, turns, background, scanner, searcher, subscriptions, guard)
+        self._watching.attend(engine, turns, uncovered, seen, subscriptions.tell)
+        workshop = Workshop(
+            engine, turns, background, scanner, searcher, subscriptions, guard, self._watching
+        )
         background.start()
         self._workshop = workshop
         self._dispatch = Dispatch(
@@ -242,9 +252,10 @@ class Daemon:
     async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> None:
         """Take the baseline, then serve what has waited for it."""
         try:
+            seen = await self._watching.begun(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
             move_head(os.path.join(self._places.state, "store.git"), bytes.fromhex(taken["baseline"]))
-            self._open(disk, scanner, searcher)
+            self._open(disk, scanner, searcher, seen)
         except (Refused, OSError) as error:
             log.critical("the baseline failed: %s", error)
             self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
@@ -258,7 +269,7 @@ class Daemon:
     async def _look_through(self, workshop: Workshop) -> None:
         """Record what was changed while no daemon was there."""
         with contextlib.suppress(Refused):
-            await workshop.scanner.settle(workshop.engine, workshop.turns)
+            await workshop.watching.look_through()
         self._is_scanning = False
 
     def _count(self, files: int) -> None:

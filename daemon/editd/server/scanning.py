@@ -40,6 +40,7 @@ class Scanner:
         self._running: asyncio.Task[None] | None = None
         self.uncovered: list[str] = []
         self.files = 0  # seen in the last scan
+        self.unseen: list[WorkspacePath] = []  # what is known in folders that the last scan did not come to
         self.unrecorded: list[str] = []  # what the last scan found and the engine could not record
 
     async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
@@ -108,7 +109,8 @@ class Scanner:
             suspects += suspects_in(engine.history, frame["folder"], found)
         self.uncovered, self.files = list(frame["uncovered"]), frame["files"]
         await turns.back()
-        suspects += suspects_unseen(engine.history, seen)
+        self.unseen = list(suspects_unseen(engine.history, seen))
+        suspects += self.unseen
         await self._record(engine, turns, suspects)
         await turns.back()
         sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))

@@ -120,7 +120,7 @@ class Watch:
 
     @property
     def turns(self) -> int:
-        """How often the reader has come round: whether it gets on."""
+        """A number that rises while the reader gets on."""
         return 0 if self._emitter is None else self._emitter.turns
 
     @property
@@ -200,7 +200,6 @@ class FolderEmitter(EventEmitter):
         reason = ""
         try:
             self._begin()
-            self._tell(Notice(state="ready"))
             while self.should_keep_running():
                 self._turn()
         except BaseException as error:  # noqa: BLE001  # whatever it is: that nobody watches must be told
@@ -219,7 +218,7 @@ class FolderEmitter(EventEmitter):
         self.queue_event(Noticed(notice))
 
     def _begin(self) -> None:
-        """Watch all that is wanted, with a new queue. Raises OSError."""
+        """Watch all that is wanted, with a new queue, and say so. Raises OSError."""
         if self._queue >= 0:
             os.close(self._queue)
             self._queue = -1
@@ -229,6 +228,7 @@ class FolderEmitter(EventEmitter):
         for repository in self._wanted.repositories:
             self._watch_repository(repository)
         self._cover(b"", _Heard())
+        self._tell(Notice(repositories=frozenset(self._repositories.values()), state="ready"))
 
     def _end(self) -> None:
         if self._queue >= 0:
@@ -268,7 +268,6 @@ class FolderEmitter(EventEmitter):
         """Notices were lost, those of moved folders perhaps among them: trust no watch any more."""
         self._tell(Notice(state="overflow", reason="the kernel's queue overflowed"))
         self._begin()
-        self._tell(Notice(state="ready"))
 
     def _sort(self, event: inotify.Event, heard: _Heard) -> None:
         """What one event says of where to look."""
@@ -280,7 +279,7 @@ class FolderEmitter(EventEmitter):
                 del self._repositories[watch]
         folder = self._paths.get(watch)
         if folder is None:
-            return  # of a watch that was given up: all below that folder is looked at anew in any case
+            return  # of a watch that was given up: all below that folder is walked anew in any case
         if mask & inotify.IGNORED:
             self._let_go(folder)
             heard.folders.add(folder)
@@ -333,6 +332,7 @@ class FolderEmitter(EventEmitter):
 
     def _add(self, folder: bytes) -> bool:
         """Whether there is such a folder; that it cannot be watched is noted."""
+        self.turns += 1
         try:
             watch = self._wanted.add_watch(self._queue, self._absolute(folder), inotify.FOLDER)
         except OSError as error:
@@ -356,12 +356,12 @@ class FolderEmitter(EventEmitter):
         self.failed[folder] = error.errno or 0
 
     def _forget(self, top: bytes) -> None:
-        """Give up the watches on `top` and all below it."""
+        """Give up the watches on `top` and all below it, but never the root's: no cookie may go unnoticed."""
         waiting = [top]
         while waiting:
             folder = waiting.pop()
             waiting.extend(self._below.pop(folder, ()))
-            watch = self.folders.get(folder)
+            watch = self.folders.get(folder) if folder else None
             if watch is not None:
                 with contextlib.suppress(OSError):  # the kernel has let go of it before us
                     inotify.remove_watch(self._queue, watch)

@@ -1,0 +1,626 @@
+"""Watching: what others do to the files becomes transactions soon after they have done it.
+
+Notices say where to look; the engine reads those files itself and decides by the hash, so that our own
+writes come to nothing here. They are gathered until it is quiet, since a save is several steps and a file
+may be missing, empty or half written in between; and while git has an index locked nothing is taken in,
+so that a checkout is one transaction.
+
+    starting    the folders are being walked for the first time
+    rescanning  notices may have been missed: until a scan has looked at everything, `settle` scans
+    partial     some folders cannot be watched: `settle` scans, and so do we, now and then
+    ready       whatever changes is noticed: `settle` waits for a cookie only
+    holding     as ready, but git is at work, and what it does is taken in when it is done
+    paused      somebody wants to take in himself what changes (see `pause`)
+    down        nothing is watched; it is tried again
+
+Correctness does not rest on it: an edit looks at the files that it touches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.inspection import known_below
+from editd.errors import Refused
+from editd.system.notices import Notice, Wanted, Watch, git_folder
+from editd.values.content import version_of
+from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
+from editd.workspace.covering import Covering
+from editd.workspace.scan import FILE_BYTES_MAX
+from editd.workspace.scope import Scope
+from editd.workspace.standing import Standing, is_in_progress, is_locked, movement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from editd.engine.engine import Engine
+    from editd.engine.inspection import Inspection
+    from editd.server.scanning import Scanner
+    from editd.server.turns import Turns
+    from editd.values.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+COOKIE_PREFIX = f"{TEMPORARY_PREFIX}cookie-"
+QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
+SAVING_SECONDS = 0.2  # the same where a file is missing or empty: somebody may be about to write it
+GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
+STEPS_SECONDS = 0.5  # the same in the middle of a rebase
+NOISE_SECONDS_MAX = 1.0  # then what never becomes quiet is taken in all the same
+GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
+ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
+LOCKED_SECONDS = 0.02  # until git's lock is looked at again
+COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader gets on meanwhile
+COOKIE_SECONDS_MAX = 10.0
+COVERING_ROUNDS = 3  # of a settle, where what it brought is a reason to watch more
+TICK_SECONDS = 1.0
+BLIND_SECONDS = 30.0  # between two scans where something cannot be watched, and two tries to watch it
+LOOK_SECONDS = 0.02  # at a time; then others are served
+LARGE_BYTES = 1024 * 1024  # a file of this size is looked at in a thread
+EMPTY = version_of(b"")
+
+
+@dataclass(slots=True)
+class Pending:
+    """What was noticed and is not looked at yet. The times are the loop's; 0 is never."""
+
+    paths: set[bytes] = field(default_factory=set)
+    folders: set[bytes] = field(default_factory=set)
+    repositories: set[bytes] = field(default_factory=set)
+    first: float = 0.0
+    grown: float = 0.0  # when something was noticed that had not been before
+    last: float = 0.0
+    echo: float = 0.0  # when the first was noticed that is probably our own doing
+
+    def is_empty(self) -> bool:
+        return not (self.paths or self.folders or self.repositories)
+
+    def add(self, notice: Notice, now: float, *, is_echo: bool) -> None:
+        before = len(self)
+        self.paths |= notice.paths
+        self.folders |= notice.folders
+        self.repositories |= notice.repositories
+        if is_echo:
+            self.echo = self.echo or now
+            return
+        self.first = self.first or now
+        self.last = now
+        if len(self) > before:
+            self.grown = now
+
+    def take_back(self, taken: Pending) -> None:
+        """What was taken is to be looked at again."""
+        self.paths |= taken.paths
+        self.folders |= taken.folders
+        self.repositories |= taken.repositories
+        self.first = taken.first or self.first
+        self.grown, self.last = max(taken.grown, self.grown), max(taken.last, self.last)
+        self.echo = taken.echo or self.echo
+
+    def due(self) -> float:
+        """When it is to be taken in."""
+        dues = [self.echo + NOISE_SECONDS_MAX] if self.echo else []
+        if self.first:
+            quiet = self.last + self._quiet_seconds()
+            most = min(self.first + GROWING_SECONDS_MAX, self.grown + NOISE_SECONDS_MAX)
+            dues.append(quiet if self.repositories else min(quiet, most))
+        return min(dues, default=0.0)
+
+    def _quiet_seconds(self) -> float:
+        if any(map(is_in_progress, self.repositories)):
+            return STEPS_SECONDS
+        return GIT_SECONDS if self.repositories else QUIET_SECONDS
+
+    def __len__(self) -> int:
+        return len(self.paths) + len(self.folders) + len(self.repositories)
+
+
+class Watching:
+    """The workspace's watcher: starts before there is an engine, and works for it when it is there."""
+
+    def __init__(self, root: str, scanner: Scanner) -> None:
+        self._root = root
+        self._scanner = scanner
+        self._engine: Engine | None = None
+        self._turns: Turns | None = None
+        self._uncovered: frozenset[bytes] = frozenset()
+        self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
+        self._loop = asyncio.get_running_loop()
+        self._covering = Covering(root)
+        self._watch: Watch | None = None
+        self._is_ready = False
+        self._ready = asyncio.Event()
+        self._generation = 0  # one more each time that notices may have been missed
+        self._seen = -1  # the generation in which all that was missed before is known
+        self._lost = ""  # why a rescan is due
+        self._ailing = asyncio.Event()
+        self._rescanning = asyncio.Lock()
+        self._retry_at = 0.0
+        self._overflows = self._rebuilds = 0
+        self._pending = Pending()
+        self._stirred = asyncio.Event()
+        self._own: dict[bytes, float] = {}  # when a path was last in a transaction
+        self._standings: dict[bytes, Standing] = {}  # by git's own folder
+        self._taking = asyncio.Lock()
+        self._is_held = False
+        self._pauses = 0
+        self._resumed = asyncio.Event()
+        self._cookies: dict[bytes, asyncio.Future[bool]] = {}
+        self._serial = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ── its life ──
+
+    async def begun(self, seconds: float) -> int | None:
+        """Wait a while until all is watched.
+
+        Returns what `attend` wants to know: since when nothing is missed, None for not yet.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), seconds)
+        return self._generation if self._is_ready else None
+
+    def attend(
+        self,
+        engine: Engine,
+        turns: Turns,
+        uncovered: frozenset[bytes],
+        seen: int | None,
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """Work for this engine. `seen`: what `begun` returned, if all was looked at since then.
+
+        `tell` is how subscribers hear of what was missed.
+        """
+        self._engine, self._turns, self._uncovered, self._tell = engine, turns, uncovered, tell
+        self._seen = -1 if seen is None else seen
+        self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
+        self._ailing.set()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await self._loop.run_in_executor(None, watch.stop)
+
+    def status(self) -> dict[str, Any]:
+        watch = self._watch
+        failed = 0 if watch is None else len(watch.failed)
+        return {
+            "backend": "scan" if watch is None else watch.backend,
+            "state": self._state(failed),
+            "directories": 0 if watch is None else watch.directories,
+            "failed": failed,
+            "overflows": self._overflows,
+            "rebuilds": self._rebuilds,
+        }
+
+    def _state(self, failed: int) -> str:
+        if self._watch is None or not self._watch.is_alive():
+            return "down"
+        if self._pauses:
+            return "paused"
+        if not self._is_ready:
+            return "starting"
+        if self._seen != self._generation:
+            return "rescanning"
+        return "partial" if failed else "holding" if self._is_held else "ready"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a cookie that is back means that everything was noticed."""
+        watch = self._watch
+        return (
+            watch is not None
+            and self._is_ready
+            and self._seen == self._generation
+            and not watch.failed
+            and watch.is_alive()
+        )
+
+    # ── what others ask of it ──
+
+    def pause(self) -> None:
+        """Keep what is noticed, and take nothing in until `resume` was called as often."""
+        self._pauses += 1
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        self._pauses -= 1
+        if not self._pauses:
+            self._resumed.set()
+
+    def recorded(self, transaction: Transaction) -> None:
+        """A transaction is in the files. May be called from the engine's thread."""
+        now, watch = time.monotonic(), self._watch
+        unwatched: set[bytes] = set()
+        for touch in transaction.touches:
+            raw = touch.path.raw
+            self._own[raw] = now
+            folder = raw.rpartition(b"/")[0]
+            if watch is not None and touch.after is not None and not watch.has(folder):
+                unwatched.add(folder)
+        if unwatched:
+            self._loop.call_soon_threadsafe(self._cover, unwatched)
+
+    async def settle(self) -> None:
+        """Return when all that was changed before this call is seen and recorded. Raises Refused."""
+        for _ in range(COVERING_ROUNDS):
+            if self._pauses or not self.is_whole or not await self._cookie():
+                break
+            if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
+                return
+        assert self._engine is not None
+        assert self._turns is not None
+        await self._git_done()
+        await self._scanner.settle(self._engine, self._turns)
+
+    async def look_through(self) -> None:
+        """Record what was changed while no daemon was there. Raises Refused."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), COOKIE_SECONDS_MAX)
+        await self._rescan()
+
+    # ── noticing ──
+
+    def begin(self) -> None:
+        """Have a new watch, whatever became of the one before."""
+        self._is_ready = False
+        self._ready.clear()
+        self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it gets on until then
+        self._standings.clear()
+        above = _repository_above(os.fsencode(self._root))
+        watch = Watch(
+            os.fsencode(self._root),
+            lambda notice: self._told(watch, notice),
+            Wanted(
+                self._covering.has,
+                TEMPORARY_PREFIX.encode(),
+                COOKIE_PREFIX.encode(),
+                () if above is None else (above,),
+            ),
+        )
+        self._watch = watch
+        try:
+            watch.start()
+        except Exception as error:  # noqa: BLE001  # what watchdog's own emitters raise is said nowhere
+            log.warning("nothing can be watched: %s", error)
+            self._watch = None
+
+    def _told(self, watch: Watch, notice: Notice) -> None:
+        """In a thread of the watch."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._heard, watch, notice)
+
+    def _heard(self, watch: Watch, notice: Notice) -> None:
+        if watch is not self._watch:
+            return  # of one that was given up
+        for repository in notice.repositories - self._standings.keys():
+            self._standings[repository] = Standing.of(repository)
+        if notice.state is not None:
+            self._stated(notice)
+            return
+        now = self._loop.time()
+        if notice.paths or notice.folders or notice.repositories:
+            self._pending.add(notice, now, is_echo=self._is_echo(notice))
+            self._stirred.set()
+        for name in notice.cookies:
+            cookie = self._cookies.get(name)
+            if cookie is not None and not cookie.done():
+                cookie.set_result(True)
+
+    def _is_echo(self, notice: Notice) -> bool:
+        if notice.folders or notice.repositories:
+            return False
+        since = time.monotonic() - ECHO_SECONDS
+        return all(self._own.get(path, 0.0) > since for path in notice.paths)
+
+    def _stated(self, notice: Notice) -> None:
+        """Something happened to the watch itself."""
+        if notice.state == "ready":
+            self._is_ready = True
+            self._ready.set()
+            self._ailing.set()
+            return
+        if notice.state == "overflow":
+            self._overflows += 1
+        self._is_ready = False
+        self._ready.clear()
+        self._retry_at = 0.0
+        if notice.state == "gone":
+            self._watch, watch = None, self._watch
+            self._retry_at = self._loop.time() + TICK_SECONDS
+            if watch is not None:
+                self._loop.run_in_executor(None, watch.stop)
+        self._distrust(notice.reason)
+
+    def _distrust(self, reason: str) -> None:
+        """Notices may have been missed: everything is to be looked at again."""
+        log.warning("changes may have been missed: %s", reason)
+        self._lost = reason
+        self._generation += 1
+        for cookie in self._cookies.values():
+            if not cookie.done():
+                cookie.set_result(False)
+        self._ailing.set()
+
+    async def _cookie(self) -> bool:
+        """Whether all that was noticed until now has come in: a file of ours is noticed behind it."""
+        watch = self._watch
+        assert watch is not None
+        self._serial += 1
+        name = f"{COOKIE_PREFIX}{os.getpid()}-{self._serial}".encode()
+        cookie = self._cookies[name] = self._loop.create_future()  # before the file can be seen
+        until = self._loop.time() + COOKIE_SECONDS_MAX
+        try:
+            _touch(os.path.join(os.fsencode(self._root), name))
+            watch.hurry()
+            turns = -1
+            while not cookie.done() and watch.turns != turns and self._loop.time() < until:
+                turns = watch.turns
+                await asyncio.wait({cookie}, timeout=COOKIE_SECONDS)
+        except OSError as error:
+            log.warning("no cookie could be made: %s", error)
+            return False
+        finally:
+            del self._cookies[name]
+        if cookie.done():
+            return bool(cookie.result())
+        if watch is self._watch:
+            self._give_up(watch, "the watcher does not answer")
+        return False
+
+    def _give_up(self, watch: Watch, reason: str) -> None:
+        self._watch = None
+        self._is_ready = False
+        self._retry_at = 0.0
+        self._loop.run_in_executor(None, watch.stop)
+        self._distrust(reason)
+
+    # ── mending ──
+
+    async def _supervise(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ailing.wait(), TICK_SECONDS)
+            self._ailing.clear()
+            try:
+                await self._mend()
+            except (Refused, OSError) as error:
+                log.warning("the watching is not mended yet: %s", error)
+                await asyncio.sleep(TICK_SECONDS)
+            except Exception:  # a fault of ours; without this task nothing would ever be mended
+                log.exception("mending the watching failed")
+                await asyncio.sleep(TICK_SECONDS)
+
+    async def _mend(self) -> None:
+        now, watch = self._loop.time(), self._watch
+        if watch is None or not watch.is_alive():
+            if now >= self._retry_at:
+                await self._rebuild()
+        elif self._is_ready and self._seen != self._generation:
+            await self._rescan()
+        elif self._is_ready and watch.failed and now >= self._retry_at:
+            self._retry_at = now + BLIND_SECONDS
+            watch.look_again(watch.failed)
+            await self._rescan()
+
+    async def _rebuild(self) -> None:
+        """Watch anew; where that fails too, look through everything now and then."""
+        if not self._lost and self._watch is not None:
+            self._distrust("the watcher ended")
+        if not os.path.isdir(self._root):  # noqa: ASYNC240
+            self._retry_at = self._loop.time() + TICK_SECONDS
+            return
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await self._loop.run_in_executor(None, watch.stop)
+        self._rebuilds += 1
+        log.warning("the watcher is built anew")
+        self.begin()
+        if self._watch is None:
+            await self._rescan()
+
+    async def _rescan(self) -> None:
+        """Have everything looked at; from then on, if the watch was ready before, nothing is missed."""
+        assert self._engine is not None
+        assert self._turns is not None
+        async with self._rescanning:
+            if not self.is_whole:
+                await self._rescan_now(self._engine, self._turns)
+
+    async def _rescan_now(self, engine: Engine, turns: Turns) -> None:
+        generation, is_ready, before = self._generation, self._is_ready, engine.history.head
+        await self._scanner.settle(engine, turns)
+        self._cover({path.raw.rpartition(b"/")[0] for path in self._scanner.unseen})
+        if generation != self._generation or not is_ready:
+            return
+        self._seen = generation
+        reason, self._lost = self._lost, ""
+        if reason:
+            log.info("everything was looked at again")
+            self._tell("resync", {"from": before, "head": engine.history.head, "reason": reason})
+
+    def _cover(self, folders: Iterable[bytes]) -> None:
+        """Watch these folders too, which are out of scope, for the history knows something in them."""
+        watch = self._watch
+        if watch is None:
+            return
+        new = self._covering.add(folder for folder in folders if not watch.has(folder))
+        if new:
+            watch.look_again(new)
+
+    # ── taking in ──
+
+    async def _run(self) -> None:
+        """Take in what was noticed, whenever it is quiet."""
+        while True:
+            await self._stirred.wait()
+            if self._pauses:
+                await self._resumed.wait()
+            seconds = self._pending.due() - self._loop.time()
+            if seconds > 0:
+                await asyncio.sleep(seconds)
+                continue  # more may have been noticed meanwhile
+            if self._pauses:
+                continue
+            if await self._unlocked():
+                await asyncio.sleep(QUIET_SECONDS)  # what git did last is yet to be noticed
+                continue
+            try:
+                await self._take_in(is_settling=False)
+            except (Refused, OSError) as error:
+                log.warning("what was noticed could not be recorded: %s", error)
+                self._distrust("it could not be recorded")
+                await asyncio.sleep(TICK_SECONDS)
+            except Exception:  # a fault of ours: what was taken is looked at by a scan instead
+                log.exception("what was noticed could not be taken in")
+                self._distrust("taking it in failed")
+                await asyncio.sleep(TICK_SECONDS)
+            if self._pending.is_empty():
+                self._stirred.clear()
+
+    async def _git_done(self) -> None:
+        """Wait until no git is at work, nor about to move HEAD, as it does when its lock is gone."""
+        while await self._unlocked():  # noqa: ASYNC110  # git tells nobody what it is about to do
+            await asyncio.sleep(QUIET_SECONDS)
+
+    async def _unlocked(self) -> bool:
+        """Wait until no git is at work on an index; return whether one was."""
+        was_held = False
+        while any(is_locked(repository, time.time()) for repository in self._standings):
+            self._is_held = was_held = True
+            await asyncio.sleep(LOCKED_SECONDS)
+        self._is_held = False
+        return was_held
+
+    async def _take_in(self, *, is_settling: bool) -> bool:
+        """Look at what was noticed and record it; return whether more is to be noticed because of it."""
+        async with self._taking:
+            while True:
+                await self._git_done()
+                taken, self._pending = self._pending, Pending()
+                if taken.is_empty():
+                    return False
+                patience = self._patience(taken, is_settling=is_settling)
+                inspection = await self._inspected(taken, may_wait=patience > self._loop.time())
+                if inspection is not None:
+                    break
+                self._pending.take_back(taken)
+                await asyncio.sleep(max(0.0, patience - self._loop.time()))
+            await self._record(inspection, taken)
+            return self._covers_more(taken)
+
+    def _patience(self, taken: Pending, *, is_settling: bool) -> float:
+        """Until when a file that is missing or empty may be about to be written."""
+        newest = taken.last or taken.echo
+        oldest = taken.first or taken.echo
+        return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
+
+    async def _inspected(self, taken: Pending, *, may_wait: bool) -> Inspection | None:
+        """Look at it all; None where something may be in the middle of a save, and `may_wait`."""
+        assert self._engine is not None
+        assert self._turns is not None
+        await self._turns.back()
+        inspection = self._engine.inspect()
+        scope = cache(lambda: Scope(self._root))
+        pause = self._loop.time() + LOOK_SECONDS
+        for path in self._places(taken):
+            size = self._size(path, scope)
+            if size is None and may_wait:
+                return None
+            if size is not None and size >= LARGE_BYTES:
+                await self._turns.apart(partial(inspection.look, path))
+                await self._turns.back()
+            elif size != _NOT_OURS:
+                inspection.look(path)
+            if self._loop.time() > pause:
+                await asyncio.sleep(0)
+                await self._turns.back()
+                pause = self._loop.time() + LOOK_SECONDS
+        return inspection
+
+    def _places(self, taken: Pending) -> Iterator[WorkspacePath]:
+        """Every path that is to be looked at: what was named, and what is known below the folders."""
+        assert self._engine is not None
+        for raw in sorted(taken.paths | taken.folders - {b""}):
+            yield WorkspacePath(os.fsdecode(raw))
+        for folder in sorted(taken.folders):
+            for path in known_below(self._engine.history, os.fsdecode(folder)):
+                if path.raw not in taken.paths:
+                    yield path
+
+    def _size(self, path: WorkspacePath, scope: Callable[[], Scope]) -> int | None:
+        """How much is to be read; None where a known file is missing or empty, _NOT_OURS for nothing."""
+        assert self._engine is not None
+        known = self._engine.history.entry(path)
+        try:
+            look = self._engine.tree.entry(path)
+        except Refused:
+            return 0 if known is not None else _NOT_OURS  # looking at it says why
+        if known is not None:
+            is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
+            return None if look is None or is_emptied else look.size
+        if look is None or look.kind not in ("file", "symlink") or look.size > FILE_BYTES_MAX:
+            return _NOT_OURS
+        return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
+
+    async def _record(self, inspection: Inspection, taken: Pending) -> None:
+        assert self._turns is not None
+        message = self._movement(taken.repositories)
+        if inspection.has_found:
+            await self._turns.apart(lambda: inspection.record(message))
+        since = time.monotonic() - ECHO_SECONDS
+        self._own = {path: then for path, then in self._own.copy().items() if then > since}
+        for failure in inspection.failed:
+            log.info("not recorded: %s", failure)
+
+    def _movement(self, repositories: Iterable[bytes]) -> str:
+        """What git did meanwhile, as the transaction's message; nothing for the usual one."""
+        said: list[str] = []
+        for repository in sorted(repositories):
+            before, after = self._standings.get(repository, Standing()), Standing.of(repository)
+            self._standings[repository] = after
+            moved = movement(before, after)
+            if moved:
+                said.append(moved)
+        return "; ".join(said)
+
+    def _covers_more(self, taken: Pending) -> bool:
+        """Have watched, and looked at, what is not ignored any more."""
+        folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
+        if folders and self._watch is not None:
+            self._watch.look_again(folders)
+        return bool(folders)
+
+
+_NOT_OURS = -1
+
+
+def _tell_nobody(_event: str, _body: dict[str, Any]) -> None:
+    """What `tell` does until there are subscribers."""
+
+
+def _touch(path: bytes) -> None:
+    """Make a file and remove it again. Raises OSError."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    os.unlink(path)
+
+
+def _repository_above(root: bytes) -> bytes | None:
+    """Git's own folder of the work tree that the workspace is a folder of."""
+    place = root
+    while (above := os.path.dirname(place)) != place:
+        place = above
+        if os.path.lexists(os.path.join(place, b".git")):
+            return git_folder(os.path.join(place, b".git"))
+    return None
