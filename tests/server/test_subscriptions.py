@@ -75,7 +75,7 @@ class Ear:
 
     def send(self, method: str, params: dict[str, Any]) -> None:
         if self.encoding == "msgpack":
-            self.stream.sendall(msgpack.packb([0, 1, method, [params]]))
+            self.stream.sendall(msgpack.packb([0, 1, method, [params]]) or b"")
             return
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         framed = self.encoding == "header"
@@ -451,3 +451,50 @@ def test_two_hundred_subscribers_hardly_slow_an_edit_down(place: Workplace) -> N
         for ear in ears:
             assert ear.seqs_through(before + 60) == list(range(before + 1, before + 61))
     assert in_company < 3 * alone + 5, (alone, in_company)
+
+
+def test_sessions_and_leases_are_told_and_writes_to_leased_files_by_path(shared: Workplace) -> None:
+    with Ear(shared) as all_of_it, Ear(shared, "msgpack") as elsewhere, Ear(shared) as holder:
+        all_of_it.ask("subscribe", events=["session", "lease"], paths=["leased/**"])
+        elsewhere.ask("subscribe", events=["session", "lease"], paths=["elsewhere/**"])
+        holder.ask("session.open", name="holder")
+        lease = holder.ask("lease.acquire", session="holder", paths=["leased/**"], ttl=60)
+        shared.write({"leased/a": "by somebody else\n"})
+        holder.ask("settle")
+        holder.ask("lease.release", lease=lease["lease"])
+        holder.ask("session.close", session="holder")
+        told = [all_of_it.event() for _ in range(5)]
+        without = [elsewhere.event() for _ in range(4)]
+    expected = [
+        ("session", "opened"), ("lease", "granted"), ("lease", "violated"), ("lease", "released"),
+        ("session", "closed"),
+    ]  # fmt: skip
+    assert [(one["event"], one["what"]) for one in told] == expected
+    assert (told[2]["files"], told[2]["session"], told[2]["token"]) == (
+        ["leased/a"],
+        "holder",
+        lease["token"],
+    )
+    expected.remove(("lease", "violated"))
+    assert [(one["event"], one["what"]) for one in without] == expected
+
+
+def test_edits_so_large_that_they_go_to_a_thread_are_told_in_their_order_too(shared: Workplace) -> None:
+    def edit(name: str, bytes_each: int, count: int) -> None:
+        with shared.client() as mine:
+            for number in range(count):
+                made_by(mine, f"large/{name}", f"{number}\n".ljust(bytes_each, "x"))
+
+    with Ear(shared) as ear, Ear(shared, "msgpack") as other:
+        head = ear.ask("subscribe")["head"]
+        other.ask("subscribe", since=head)
+        threads = [
+            threading.Thread(target=edit, args=arguments)
+            for arguments in (("a", 900_000, 10), ("b", 900_000, 10), ("c", 10, 60), ("d", 10, 60))
+        ]
+        for thread in threads:
+            thread.start()
+        heard = [one.seqs_through(head + 140) for one in (ear, other)]
+        for thread in threads:
+            thread.join()
+    assert heard == [list(range(head + 1, head + 141))] * 2
