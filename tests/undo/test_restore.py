@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.wire.messages import Chmod, Delete, Move, Symlink
-from editd_client.client import Client  # noqa: TC001  # pytest asks for it
 from editd_client.errors import EditdError
-from workplace import Workplace, replace, write  # noqa: TC001
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from editd_client.client import Client
+    from workplace import Workplace
 
 FIRST = {"a": "one\n", "b": "one\n", "src/c": "one\n"}
 

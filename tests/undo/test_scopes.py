@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from editd.wire.messages import Filter, Move, Replace, UndoResult
-from editd_client.client import Client
 from editd_client.errors import EditdError
-from workplace import Workplace, replace, write
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from editd_client.client import Client
+    from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 21))
 

@@ -37,8 +37,10 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "rm": "Delete files.",
         "mv": "Move or rename a file.",
         "tool": "Call an edit tool of another system, such as Cline's.",
-        "undo": "Take back a transaction, the newest or any other.",
+        "undo": "Take back a transaction, the newest or any other, or part of one.",
         "redo": "Take back an undo.",
+        "rollback": "Take back all that a session did.",
+        "restore": "Put everything, or some paths, back to how they were.",
         "publish": "Make one ordinary commit of what a session or a range did.",
     },
     "Many hands": {

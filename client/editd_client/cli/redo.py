@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.applying import report
 from editd_client.cli.options import Authorship, authored, forcing
+from editd_client.cli.undoing import report_undo
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @forcing
 @authored
 @click.pass_obj
-def verb(invocation: Invocation, force: bool, authorship: Authorship) -> None:
+def verb(invocation: Invocation, force: bool, authorship: Authorship) -> int:
     """Take back an undo: the newest that is not redone, and so on, as in an editor.
 
     Like an undo it keeps what others changed since, and is a
@@ -36,4 +36,4 @@ def verb(invocation: Invocation, force: bool, authorship: Authorship) -> None:
             dry_run=authorship.dry_run,
             on_conflict="force" if force else "fail",
         )
-    report(invocation, result, dry_run=authorship.dry_run)
+    return report_undo(invocation, result, dry_run=authorship.dry_run)

@@ -69,16 +69,16 @@ def obstructions(
     found = {place.path: blocking(history, place, taken) for place in _one_a_path(places)}
     needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
     for attempt in range(ROUNDS_MAX):
-        more: set[int] = set()
+        more: dict[int, Target] = {}
         for place in _one_a_path(places):
             again = attempt and place.path in found
             added = blocking(history, place, taken) if again else _dependent(history, place, taken)
             for path in _brought_by(place, needs, taken):
                 needs[path].update(added)
-            more.update(added)
+            more |= {seq: whole_of(history.find(seq)) for seq in added}
         if not more:
             break
-        taken |= {seq: whole_of(history.find(seq)) for seq in more}
+        taken |= more
         places = invert([taken[seq] for seq in sorted(taken, reverse=True)], history, current).places
     return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in sorted(found))
 
@@ -89,7 +89,8 @@ def _brought_by(
     """Which of the files that do not merge brought this one into it: itself, or by what they need."""
     if place.path in needs:
         return [place.path]
-    return [path for path, seqs in needs.items() if any(_touched(taken[seq], place.origin) for seq in seqs)]
+    touching = {seq for seq, target in taken.items() if _touched(target, place.origin)}
+    return [path for path, seqs in needs.items() if seqs & touching]
 
 
 def _dependent(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:

@@ -1,0 +1,46 @@
+"""`editctl restore`: the workspace, or some of it, as it was after a transaction or at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli.applying import report
+from editd_client.cli.options import Authorship, authored
+from editd_client.cli.undoing import moment_named
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("when", metavar="WHEN")
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@authored
+@click.pass_obj
+def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: Authorship) -> None:
+    """Put everything, or only PATHs, back to what it held right after WHEN.
+
+    WHEN is a transaction, or a time such as 2h (so long ago) or 2026-03-01T14:30; 0 is the workspace
+    as editd first saw it. Unlike an undo, it leaves nothing of what came later, whoever made it, but
+    all of that is in the history and `editctl undo` brings it back. A file that editd never saw
+    stays, and one that needs no change is not touched.
+
+    \b
+    Examples:
+      editctl restore 40 --dry-run
+      editctl restore 40
+      editctl restore 40 src/app.py tests
+      editctl restore 10m
+    """
+    with invocation.client() as client:
+        result = client.restore(
+            moment_named(when),
+            paths=[invocation.path(path) for path in paths] or None,
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+        )
+    report(invocation, result, dry_run=authorship.dry_run)

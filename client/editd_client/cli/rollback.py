@@ -1,0 +1,47 @@
+"""`editctl rollback`: all that a session did, taken back at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli.options import Authorship, authored, forcing
+from editd_client.cli.undoing import moment_named, report_undo
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command()
+@click.argument("session")
+@click.option(
+    "--since", metavar="WHEN", help="Only from a transaction or a time on, such as 2h or 2026-03-01."
+)
+@forcing
+@authored
+@click.pass_obj
+def verb(invocation: Invocation, session: str, since: str | None, force: bool, authorship: Authorship) -> int:
+    """Take back all edits and commands of SESSION that are not undone, as one transaction.
+
+    What others did stays, also in the same files. Where somebody built on the session's work that
+    does not merge: nothing is changed then, and the transactions in the way are named. --dry-run
+    tells beforehand. A rollback is a transaction itself: `editctl undo` takes it back.
+
+    \b
+    Examples:
+      editctl rollback fix-login --dry-run
+      editctl rollback fix-login -m "the agent went astray"
+      editctl rollback fix-login --since 30m
+    """
+    with invocation.client() as client:
+        result = client.rollback(
+            session,
+            since=None if since is None else moment_named(since),
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+            on_conflict="force" if force else "fail",
+        )
+    return report_undo(invocation, result, dry_run=authorship.dry_run)

@@ -1,0 +1,56 @@
+"""What the verbs that take something back share: how they name a moment, and what they say of conflicts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from editd_client.cli import output
+from editd_client.cli.options import transaction_named
+from editd_client.cli.times import AGO, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import InTheWay, Tx, UndoResult
+    from editd_client.cli.invocation import Invocation
+
+REFUSED_EXIT_CODE = 1
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_ID = re.compile("[0-9a-f]{4,}")  # `100d` is the beginning of an id, before it is a hundred days
+
+
+def moment_named(text: str) -> Tx:
+    """A transaction, or a time as RFC 3339: `2h` is so long ago, a date or time without a zone is local."""
+    stripped = text.strip()
+    is_time = _DATE.match(stripped) or (AGO.fullmatch(stripped) and not _ID.fullmatch(stripped))
+    return moment(stripped) if is_time else transaction_named(stripped)
+
+
+def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:
+    """Print what came of it; the exit code tells a dry run whose undo would be refused."""
+    conflicts = result.conflicts if isinstance(result.conflicts, list) else []
+    if not invocation.say_json(result):
+        lines = output.applied(result, dry_run=dry_run)
+        if dry_run:
+            output.say(next(lines))
+            for line in _in_the_way(conflicts):
+                output.say(line)
+        for line in lines:
+            output.say(line)
+    return REFUSED_EXIT_CODE if conflicts else 0
+
+
+def _in_the_way(conflicts: list[InTheWay]) -> Iterator[str]:
+    for one in conflicts:
+        later = f": changed since by {_listed(one.blocking)}" if one.blocking else ""
+        yield f" {output.paint('!', 'red')} {output.plain(one.path)} does not merge{later}"
+    needs = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
+    if conflicts:
+        order = ", in this order" if len(needs) > 1 else ""
+        first = f"undo {_listed(needs)} first{order}, or " if needs else ""
+        yield output.paint(f"it would be refused: {first}use --force", "red")
+
+
+def _listed(seqs: list[int]) -> str:
+    return ", ".join(map(str, seqs))

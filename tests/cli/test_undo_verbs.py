@@ -1,0 +1,151 @@
+"""`editctl undo`, `redo`, `rollback` and `restore`, through the real command and the real daemon."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd_client.cli.undoing import moment_named
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LINES = "".join(f"#{n}\n" for n in range(1, 21))
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    place.write({"a": LINES, "src/b": LINES, "src/c": LINES})
+    with place.start() as client:
+        client.settle()
+        yield client
+
+
+@pytest.fixture
+def editctl(place: Workplace, client: Client) -> Run:
+    def run(*words: str, code: int = 0, folder: str = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), *words],
+            cwd=place.root / folder, env={**place.environment, "EDITD_ACTOR": "tester"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+def change(client: Client, path: str, number: int, text: str, **by: str) -> int:
+    made = client.apply([replace(path, f"#{number}\n", f"{text}\n")], **by).transaction  # type: ignore[arg-type]
+    assert made is not None
+    return made.seq
+
+
+def line(place: Workplace, path: str, number: int) -> str:
+    return (place.root / path).read_text().split("\n")[number - 1]
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+def test_undo_takes_back_one_path_of_a_transaction_relative_to_where_one_is(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    client.apply([replace("src/b", "#3\n", "X\n"), replace("src/c", "#3\n", "X\n")])
+    done = editctl("undo", "1", "--path", "b", folder="src")
+    assert done.stdout.splitlines()[1:] == [" M src/b"]
+    assert (line(place, "src/b", 3), line(place, "src/c", 3)) == ("#3", "X")
+
+
+def test_undo_takes_all_that_fits(editctl: Run, client: Client, place: Workplace) -> None:
+    change(client, "src/b", 3, "old", actor="ann")
+    since = change(client, "src/b", 8, "new", actor="ann")
+    change(client, "a", 8, "new", actor="ann")
+    change(client, "src/b", 15, "new", actor="bob", session="s")
+    made = document(editctl("undo", "--by", "ann", "--since", str(since), "--path", "src", "--json"))
+    assert made["transaction"]["undoes"] == [since]
+    assert [line(place, "src/b", n) for n in (3, 8, 15)] == ["old", "#8", "new"]
+    editctl("undo", "--session", "s", "--since", "1h")
+    assert line(place, "src/b", 15) == "#15"
+    assert "not several" in editctl("undo", "3", "--by", "ann", code=2).stderr
+    assert "not several" in editctl("undo", "--last", "3", "--path", "a", code=2).stderr
+
+
+def test_a_preview_says_who_is_in_the_way_and_what_to_undo_first(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    first = change(client, "a", 3, "X")
+    far = change(client, "a", 18, "far")
+    near = client.apply([replace("a", "X\n", "XX\n")]).transaction
+    assert near is not None
+    before = (place.root / "a").read_bytes()
+    shown = editctl("undo", str(first), "--dry-run", code=1).stdout.splitlines()
+    assert shown == [
+        "dry run: nothing was changed",
+        f" ! a does not merge: changed since by {far}, {near.seq}",
+        f"it would be refused: undo {near.seq} first, or use --force",
+    ]
+    assert (place.root / "a").read_bytes() == before
+    assert document(editctl("undo", str(first), "--dry-run", "--json", code=1))["conflicts"] == [
+        {"path": "a", "blocking": [far, near.seq], "needs": [near.seq]}
+    ]
+    assert "-XX\n" in editctl("undo", str(first), "--dry-run", "--force").stdout
+    editctl("undo", str(near.seq))
+    assert "+#3" in editctl("undo", str(first), "--dry-run").stdout
+
+
+def test_rollback_takes_back_what_a_session_did_and_undo_brings_it_back(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    change(client, "a", 3, "agent", session="agent")
+    change(client, "a", 15, "human", session="human")
+    client.apply([write("new", "agent\n")], session="agent")
+    preview = editctl("rollback", "agent", "--dry-run").stdout
+    assert preview.splitlines()[:3] == ["dry run: nothing was changed", " M a", " D new"]
+    done = editctl("rollback", "agent").stdout
+    assert "Roll back session agent" in done
+    assert (line(place, "a", 3), line(place, "a", 15), "new" in place.files()) == ("#3", "human", False)
+    assert "rollback by tester, of 3, 1" in editctl("log", "-n", "1", "--oneline").stdout
+    editctl("undo")
+    assert line(place, "a", 3) == "agent"
+    editctl("redo")
+    assert line(place, "a", 3) == "#3"
+    assert "has made no edit" in editctl("rollback", "nobody", code=1).stderr
+
+
+def test_restore_puts_back_everything_or_some_paths(editctl: Run, client: Client, place: Workplace) -> None:
+    then = change(client, "a", 3, "then")
+    change(client, "a", 3 + 1, "later")
+    change(client, "src/b", 3, "later")
+    assert "-later" in editctl("restore", str(then), "--dry-run").stdout
+    editctl("restore", str(then), "b", folder="src")
+    assert (line(place, "a", 4), line(place, "src/b", 3)) == ("later", "#3")
+    assert "Restore transaction 1" in editctl("restore", str(then)).stdout
+    assert [line(place, "a", n) for n in (3, 4)] == ["then", "#4"]
+    assert editctl("restore", str(then)).stdout == "nothing to change\n"
+    assert "knows nothing of nowhere" in editctl("restore", "1", "nowhere", code=1).stderr
+    assert "does not go back" in editctl("restore", "2000-01-01", code=1).stderr
+
+
+def test_help_teaches_by_example(editctl: Run) -> None:
+    for verb in ("undo", "redo", "rollback", "restore"):
+        assert f"editctl {verb} " in editctl(verb, "--help").stdout.split("Examples:")[1]
+
+
+def test_a_moment_is_a_transaction_or_a_time() -> None:
+    assert moment_named("12") == 12
+    assert moment_named("abc4") == "abc4"
+    assert moment_named("100d") == "100d", "an id may begin so"
+    assert str(moment_named("2h")).endswith("Z")
+    assert moment_named("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
