@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,6 @@ from workplace import Workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
@@ -74,7 +74,10 @@ def apply_large_file(client: Client) -> None:
     client.apply([write("large.txt", random.Random(1).randbytes(10 << 20).hex())])
 
 
-def scan(client: Client) -> None:
+def take_in(client: Client) -> None:
+    root = Path(client.status().root)
+    for number in range(2000):
+        (root / f"old/{number % 50}/{number}.txt").write_text(f"{random.random()}\n")
     client.settle()
 
 
@@ -89,7 +92,7 @@ def pack(client: Client) -> None:
         wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
 
 
-@pytest.mark.parametrize("work", [apply_many_files, apply_large_file, scan, check, pack])
+@pytest.mark.parametrize("work", [apply_many_files, apply_large_file, take_in, check, pack])
 def test_status_answers_at_once_whatever_goes_on(place: Workplace, work: Callable[[Client], None]) -> None:
     place.write({f"old/{number % 50}/{number}.txt": f"{number}\n" * 20 for number in range(5000)})
     with place.start() as client:
