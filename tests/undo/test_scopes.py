@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.messages import Filter, Move, Replace, UndoResult
+from editd.wire.messages import Filter, Move, Replace, Scope, UndoResult
 from editd_client.errors import EditdError
 from workplace import replace, write
 
@@ -325,3 +325,25 @@ def test_what_is_in_the_way_is_found_under_a_later_name(client: Client) -> None:
     ]
     client.undo(near)
     client.undo(first)
+
+
+def test_a_session_that_was_opened_undoes_under_its_own_actor_and_only_within_its_scope(
+    place: Workplace, client: Client
+) -> None:
+    inside = change(client, swap("src/c", 3, "X"))
+    outside = change(client, swap("a", 3, "X"))
+    opened = client.session_open("narrow", actor="ann", scope=Scope(write=["src/**"]))
+    with place.client() as narrow:
+        narrow.hello("x", session="narrow", token=opened.token)
+        undone = narrow.undo(inside).transaction
+        assert undone is not None
+        assert (undone.actor, undone.session) == ("ann", "narrow")
+        for refused in (
+            lambda: narrow.undo(outside),
+            lambda: narrow.undo(outside, dry_run=True),
+            lambda: narrow.restore(0),
+        ):
+            with pytest.raises(EditdError) as told:
+                refused()
+            assert told.value.name == "permission_denied"
+    assert line(place, "a", 3) == "X"

@@ -121,7 +121,7 @@ class Dispatch:
         self._brackets = BracketMethods(workshop, self.sessions, self._later)
         self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
         workshop.engine.on_recorded = self._recorded
-        self._methods |= Undoing(workshop, self._later).methods
+        self._methods |= Undoing(workshop, self.sessions, self._later).methods
         self._methods |= Publishing(
             root, workshop.engine, workshop.turns, workshop.background, self._later
         ).methods

@@ -17,15 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.server.sessions import SessionMethods
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Authorship
 
 WILDCARDS = frozenset("*?[\\")
 
 
 class Undoing:
-    def __init__(self, workshop: Workshop, later: Callable[[Coroutine[Any, Any, None], Call], None]) -> None:
+    def __init__(
+        self,
+        workshop: Workshop,
+        sessions: SessionMethods,
+        later: Callable[[Coroutine[Any, Any, None], Call], None],
+    ) -> None:
         """`later` runs what an answer waits for, and refuses where that is refused."""
         self._workshop = workshop
+        self._sessions = sessions
         self._later = later
         self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
             messages.Undo: self._undo,
@@ -35,7 +43,7 @@ class Undoing:
         }
 
     def _undo(self, params: messages.Undo, visitor: Visitor, call: Call) -> None:
-        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        said = self._said(params, visitor)
         request = Undo(
             said, _reader(said.session, visitor), scope_of(params, visitor.session),
             force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
@@ -43,7 +51,7 @@ class Undoing:
         self._submit(request, call)
 
     def _redo(self, params: messages.Redo, visitor: Visitor, call: Call) -> None:
-        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        said = self._said(params, visitor)
         request = Undo(
             said, _reader(said.session, visitor), LastUndo(said.session), "redo",
             force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
@@ -51,7 +59,7 @@ class Undoing:
         self._submit(request, call)
 
     def _rollback(self, params: messages.Rollback, visitor: Visitor, call: Call) -> None:
-        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        said = self._said(params, visitor)
         request = Undo(
             said, _reader(said.session, visitor), OfSession(params.session, params.since), "rollback",
             force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
@@ -59,7 +67,7 @@ class Undoing:
         self._submit(request, call)
 
     def _restore(self, params: messages.Restore, visitor: Visitor, call: Call) -> None:
-        said = translate.authorship_of(params, visitor.name or None, visitor.session)
+        said = self._said(params, visitor)
         paths = None if params.paths is None else tuple(map(translate.path, params.paths))
         if paths == ():
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
@@ -69,10 +77,16 @@ class Undoing:
 
         async def restore() -> None:
             # What others wrote until now is in the history first: only that is put back.
-            await self._workshop.scanner.settle(self._workshop.engine, self._workshop.turns)
+            await self._workshop.watching.settle()
             self._submit(request, call)
 
         self._later(restore(), call)
+
+    def _said(
+        self, params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore, visitor: Visitor
+    ) -> Authorship:
+        own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
+        return translate.authorship_of(params, self._sessions.actor(own, visitor), visitor.session)
 
     def _submit(self, request: Write, call: Call) -> None:
         def answer(result: Outcome | Refused) -> None:
