@@ -345,19 +345,19 @@ def test_the_packing_process_killed_while_it_packs_does_it_again(place: Workplac
     fsck(place)
 
 
-def test_a_settle_has_looked_though_the_surveying_process_was_killed(place: Workplace) -> None:
+def test_a_check_has_looked_though_the_surveying_process_was_killed(place: Workplace) -> None:
     place.write({f"{number % 50}/{number}": f"{number}\n" for number in range(2000)})
     with place.start() as client:
         client.settle()
         for number in range(3):  # between two scans
             kill_child(place, surveyor(place))
             place.write({"theirs": f"{number}\n"})
-            client.settle()
+            assert client.check().problems == []
             assert client.log(limit=1, path="theirs").transactions[0].seq == number + 1
         place.write({"theirs": "at last\n"})
-        settling = threading.Thread(target=client.settle)
-        settling.start()
+        checking = threading.Thread(target=client.check)
+        checking.start()
         os.kill(surveyor(place), signal.SIGKILL)  # in the middle of one, most likely
-        settling.join()
+        checking.join()
         assert client.status().head == 4
         assert client.check().problems == []
