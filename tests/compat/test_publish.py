@@ -466,3 +466,118 @@ def test_two_that_publish_at_once_both_get_their_commit(place: Workplace) -> Non
     assert sorted(place.git("log", "--format=%s").split()) == ["first", "one", "two"]
     assert place.git("status", "--porcelain") == ""
     sound(place)
+
+
+def split_index(place: Workplace) -> None:
+    place.git("update-index", "--split-index")
+
+
+def index_of_version_4(place: Workplace) -> None:
+    place.git("update-index", "--index-version", "4")
+
+
+def untracked_cache(place: Workplace) -> None:
+    place.git("update-index", "--untracked-cache")
+
+
+def sparse_checkout(place: Workplace) -> None:
+    place.git("sparse-checkout", "set", "--no-cone", "/*", "!/sub")
+
+
+def worktree_config(place: Workplace) -> None:
+    place.git("config", "extensions.worktreeConfig", "true")
+
+
+def packed(place: Workplace) -> None:
+    place.git("gc", "-q", "--prune=now")
+
+
+def executable_bits_that_git_passes_over(place: Workplace) -> None:
+    place.git("config", "core.fileMode", "false")
+
+
+ARRANGEMENTS = (
+    split_index, index_of_version_4, untracked_cache, sparse_checkout, worktree_config, packed,
+    executable_bits_that_git_passes_over,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arrange", ARRANGEMENTS, ids=lambda arrange: arrange.__name__)
+def test_however_git_is_arranged_it_is_sound_afterwards_or_untouched(
+    place: Workplace, arrange: Callable[[Workplace], None]
+) -> None:
+    arrange(place)
+    parent = place.git("rev-parse", "HEAD")
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"), write("new.txt", "new\n"))
+        if arrange is split_index:
+            assert "'link'" in refused(client.publish, "x", session="bot").message
+            assert place.git("rev-parse", "HEAD") == parent
+            assert place.git("status", "--porcelain") == " M a.txt\n?? new.txt\n"
+            return
+        client.publish("x", session="bot")
+    assert names(place, "HEAD") == ["M\ta.txt", "A\tnew.txt"]
+    assert place.git("status", "--porcelain") == ""
+    assert place.git("rev-parse", "HEAD^") == parent
+    sound(place)
+
+
+def test_a_submodule_is_published_in_its_own_repository_only(place: Workplace) -> None:
+    with workplace(place.folder / "inner", {"x.txt": "x\n"}) as inner:
+        inner.git("init", "-q", "-b", "main")
+        inner.git("add", "-A")
+        inner.git("commit", "-q", "-m", "inner")
+        place.git("-c", "protocol.file.allow=always", "submodule", "-q", "add", str(inner.root), "module")
+        place.git("commit", "-q", "-m", "module")
+    with place.start() as client:
+        edit(client, "bot", write("module/x.txt", "changed\n"), write("b.txt", "changed\n"))
+        assert client.publish("x", session="bot").left_out == ["module/x.txt"]
+    assert names(place, "HEAD") == ["M\tb.txt"]
+    assert place.git("status", "--porcelain") == " M module\n"
+
+
+def test_a_tip_that_was_committed_with_crlf_keeps_it_where_git_only_guesses(place: Workplace) -> None:
+    place.write({"dos.txt": LINES.replace("\n", "\r\n")})
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "dos")
+    place.git("config", "core.autocrlf", "true")
+    with place.start() as client:
+        edit(client, "bot", replace("dos.txt", "line 3\r\n", "LINE 3\r\n"))
+        client.publish("x", session="bot")
+    assert place.git("status", "--porcelain") == ""
+    assert shown(place, "HEAD:dos.txt") == LINES.replace("\n", "\r\n").replace("line 3\r", "LINE 3\r")
+
+
+def test_a_session_that_is_rolled_back_has_nothing_to_publish(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        edit(client, "bot", write("new.txt", "new\n"))
+        client.rollback("bot")
+        assert refused(client.publish, "x", session="bot").name == "no_change"
+        client.undo(client.log(limit=1).transactions[0].seq)
+        client.publish("x", session="bot")
+    assert names(place, "HEAD") == ["M\ta.txt", "A\tnew.txt"]
+
+
+@pytest.mark.parametrize("by", ["another", "bot"])
+def test_what_is_undone_in_part_is_published_in_part(place: Workplace, by: str) -> None:
+    with place.start() as client:
+        made = edit(client, "bot", write("one.txt", "1\n"), write("two.txt", "2\n"))
+        client.hello(by, session=by)
+        client.undo(made, paths=["two.txt"])
+        client.publish("x", session="bot")
+        assert names(place, "HEAD") == ["A\tone.txt"]
+        client.redo()
+        client.publish("y", session="bot")
+    assert names(place, "HEAD") == ["A\ttwo.txt"]
+
+
+def test_what_a_command_did_in_a_session_is_published_with_it(place: Workplace) -> None:
+    with place.start() as client:
+        client.session_open("bot", actor="claude")
+        bracket = client.exec_begin("sed").exec
+        place.write({"a.txt": LINES.replace("line 3\n", "LINE 3\n")})
+        client.exec_end(bracket, 0)
+        client.publish("x")  # the connection's own session
+    assert names(place, "HEAD") == ["M\ta.txt"]
+    assert "Co-authored-by: claude" in place.git("log", "-1", "--format=%b")

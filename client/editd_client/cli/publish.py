@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-m", "--message", required=True, metavar="TEXT", help="The commit's message.")
-@click.option("--session", metavar="NAME", help="What this session did and what is not undone.")
+@click.option("--session", metavar="NAME", help="What this session did and is in force; else EDITD_SESSION.")
 @click.option("--from", "first", metavar="TX", help="The first transaction of a range; else the very first.")
 @click.option("--to", "last", metavar="TX", help="The last one, included; else the newest.")
 @click.option("--branch", metavar="NAME", help="The branch, old or new; else the one that is checked out.")
@@ -48,7 +49,7 @@ def verb(
     """
     if session is not None and (first is not None or last is not None):
         raise click.UsageError("Give --session, or --from and --to.")
-    if session is None and first is None and last is None:
+    if session is None and first is None and last is None and not os.environ.get("EDITD_SESSION"):
         raise click.UsageError("Say what: --session NAME, or --from TX and --to TX.")
     with invocation.client() as client:
         result = client.publish(

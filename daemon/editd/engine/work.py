@@ -6,11 +6,11 @@ transactions, the path has two runs, and each of them is brought to another plac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Seq, Touch, Transaction
@@ -29,18 +29,20 @@ class Run:
 
 
 def in_force(transactions: Iterable[Transaction]) -> list[Transaction]:
-    """Those that count among all of a session's: what is undone does not, nor does the undo of it.
+    """Those that count among all of a session's, with what counts of each.
 
-    An undo of what others did, or of a part of a transaction, is work like any other.
+    What is undone does not count, be it a transaction or some paths of it, nor does the undo of that. An
+    undo of what others did is work like any other.
     """
-    given = [transaction for transaction in transactions if transaction.kind != "baseline"]
-    undone = {transaction.seq for transaction in given if transaction.undone_by is not None}
-    return [
-        transaction
-        for transaction in given
-        if transaction.undone_by is None
-        and not (transaction.undoes and undone.issuperset(transaction.undoes))
-    ]
+    given = {transaction.seq: transaction for transaction in transactions if transaction.kind != "baseline"}
+    found: list[Transaction] = []
+    for transaction in given.values():
+        if transaction.undone_by is not None or _cancels_out(transaction, given):
+            continue
+        left = tuple(touch for touch in transaction.touches if touch.undone_by is None)
+        if left:
+            found.append(replace(transaction, touches=left))
+    return found
 
 
 def runs_of(transactions: Iterable[Transaction]) -> list[Run]:
@@ -84,6 +86,21 @@ class _Growing:
     path: WorkspacePath
     states: list[Entry | None]
     source: WorkspacePath | None = None
+
+
+def _cancels_out(transaction: Transaction, given: Mapping[Seq, Transaction]) -> bool:
+    """Is it the undo of what is among the `given`, and does not count there?"""
+    return bool(transaction.undoes) and all(
+        seq in given and _is_undone(given[seq], {part.path for part in transaction.parts if part.seq == seq})
+        for seq in transaction.undoes
+    )
+
+
+def _is_undone(transaction: Transaction, paths: set[WorkspacePath]) -> bool:
+    """Are these paths of it, or all where none are named, undone?"""
+    return transaction.undone_by is not None or all(
+        touch.undone_by is not None for touch in transaction.touches if not paths or touch.path in paths
+    )
 
 
 def _is_move(touch: Touch, by_path: dict[WorkspacePath, Touch]) -> bool:
