@@ -146,8 +146,8 @@ def test_params_that_do_not_fit_are_refused_and_the_refusal_names_what(
 
 
 def test_a_method_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(Malformed, match=r"'lease\.acquire'.* hello, status,") as refusal:
-        params_of("lease.acquire", {})
+    with pytest.raises(Malformed, match=r"'proposal\.list'.* hello, status,") as refusal:
+        params_of("proposal.list", {})
     assert refusal.value.error.name == "method_not_found"
 
 
