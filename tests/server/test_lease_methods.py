@@ -150,7 +150,7 @@ def test_those_who_wait_are_served_in_turn_and_who_leaves_is_passed_over(
     for place_in_line, name in enumerate("uvwxyz", 1):
         threads.append(threading.Thread(target=wait, args=(name,)))
         threads[-1].start()
-        _until(lambda wanted=place_in_line: client.lease_list().waiting == wanted)
+        _until_waiting(client, place_in_line)
     client.session_close("w", force=True)
     threads[2].join(10)
     assert served == ["unknown_session"]  # its session has ended
@@ -201,6 +201,10 @@ def test_the_holder_hears_of_what_is_written_beside_the_daemon(
     assert heard[0]["files"] == ["src/b.txt"]
     made = other.show(heard[0]["seq"]).transaction
     assert (made.kind, place.files()["src/b.txt"]) == ("outside", b"outside\n")
+
+
+def _until_waiting(client: Client, number: int) -> None:
+    _until(lambda: client.lease_list().waiting == number)
 
 
 def _may_apply(client: Client, path: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sqlite3
 import time
 from typing import TYPE_CHECKING
@@ -263,6 +265,30 @@ def test_with_merge_as_its_default_only_an_overlap_stands_in_the_way(
     assert client.commit(changeset).transaction is not None
 
 
+def test_a_session_does_not_make_itself_stale_however_fast_it_asks(place: Workplace, client: Client) -> None:
+    client.session_open("agent", unread="reject")
+    asked = [
+        {"op": "write", "path": "new.txt", "content": "one two three\n", "base": None},
+        *({"op": "replace", "path": "new.txt", "old": word, "new": word.upper()} for word in ("one", "two")),
+    ]
+    requests = [
+        {"id": 0, "method": "session.open", "params": {"name": "fast", "unread": "reject"}},
+        {"id": 1, "method": "read", "params": {"path": "a.txt"}},
+        *(
+            {"id": 2 + place_in_line, "method": "apply", "params": {"edits": [edit]}}
+            for place_in_line, edit in enumerate([*asked, *_louder("a.txt", "one", "two", "three")])
+        ),
+    ]
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(20)
+        stream.connect(place.socket)
+        stream.sendall(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+        answers = stream.makefile()
+        assert [line for line in (answers.readline() for _ in requests) if '"error"' in line] == []
+    assert place.files()["new.txt"] == b"ONE TWO three\n"
+    assert place.files()["a.txt"].startswith(b"ONE\nTWO\nTHREE\n")
+
+
 # ── a restart ──
 
 
@@ -335,6 +361,10 @@ def test_nobody_else_may_read_what_is_kept_of_sessions(place: Workplace, client:
         kept = place.state / name
         assert kept.stat().st_mode & 0o777 == 0o600
         assert token.encode() not in kept.read_bytes()
+
+
+def _louder(path: str, *words: str) -> list[dict[str, str]]:
+    return [{"op": "replace", "path": path, "old": word, "new": word.upper()} for word in words]
 
 
 def _has_seen(path: object, name: bytes) -> bool:

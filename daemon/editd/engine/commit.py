@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING
 from editd.engine.requests import Outcome
 from editd.errors import Broken, IoError, Refused
 from editd.store.journal import JournalFailed
+from editd.values.changeset import Base
 from editd.workspace.files import Files, HalfPublished, Overtaken, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from editd.engine.requests import Reader
     from editd.engine.view import View
     from editd.store.history import Draft, History
     from editd.values.changeset import Change
@@ -98,6 +100,7 @@ class Batch:
     boot: bytes
     published_through: int
     steps: list[Step] = field(default_factory=list)
+    expected: dict[tuple[Reader, WorkspacePath], Base] = field(default_factory=dict)
     content_bytes: int = 0
     is_closed: bool = False  # the next request is planned on the files themselves
 
@@ -166,14 +169,11 @@ class Batch:
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
 
-    def drafted_by(self, session: str | None) -> set[WorkspacePath]:
-        """The paths that a session's requests in this batch change, which it will have seen."""
-        return {
-            change.path
-            for step in self.steps
-            if step.request is not None and step.draft.transaction.authorship.session == session
-            for change in step.changes
-        }
+    def expect(self, reader: Reader) -> None:
+        """The newest step is this reader's: it will have seen what that makes, so nothing makes it stale."""
+        for change in self.steps[-1].changes:
+            version = None if change.after is None else change.after.version
+            self.expected[reader, change.path] = Base(version)
 
     def commit(self) -> Stopped | None:
         """Make all steps durable, then publish them in turn. Raises Broken where files are in doubt.

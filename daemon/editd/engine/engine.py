@@ -13,6 +13,7 @@ import logging
 import os
 from collections import deque
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from editd.edits.expressions import Unanswered
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from editd.workspace.files import Files
     from editd.workspace.tree import Tree
 
+    Expected = Mapping[tuple[Reader, WorkspacePath], Base]
+
 log = logging.getLogger(__name__)
 
 
@@ -92,12 +95,13 @@ class _Knowledge:
     history: History
     seen_by: Seen
     reader: Reader
+    expected: Expected  # what those will have seen whose requests are in this turn
 
     def content(self, version: Version) -> bytes | None:
         return self.history.content(version)
 
     def seen(self, path: WorkspacePath) -> Base | None:
-        return self.seen_by.by(self.reader, path)
+        return self.expected.get((self.reader, path)) or self.seen_by.by(self.reader, path)
 
     def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
         return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
@@ -162,6 +166,8 @@ class Engine:
                 index, request = waiting.popleft()
                 taken[index] = request
                 results[index] = self._take(batch, index, request)
+                if results[index] is None:
+                    batch.expect(request.reader)
             try:
                 again = self._commit(batch, results, taken)
             except Broken as broken:
@@ -273,7 +279,7 @@ class Engine:
             return Refused("editd failed on this request; nothing was changed.", hint="Its log tells where.")
 
     def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
-        worked_out = self._plan(batch.view, request)
+        worked_out = self._plan(batch.view, request, batch.expected)
         self._permit(request, worked_out.changes, batch)
         if request.dry_run:
             self.files.check(worked_out.changes)
@@ -293,11 +299,10 @@ class Engine:
     def _permit(self, request: Write, changes: Sequence[Change], batch: Batch | None = None) -> None:
         """Raise Refused where the request's session may not make these changes; also for dry runs."""
         if self.guard is not None:
-            session = request.authorship.session
-            self.guard.permit(request, changes, () if batch is None else batch.drafted_by(session))
+            self.guard.permit(request, changes, {} if batch is None else batch.expected)
 
-    def _plan(self, view: View, request: Apply) -> Plan:
-        knowledge = _Knowledge(self.history, self.seen, request.reader)
+    def _plan(self, view: View, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
+        knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
         return plan(
             request.edits,
             view if self.guard is None else self.guard.within(view, request.authorship.session),

@@ -16,11 +16,11 @@ from editd.engine.requests import Apply
 from editd.errors import PermissionDenied, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Container, Sequence
 
     from editd.edits.plan import Snapshot
     from editd.engine.leases import Leases
-    from editd.engine.requests import Write
+    from editd.engine.requests import Reader, Write
     from editd.engine.seen import Seen
     from editd.engine.sessions import Sessions
     from editd.system.clock import Clock
@@ -38,16 +38,16 @@ class Guard:
     clock: Clock
 
     def permit(
-        self, request: Write, changes: Sequence[Change], drafted: Collection[WorkspacePath] = ()
+        self, request: Write, changes: Sequence[Change], expected: Container[tuple[Reader, WorkspacePath]]
     ) -> None:
-        """Raises PermissionDenied, Leased or Unread. `drafted` are paths that this turn changes for it."""
+        """Raises PermissionDenied, Leased or Unread. `expected`: what readers change in this very turn."""
         name = request.authorship.session
         session = self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
         self._check_leases(name, changes)
         if session is not None and isinstance(request, Apply):
-            self._check_read(session, request, changes, drafted)
+            self._check_read(session, request, changes, expected)
 
     def within(self, view: Snapshot, name: str | None) -> Snapshot:
         """The view as the session may look at it: a refusal must not show what it may not read."""
@@ -82,13 +82,18 @@ class Guard:
                     raise refusal
 
     def _check_read(
-        self, session: Session, request: Apply, changes: Sequence[Change], drafted: Collection[WorkspacePath]
+        self,
+        session: Session,
+        request: Apply,
+        changes: Sequence[Change],
+        expected: Container[tuple[Reader, WorkspacePath]],
     ) -> None:
         if session.unread == "allow" and not session.is_in_doubt:
             return
         named = {getattr(edit, "path", None) for edit in request.edits if _base_of(edit) is not None}
         for change in changes:
-            if change.before is None or change.path in named or change.path in drafted:
+            is_own = (request.reader, change.path) in expected
+            if change.before is None or change.path in named or is_own:
                 continue
             if self.seen.by(request.reader, change.path) is None:
                 raise _unread(session, change.path)

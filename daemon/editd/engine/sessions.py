@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from editd.engine.requests import reader_of
-from editd.engine.seen import Seen  # noqa: TC001
 from editd.errors import InvalidParams, Overloaded, UnknownSession
 from editd.values.session import Bounds, Session, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from editd.engine.seen import Seen
     from editd.store.registry import Registry
     from editd.store.sights import Sights
     from editd.values.changeset import OnStale, Sight

@@ -66,6 +66,7 @@ class BracketMethods:
                 if visitor.number in self._gone:
                     return
                 bracket = self._brackets.begin(visitor.number, reader, actor, session, params.command)
+                self._workshop.watching.pause()
                 call.reply(messages.ExecBeginResult(exec=bracket.name))
             finally:
                 self._beginning.remove(visitor.number)
@@ -90,10 +91,11 @@ class BracketMethods:
             await self._settle()
             await self._workshop.turns.back()
         finally:
-            self._brackets.end(bracket.name)
+            if self._brackets.end(bracket.name):
+                self._workshop.watching.resume()
 
     async def _settle(self) -> None:
-        await self._workshop.scanner.settle(self._workshop.engine, self._workshop.turns)
+        await self._workshop.watching.settle()
 
 
 class _Nobody:

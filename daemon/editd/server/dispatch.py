@@ -167,7 +167,7 @@ class Dispatch:
     def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
         path = translate.path(params.path)
         lines = translate.lines_wanted(params)
-        self.sessions.permit_reading(params.session, visitor, path, self._engine.tree.resolve(path))
+        self.sessions.permit_reading(params.session, visitor, path, self._engine.tree)
         if params.changeset is None:
             reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
             call.reply(translate.read_result(reading, lines, fallback=self._fallback))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editd.server.turns import Turns
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
+    from editd.workspace.tree import Tree
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +126,11 @@ class SessionMethods:
             return request
         return replace(request, on_stale=session.on_stale)
 
-    def permit_reading(self, name: str | None, visitor: Visitor, *paths: WorkspacePath) -> None:
-        """Raises PermissionDenied where the session's scope leaves a path out."""
-        self._guard.permit_reading(name if name is not None else visitor.session, paths)
+    def permit_reading(self, name: str | None, visitor: Visitor, path: WorkspacePath, tree: Tree) -> None:
+        """Raises PermissionDenied where the session's scope leaves out the path, or what it leads to."""
+        session = self._sessions.get(name if name is not None else visitor.session)
+        if session is not None and session.bounds.read is not None:
+            self._guard.permit_reading(session.name, [path, tree.resolve(path)])
 
     # ── the methods ──
 
