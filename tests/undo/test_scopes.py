@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.messages import Filter, Move, Replace, Scope, UndoResult
+from editd.wire.messages import Filter, Move, Replace, Scope, Tool, UndoResult
 from editd_client.errors import EditdError
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -338,12 +340,26 @@ def test_a_session_that_was_opened_undoes_under_its_own_actor_and_only_within_it
         undone = narrow.undo(inside).transaction
         assert undone is not None
         assert (undone.actor, undone.session) == ("ann", "narrow")
-        for refused in (
+        attempts: list[Callable[[], object]] = [
             lambda: narrow.undo(outside),
             lambda: narrow.undo(outside, dry_run=True),
             lambda: narrow.restore(0),
-        ):
-            with pytest.raises(EditdError) as told:
-                refused()
-            assert told.value.name == "permission_denied"
+        ]
+        for attempt in attempts:
+            with pytest.raises(EditdError) as refused:
+                attempt()
+            assert refused.value.name == "permission_denied"
     assert line(place, "a", 3) == "X"
+
+
+def test_claude_s_undo_edit_takes_one_file_out_of_a_larger_transaction(
+    place: Workplace, client: Client
+) -> None:
+    made = change(client, swap("a", 3, "X"), swap("b", 3, "X"), session="s")
+    call = {"command": "undo_edit", "path": "a"}
+    answer = client.apply(
+        [Tool(dialect="claude", tool="str_replace_based_edit_tool", args=call)], session="s"
+    )
+    assert answer.transaction is not None
+    assert answer.transaction.undoes == [made]
+    assert (line(place, "a", 3), line(place, "b", 3)) == ("#3", "X")
