@@ -72,7 +72,8 @@ def obstructions(
         more: dict[int, Target] = {}
         for place in _one_a_path(places):
             again = attempt and place.path in found
-            added = blocking(history, place, taken) if again else _dependent(history, place, taken)
+            added = [] if again else _dependent(history, place, taken)
+            added = added or blocking(history, place, taken)
             for path in _brought_by(place, needs, taken):
                 needs[path].update(added)
             more |= {seq: whole_of(history.find(seq)) for seq in added}
