@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: Authorship) -> None:
-    """Put everything, or only PATHs, back to what it held right after WHEN.
+    """Put everything, or some paths, back to how they were right after WHEN.
 
     WHEN is a transaction, or a time such as 2h (so long ago) or 2026-03-01T14:30; 0 is the workspace
     as editd first saw it. Unlike an undo, it leaves nothing of what came later, whoever made it, but

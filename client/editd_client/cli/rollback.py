@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(invocation: Invocation, session: str, since: str | None, force: bool, authorship: Authorship) -> int:
-    """Take back all edits and commands of SESSION that are not undone, as one transaction.
+    """Take back all that a session did: its edits and commands in force, as one transaction.
 
     What others did stays, also in the same files. Where somebody built on the session's work that
     does not merge: nothing is changed then, and the transactions in the way are named. --dry-run

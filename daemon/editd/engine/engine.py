@@ -409,9 +409,7 @@ class Engine:
         results[step.request] = outcome.of(step.draft.transaction)
         self._note_seen(taken[step.request].reader, outcome)
 
-    def adopt(
-        self, found: Mapping[WorkspacePath, FileState | None], message: str = ""
-    ) -> list[Transaction]:
+    def adopt(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
         """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
         if not found or self.broken is not None or not self._is_in_place():
             return []  # a workspace that was moved away is not one in which all was deleted

@@ -115,9 +115,7 @@ class Dispatch:
         self._methods |= workshop.subscriptions.methods
         self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
         self.sessions = SessionMethods(workshop.guard, workshop.turns, workshop.subscriptions)
-        self._leases = LeaseMethods(
-            workshop.guard, workshop.turns, workshop.subscriptions, self.sessions
-        )
+        self._leases = LeaseMethods(workshop.guard, workshop.turns, workshop.subscriptions, self.sessions)
         self._brackets = BracketMethods(workshop, self.sessions, self._later)
         self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
         workshop.engine.on_recorded = self._recorded
