@@ -43,7 +43,7 @@ def verb(
     force: bool,
     authorship: Authorship,
 ) -> int:
-    """Take back a transaction, the newest or any other, or part of one, or all that fits.
+    """Take back a transaction, the newest or any other, or part of one.
 
     Without TX it is the newest edit that is not undone; with TX any, however old. --session, --by,
     --since, --until and --path together name all transactions that fit, which are taken back as
