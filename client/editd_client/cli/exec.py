@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output, refusals
-from editd_client.cli.options import as_json, login_name
+from editd_client.cli.invocation import acting
+from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) 
         invocation.act_in(session)
     with invocation.client() as client:
         if not _has_session():
-            client.hello(login_name())
+            client.hello(acting())
         name = client.exec_begin(shlex.join(command)).exec
         status = _run(command)
         try:

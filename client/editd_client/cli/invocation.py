@@ -57,7 +57,7 @@ class Invocation:
         client = Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
         session = os.environ.get("EDITD_SESSION")
         if attach and session:
-            client.hello("editctl", session, os.environ.get("EDITD_TOKEN"))
+            client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
         return client
 
     def absolute(self, given: str) -> str:
@@ -104,3 +104,17 @@ class Invocation:
 
 def _is_in(path: str, root: str) -> bool:
     return path == root or path.startswith(root + "/")
+
+
+def acting() -> str:
+    """Who acts, where the command line names nobody: EDITD_ACTOR, else the login name."""
+    return os.environ.get("EDITD_ACTOR") or login_name()
+
+
+def login_name() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without an entry, as in a container
+        return f"uid {os.geteuid()}"

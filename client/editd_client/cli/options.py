@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from editd_client.cli.invocation import Invocation
+from editd_client.cli.invocation import Invocation, login_name
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale, Tx
@@ -117,12 +117,3 @@ def _keep_json(context: click.Context, option: click.Parameter, given: bool) -> 
     invocation = context.find_object(Invocation)
     assert invocation is not None, "main gives every run its invocation"
     invocation.json = invocation.json or given
-
-
-def login_name() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without an entry, as in a container
-        return f"uid {os.geteuid()}"

@@ -55,12 +55,9 @@ def verb(
     \b
     Examples:
       editctl undo
-      editctl undo 12
       editctl undo 12 --path src/app.py
       editctl undo --last 3 --dry-run
       editctl undo --by claude --since 2h --path src
-      editctl undo --session fix-login --since 40
-      editctl undo 12 --force
     """
     chosen = _filter(invocation, session, by, since, until, () if transaction else paths)
     if sum((transaction is not None, last is not None, chosen is not None)) > 1:
