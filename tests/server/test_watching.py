@@ -358,7 +358,7 @@ def test_a_lock_in_a_linked_work_tree_holds_too_and_an_old_one_does_not(tmp_path
 
 
 def test_write_settle_log_is_no_race(here: Watched) -> None:
-    for number in range(200):
+    for number in range(100):
         name = f"race/{number % 7}/{number % 3}.txt"
         here.place.write({name: f"{number}\n"})
         if number % 20 == 19:

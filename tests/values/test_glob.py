@@ -79,7 +79,7 @@ def test_what_makes_no_sense_is_refused_with_examples(text: str) -> None:
 
 
 @given(globs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> None:
     for path in PATHS[::7]:
         exactly = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", path.text))
@@ -89,7 +89,7 @@ def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> 
 
 
 @given(globs(), globs())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, second: Glob) -> None:
     both = [path for path in PATHS if first.matches(path) and second.matches(path)]
     found = common_path(first, second)

@@ -1,16 +1,32 @@
-"""All the dialects there are, by name, in the order in which they are shown."""
+"""All the dialects there are, by name, in the order in which they are shown.
+
+A dialect's module is imported when it is first asked for: a daemon that nobody calls in any starts sooner.
+"""
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+import importlib
+from collections.abc import Iterator, Mapping
 
-from editd.edits.dialects import claude, cline, codex, gemini, roo, serena, wcgw
+from editd.edits.desk import Dialect
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+NAMES = ("serena", "gemini", "wcgw", "roo", "cline", "claude", "codex")
 
-    from editd.edits.desk import Dialect
 
-_ALL = (serena, gemini, wcgw, roo, cline, claude, codex)
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({module.DIALECT.name: module.DIALECT for module in _ALL})
+class Dialects(Mapping[str, Dialect]):
+    """The dialects by name."""
+
+    def __getitem__(self, name: str) -> Dialect:
+        if name not in NAMES:
+            raise KeyError(name)
+        found: Dialect = importlib.import_module(f"editd.edits.dialects.{name}").DIALECT
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+DIALECTS = Dialects()
