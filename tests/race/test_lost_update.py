@@ -7,12 +7,9 @@ history, nor in the file: then the daemon has destroyed it, and nobody can bring
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,11 +21,8 @@ from torment import strays, transactions
 from workplace import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from workplace import Workplace
 
-MEMORY = Path("/dev/shm")
 ROUNDS, ROUNDS_LONG = 1000, 10_000
 PAUSE_SECONDS_MAX = 0.002  # between two versions, about as long as an edit takes: they meet in its middle
 ADOPTED_MIN = 20  # versions that were seen while they stood, or it was no race
@@ -51,7 +45,7 @@ def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is
     ]
     acknowledged: list[str] = []
     refused = 0
-    with quick_state(place), place.start() as client:
+    with place.start() as client:
         client.settle()
         with told.open("wb") as output, subprocess.Popen(command, stdout=output) as process:
             while process.poll() is None:
@@ -83,15 +77,3 @@ def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is
     print(f"{kind}: {len(acknowledged)} edits, {refused} refused, {len(made)} transactions")
     assert acknowledged
     assert len(made) - len(acknowledged) >= ADOPTED_MIN
-
-
-@contextlib.contextmanager
-def quick_state(place: Workplace) -> Iterator[None]:
-    """Keep the state in memory, where a sync takes no time: more edits, and more of them in the way."""
-    if not MEMORY.is_dir():
-        yield
-        return
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        (place.folder / "state").symlink_to(folder)
-        yield
-        place.end()

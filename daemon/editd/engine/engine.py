@@ -431,6 +431,21 @@ class Engine:
         """Begin to look at files that a notice or a scan names."""
         return Inspection(self.tree, self.history, self.adopt)
 
+    def look_at_replaced(self, *, at_the_end: bool = False) -> None:
+        """Record what somebody wrote into a file that had just been replaced (C4), and let the rest go."""
+        if self.broken is not None:
+            return
+        for path, state in self.files.written_since(None if at_the_end else self.clock.monotonic()):
+            if path is None:  # from before a kill: what no transaction has is put aside
+                if self.history.content(state.version) is None:
+                    self.history.keep_aside(state.version, state.content)
+                continue
+            log.info("%s was written while it was being replaced", path.text)
+            self.adopt({path: state})
+            inspection = self.inspect()  # and what stands there comes after it
+            inspection.look(path)
+            inspection.record()
+
     def relieve(self) -> None:
         """Do what nobody waits for. Called when the replies are out."""
         self.history.index.relieve()
@@ -527,6 +542,7 @@ class Engine:
 
     def close(self) -> None:
         self._tidy()
+        self.look_at_replaced(at_the_end=True)
         self.history.close()
 
     # ── what those need ──

@@ -87,6 +87,7 @@ class Background:
         """Do what is due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._turns.back()
+        self._engine.look_at_replaced()
         now = loop.time()
         quiet = self._engine.clock.monotonic() - self._engine.last_write
         if self._engine.synced < self._engine.history.head:

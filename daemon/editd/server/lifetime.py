@@ -47,6 +47,7 @@ from editd.system.flock import Flock, take
 from editd.wire import messages
 from editd.wire.limits import LIMITS
 from editd.workspace.files import Files
+from editd.workspace.replaced import ELSEWHERE, Replaced
 from editd.workspace.scope import Scope
 from editd.workspace.tree import Tree
 from editd.workspace.uncovered import load_uncovered
@@ -218,7 +219,7 @@ class Daemon:
         engine = Engine(
             history,
             Tree(disk, file_bytes_max=config.file_bytes_max),
-            Files(disk, publish=config.publish),
+            Files(disk, publish=config.publish, replaced=self._replaced(disk)),
             self._clock,
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             disk.is_root_in_place,
@@ -240,6 +241,14 @@ class Daemon:
             self._places.root, self._places.name, workshop, fallback_encoding=config.encoding
         )
         return workshop
+
+    def _replaced(self, disk: RealDisk) -> Replaced | None:
+        """Where what was replaced is kept for a moment; None, which `weaker` says, where that cannot be."""
+        replaced = Replaced(os.path.join(self._places.state, "replaced"))
+        if replaced.is_beside(disk):
+            return replaced
+        disk.weaker.append(ELSEWHERE)
+        return None
 
     def _tooling(self) -> Tooling:
         config = self._config

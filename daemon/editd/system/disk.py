@@ -234,6 +234,11 @@ class RealFolder:
             raise OSError(number, os.strerror(number), name, None, other)
 
 
+def open_folder(path: str) -> RealFolder:
+    """A folder by its absolute path, symlinks followed: one of the daemon's own. Raises OSError."""
+    return RealFolder(os.open(path, _FOLDER_FLAGS))
+
+
 class RealDisk:
     """The disk as Linux gives it."""
 

@@ -44,11 +44,12 @@ from editd.workspace.temporaries import open_aside, remove_temporary, write_temp
 from editd.workspace.tree import read_name, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Literal
 
     from editd.system.disk import Disk
     from editd.values.content import FileState
+    from editd.workspace.replaced import Replaced
 
 
 class State(Enum):
@@ -115,11 +116,20 @@ class Staging:
 class Files:
     """The workspace's files, written one transaction at a time."""
 
-    def __init__(self, disk: Disk, *, publish: Literal["exchange", "rename"] = "exchange") -> None:
-        """`publish="rename"` checks, then renames over: other programs' watchers see one change, and what
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        publish: Literal["exchange", "rename"] = "exchange",
+        replaced: Replaced | None = None,
+    ) -> None:
+        """`replaced` keeps what was replaced for a moment; without it, that is removed at once.
+
+        `publish="rename"` checks, then renames over: other programs' watchers see one change, and what
         is saved from outside between the check and the rename is lost.
         """
         self._disk = disk
+        self._replaced = replaced
         self._is_exchanging = publish == "exchange"
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
@@ -203,11 +213,17 @@ class Files:
         for item in staging.items:
             if item.change.before is None or item.is_mode_only:
                 continue
-            remove_temporary(self._disk, item)
+            if self._replaced is None or not self._replaced.keep(self._disk, item):
+                remove_temporary(self._disk, item)
             if item.change.after is None:
                 emptied.add(item.folder)
         prune(self._disk, emptied)
         self._live.discard(staging.token)
+
+    def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
+        """See `Replaced.written_since`."""
+        if self._replaced is not None:
+            yield from self._replaced.written_since(now)
 
     def discard(self, staging: Staging) -> None:
         """Remove the temporaries and the folders that were made for them. May be called twice.

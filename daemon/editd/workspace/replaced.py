@@ -1,0 +1,107 @@
+"""What was replaced, kept for a moment: somebody may write to it yet.
+
+Whoever is in the middle of open(2) when a file is replaced may have found the old one and not opened it
+yet: no lease shows that, and what is then written goes to a file that has been looked at already. So that
+file is kept, out of the workspace, and looked at once more before it is removed (C4).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.errors import InUse, Refused
+from editd.system.disk import open_folder
+from editd.values.path import WorkspacePath
+from editd.workspace.tree import read_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.system.disk import Disk
+    from editd.values.content import FileState, Version
+    from editd.workspace.item import Item
+
+KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
+KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
+LOOKS_MAX = 200  # in one go: some 10 ms
+
+ELSEWHERE = (
+    "The state folder lies on another file system than the workspace: what a program writes into a file "
+    "that it was just opening when it was replaced may be missed."
+)
+
+
+@dataclass(slots=True)
+class _Kept:
+    name: bytes
+    path: WorkspacePath | None = None  # None: a daemon that was killed has left it
+    version: Version | None = None  # that it was looked at with
+    size: int = 0
+    since: float | None = None  # when it was first seen here
+
+
+class Replaced:
+    """The files that were replaced lately, in a folder of the daemon's own."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises OSError where the folder cannot be made."""
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self._folder = open_folder(folder)
+        self._kept = deque(_Kept(name) for name in self._folder.names())
+        self._bytes = 0
+
+    def is_beside(self, disk: Disk) -> bool:
+        """Whether it lies on the file system of the workspace's root, so that files can be moved here."""
+        here, there = self._folder.stat(b"."), None
+        with disk.folder(b"") as root:
+            there = root.stat(b".")
+        return here is not None and there is not None and here.st_dev == there.st_dev
+
+    def keep(self, disk: Disk, item: Item) -> bool:
+        """Take in what the item has replaced; False where that cannot be, and it is to be removed."""
+        before = item.change.before
+        if before is None or before.is_symlink:
+            return False
+        try:
+            with disk.folder(item.aside) as aside:
+                aside.move(item.temporary, self._folder, item.temporary)
+        except OSError:
+            return False
+        self._kept.append(_Kept(item.temporary, item.change.path, before.version, len(before.content)))
+        self._bytes += len(before.content)
+        return True
+
+    def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
+        """Remove what has been kept long enough; first tell what somebody wrote into it.
+
+        What a killed daemon has left is told without a path, whatever it holds. `now` is in seconds of any
+        clock that never goes back; None is the end of it all.
+        """
+        for kept in self._kept:
+            kept.since = now if kept.since is None else kept.since
+        for _ in range(len(self._kept) if now is None else min(len(self._kept), LOOKS_MAX)):
+            kept = self._kept[0]
+            is_due = now is None or kept.since is None or now - kept.since >= KEPT_SECONDS
+            if not is_due and self._bytes <= KEPT_BYTES_MAX:
+                return
+            try:
+                called = kept.path or WorkspacePath(os.fsdecode(kept.name))
+                found = read_name(self._folder, kept.name, called, quiet=now is not None)
+            except InUse:  # it is being written right now
+                return
+            except Refused:
+                found = None
+            state = None if found is None else found.state()
+            if state is not None and state.version != kept.version:
+                yield kept.path, state
+            self._kept.popleft()
+            self._bytes -= kept.size
+            self._remove(kept.name)
+
+    def _remove(self, name: bytes) -> None:
+        with suppress(OSError):
+            self._folder.remove(name)

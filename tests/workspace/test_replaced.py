@@ -1,0 +1,97 @@
+"""workspace.replaced: what is written into a file that was just replaced is found."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from editd.system.disk import RealDisk
+from editd.values.changeset import Change
+from editd.values.content import FileState
+from editd.workspace.files import Files
+from editd.workspace.replaced import KEPT_SECONDS, Replaced
+from in_memory import path_of
+from workplace import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workplace import Workplace
+
+OLD, NEW = FileState(b"old\n"), FileState(b"new\n")
+
+
+def replaced_once(tmp_path: Path) -> tuple[Files, Path]:
+    """A file that has just been replaced, and the folder in which the old one is kept."""
+    root, kept = tmp_path / "root", tmp_path / "kept"
+    root.mkdir()
+    (root / "f.txt").write_bytes(OLD.content)
+    files = Files(RealDisk(str(root)), replaced=Replaced(str(kept)))
+    staging = files.stage([Change(path_of("f.txt"), OLD, NEW)], "t")
+    files.publish(staging)
+    files.finish(staging)
+    assert os.listdir(root) == ["f.txt"]
+    assert (root / "f.txt").read_bytes() == NEW.content
+    return files, kept
+
+
+def test_what_was_replaced_is_kept_out_of_sight_and_then_removed(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    assert list(files.written_since(10.0)) == []
+    assert len(os.listdir(kept)) == 1
+    assert list(files.written_since(10.0 + KEPT_SECONDS)) == []
+    assert os.listdir(kept) == []
+
+
+def test_what_somebody_writes_into_it_is_told_before_it_is_removed(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    (old,) = kept.iterdir()
+    old.write_bytes(b"theirs\n")
+    assert list(files.written_since(10.0)) == []
+    told = files.written_since(10.0 + KEPT_SECONDS)
+    assert next(told) == (path_of("f.txt"), FileState(b"theirs\n"))
+    assert old.exists()
+    assert list(told) == []
+    assert not old.exists()
+
+
+def test_while_somebody_has_it_open_for_writing_it_stays(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    (old,) = kept.iterdir()
+    with old.open("ab"):
+        list(files.written_since(10.0))
+        assert list(files.written_since(20.0)) == []
+        assert old.exists()
+    assert list(files.written_since(20.0)) == []
+    assert not old.exists()
+
+
+def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    assert list(files.written_since(None)) == []
+    assert os.listdir(kept) == []
+
+
+def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
+    _, kept = replaced_once(tmp_path)
+    assert list(Replaced(str(kept)).written_since(None)) == [(None, OLD)]
+    assert os.listdir(kept) == []
+
+
+def test_a_version_that_was_written_too_late_is_in_the_history(place: Workplace) -> None:
+    place.write({"f.txt": "old\n"})
+    with place.start() as client:
+        client.settle()
+        client.apply([write("f.txt", "new\n")])
+        (old,) = (place.state / "replaced").iterdir()
+        old.write_text("too late\n")
+        deadline = time.monotonic() + 10
+        while old.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        newest = client.log(limit=3).transactions
+        assert client.read("f.txt", at=newest[1].seq).content == "too late\n"
+        assert client.read("f.txt").content == "new\n"
+        assert client.check().problems == []
+    place.stop()
