@@ -52,8 +52,8 @@ class Ear:
     def __init__(self, place: Workplace, encoding: str = "line") -> None:
         self.encoding = encoding
         self.stream = socket.socket(socket.AF_UNIX)
+        self.stream.connect(place.socket)  # without a time limit: with one, a full backlog is an error
         self.stream.settimeout(SECONDS)
-        self.stream.connect(place.socket)
         self._unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=1 << 30)
         self._buffer = b""
         self.received_bytes = 0
