@@ -67,6 +67,29 @@ def test_while_somebody_has_it_open_for_writing_it_stays(tmp_path: Path) -> None
     assert not old.exists()
 
 
+def test_one_that_is_being_written_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    (busy,) = kept.iterdir()
+    staging = files.stage([Change(path_of("f.txt"), NEW, OLD)], "u")
+    files.publish(staging)
+    files.finish(staging)
+    with busy.open("ab"):
+        list(files.written_since(10.0))
+        list(files.written_since(20.0))
+        assert list(kept.iterdir()) == [busy]
+    list(files.written_since(30.0))
+    assert os.listdir(kept) == []
+
+
+def test_what_could_not_be_recorded_stays_and_is_told_again(tmp_path: Path) -> None:
+    files, kept = replaced_once(tmp_path)
+    (old,) = kept.iterdir()
+    old.write_bytes(b"theirs\n")
+    list(files.written_since(10.0))
+    assert next(files.written_since(20.0)) == next(files.written_since(20.0))
+    assert old.exists()
+
+
 def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
     files, kept = replaced_once(tmp_path)
     assert list(files.written_since(None)) == []

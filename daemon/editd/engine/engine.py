@@ -441,7 +441,8 @@ class Engine:
                     self.history.keep_aside(state.version, state.content)
                 continue
             log.info("%s was written while it was being replaced", path.text)
-            self.adopt({path: state})
+            if not self.adopt({path: state}) and self.history.content(state.version) is None:
+                return  # it stays where it is, and is told again
             inspection = self.inspect()  # and what stands there comes after it
             inspection.look(path)
             inspection.record()
@@ -542,7 +543,10 @@ class Engine:
 
     def close(self) -> None:
         self._tidy()
-        self.look_at_replaced(at_the_end=True)
+        try:
+            self.look_at_replaced(at_the_end=True)
+        except (Refused, OSError) as error:  # what is left there is put aside at the next start
+            log.error("what was replaced could not be looked at: %s", error)
         self.history.close()
 
     # ── what those need ──

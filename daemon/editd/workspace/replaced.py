@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from editd.errors import InUse, Refused
 from editd.system.disk import open_folder
 from editd.values.path import WorkspacePath
+from editd.workspace.folders import stat_of
 from editd.workspace.tree import read_name
 
 if TYPE_CHECKING:
@@ -56,10 +57,8 @@ class Replaced:
 
     def is_beside(self, disk: Disk) -> bool:
         """Whether it lies on the file system of the workspace's root, so that files can be moved here."""
-        here, there = self._folder.stat(b"."), None
         with disk.folder(b"") as root:
-            there = root.stat(b".")
-        return here is not None and there is not None and here.st_dev == there.st_dev
+            return stat_of(root, b".").st_dev == stat_of(self._folder, b".").st_dev
 
     def keep(self, disk: Disk, item: Item) -> bool:
         """Take in what the item has replaced; False where that cannot be, and it is to be removed."""
@@ -78,11 +77,14 @@ class Replaced:
     def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
         """Remove what has been kept long enough; first tell what somebody wrote into it.
 
+        What is told is removed when the next is asked for: whoever cannot record it is told again later.
         What a killed daemon has left is told without a path, whatever it holds. `now` is in seconds of any
         clock that never goes back; None is the end of it all.
         """
-        for kept in self._kept:
-            kept.since = now if kept.since is None else kept.since
+        for kept in reversed(self._kept):
+            if kept.since is not None:
+                break
+            kept.since = now
         for _ in range(len(self._kept) if now is None else min(len(self._kept), LOOKS_MAX)):
             kept = self._kept[0]
             is_due = now is None or kept.since is None or now - kept.since >= KEPT_SECONDS
@@ -91,8 +93,9 @@ class Replaced:
             try:
                 called = kept.path or WorkspacePath(os.fsdecode(kept.name))
                 found = read_name(self._folder, kept.name, called, quiet=now is not None)
-            except InUse:  # it is being written right now
-                return
+            except InUse:  # it is being written right now: the others need not wait for that
+                self._kept.rotate(-1)
+                continue
             except Refused:
                 found = None
             state = None if found is None else found.state()
