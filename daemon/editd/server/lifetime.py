@@ -63,7 +63,6 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES = 1024 * 1024
 LOG_FILES = 3
-WARM_UP_SECONDS = 0.5  # until the process for expressions is started, if nobody needs it sooner
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; else a scan follows it
 DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
 
@@ -171,7 +170,6 @@ class Daemon:
         disk = RealDisk(self._places.root)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
-        warming = loop.call_later(WARM_UP_SECONDS, lambda: loop.create_task(searcher.start()))
         watching = self._watching = Watching(self._places.root, scanner)
         watching.begin()
         workshop: Workshop | None = None
@@ -180,6 +178,7 @@ class Daemon:
                 workshop = self._open(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             ready()
+            await searcher.start()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
             if workshop is None:
                 opening = asyncio.create_task(self._first_time(disk, scanner, searcher))
@@ -199,7 +198,6 @@ class Daemon:
         finally:
             await watching.close()
             await scanner.close()
-            warming.cancel()
             await searcher.close()
             if workshop is not None:
                 await workshop.background.finish()

@@ -37,9 +37,8 @@ class Searcher:
         self._closing = False
 
     async def start(self) -> None:
-        """Start the process, if no search has done so already, without waiting until it is warm."""
-        if self._launch is None and not self._closing:
-            self._launch = asyncio.create_task(_launched())
+        """Start the process, without waiting until it is warm."""
+        self._launch = asyncio.create_task(_launched())
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
         """Return the matches, or why there are none: InvalidRegex, Timeout, TooLarge, Overloaded …"""
