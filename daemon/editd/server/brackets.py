@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.brackets import Brackets
-from editd.engine.requests import reader_of
 from editd.errors import InvalidParams
 from editd.server import translate
 from editd.wire import messages
@@ -54,7 +53,7 @@ class BracketMethods:
     def _begin(self, params: messages.ExecBegin, visitor: Visitor, call: Call) -> None:
         session = params.session if params.session is not None else visitor.session
         actor = self._sessions.actor(params.session, visitor) or translate.ANYBODY
-        reader = visitor.reader if session is None else reader_of(session)
+        reader = visitor.reader(session)
         if not params.command:
             raise InvalidParams("`command` says what is run; it is what the history shows.")
 

@@ -7,7 +7,6 @@ engine's; here is only the way there and back.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
 from editd.server.undoing import Undoing
 from editd.store.journal import frames
+from editd.system.disk import folder_bytes
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
 
@@ -60,9 +60,9 @@ class Visitor:
     session: str | None = None
     listener: Listener | None = None  # its connection
 
-    @property
-    def reader(self) -> Reader:
-        return f"connection {self.number}"
+    def reader(self, session: str | None) -> Reader:
+        """Who reads and edits: that session, or the connection where there is none."""
+        return f"connection {self.number}" if session is None else reader_of(session)
 
 
 class Call(Protocol):
@@ -145,7 +145,7 @@ class Dispatch:
         self._brackets.leave(visitor)
         self._leases.leave(visitor)
         self.sessions.leave(visitor)
-        self._engine.seen.forget(visitor.reader)
+        self._engine.seen.forget(visitor.reader(None))
 
     def _recorded(self, transaction: Transaction) -> None:
         self._workshop.subscriptions.recorded(transaction)
@@ -355,7 +355,10 @@ class Dispatch:
                 "unpacked": history.head - history.packed,
                 "unflushed": max(0, history.head - max(engine.synced, 0)),
             },
-            history={"transactions": int(history.head), "bytes": _folder_bytes(history.store)},
+            history={
+                "transactions": int(history.head),
+                "bytes": folder_bytes(os.path.join(history.store, "objects", "pack")),
+            },
             clients=clients,
             weaker=engine.weaker,
             uncovered=scanner.uncovered + scanner.unrecorded,
@@ -409,19 +412,8 @@ class Dispatch:
 
 def _reader(session: str | None, visitor: Visitor) -> Reader:
     """Who reads and edits: the session if there is one, else the connection."""
-    name = session if session is not None else visitor.session
-    return visitor.reader if name is None else reader_of(name)
+    return visitor.reader(session if session is not None else visitor.session)
 
 
 def _diff_result(changes: Sequence[Change]) -> messages.DiffResult:
     return messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
-
-
-def _folder_bytes(path: str) -> int:
-    """The bytes of the packs; they are few, however long the history."""
-    total = 0
-    with os.scandir(os.path.join(path, "objects", "pack")) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # packing has just given it its name
-                total += entry.stat().st_size
-    return total

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.requests import Outcome, Reader, Restore, Undo, Write, reader_of
+from editd.engine.requests import Outcome, Restore, Undo, Write
 from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
 from editd.errors import InvalidParams, Refused
 from editd.server import translate
@@ -43,25 +43,26 @@ class Undoing:
         }
 
     def _undo(self, params: messages.Undo, visitor: Visitor, call: Call) -> None:
-        said = self._said(params, visitor)
-        request = Undo(
-            said, _reader(said.session, visitor), scope_of(params, visitor.session),
-            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
-        )  # fmt: skip
-        self._submit(request, call)
+        self._take_back(params, visitor, call, scope_of(params, visitor.session), "undo")
 
     def _redo(self, params: messages.Redo, visitor: Visitor, call: Call) -> None:
         said = self._said(params, visitor)
-        request = Undo(
-            said, _reader(said.session, visitor), LastUndo(said.session), "redo",
-            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
-        )  # fmt: skip
-        self._submit(request, call)
+        self._take_back(params, visitor, call, LastUndo(said.session), "redo")
 
     def _rollback(self, params: messages.Rollback, visitor: Visitor, call: Call) -> None:
+        self._take_back(params, visitor, call, OfSession(params.session, params.since), "rollback")
+
+    def _take_back(
+        self,
+        params: messages.Undo | messages.Redo | messages.Rollback,
+        visitor: Visitor,
+        call: Call,
+        scope: Scope,
+        kind: Literal["undo", "redo", "rollback"],
+    ) -> None:
         said = self._said(params, visitor)
         request = Undo(
-            said, _reader(said.session, visitor), OfSession(params.session, params.since), "rollback",
+            said, visitor.reader(said.session), scope, kind,
             force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
         )  # fmt: skip
         self._submit(request, call)
@@ -72,7 +73,7 @@ class Undoing:
         if paths == ():
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
         request = Restore(
-            said, _reader(said.session, visitor), params.to, paths, params.dry_run, _fingerprint(params)
+            said, visitor.reader(said.session), params.to, paths, params.dry_run, _fingerprint(params)
         )
 
         async def restore() -> None:
@@ -144,10 +145,6 @@ def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
         for one in result.conflicts
     ]
     return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry else UNSET)
-
-
-def _reader(session: str | None, visitor: Visitor) -> Reader:
-    return visitor.reader if session is None else reader_of(session)
 
 
 def _fingerprint(params: messages.Params) -> str:

@@ -18,7 +18,6 @@ Knows nothing of git, nor of the workspace's files.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 import zlib
@@ -29,6 +28,7 @@ import msgspec
 
 from editd.errors import HistoryDamaged
 from editd.store.record import DECODER, ENCODER, Committed, Record
+from editd.system.disk import folder_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,12 +81,7 @@ class Journal:
     @property
     def bytes(self) -> int:
         """The space that the journal's segments take, spares included."""
-        total = 0
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # it is asked while a turn renames a spare one
-                    total += entry.stat().st_size
-        return total
+        return folder_bytes(self.folder)
 
     def note(self, end: Position, seq: int) -> None:
         """Remember that a frame found at start ends here, and that its segment holds records up to `seq`."""

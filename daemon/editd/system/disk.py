@@ -26,6 +26,7 @@ import secrets
 import signal
 import stat
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -348,6 +349,16 @@ def write_whole(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)[written:]
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def folder_bytes(path: str) -> int:
+    """The bytes of the files right in a folder; what is renamed meanwhile may be left out."""
+    total = 0
+    with os.scandir(path) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                total += entry.stat().st_size
+    return total
 
 
 _NO_EXCHANGE = (
