@@ -32,7 +32,15 @@ def apply_edits(
 
 
 def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> None:
-    """Print an applying method's result: as JSON, or the transaction and one line a file."""
-    if not invocation.say_json(result):
+    """Print an applying method's result: as JSON, or the transaction and one line a file.
+
+    The answers of tools come first; of tools that have only read they are all there is to print.
+    """
+    if invocation.say_json(result):
+        return
+    answers = result.answers if isinstance(result.answers, list) else []
+    for answer in filter(None, answers):
+        output.say(answer)
+    if result.transaction is not None or dry_run or not answers:
         for line in output.applied(result, dry_run=dry_run):
             output.say(line)

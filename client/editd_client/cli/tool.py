@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli.applying import apply_edits
 from editd_client.cli.options import Authorship, authored, based, merging
 
 if TYPE_CHECKING:
@@ -56,24 +56,9 @@ def verb(
     from editd.wire.messages import Tool
 
     edit = Tool(dialect=dialect, tool=tool, args=_arguments(text, file), base=base)
-    with invocation.client() as client:
-        result = client.apply(
-            [edit],
-            session=session,
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
-            on_stale=on_stale,
-            dry_run=authorship.dry_run,
-            diff=authorship.dry_run,
-        )
-    if invocation.say_json(result):
-        return
-    for answer in result.answers if isinstance(result.answers, list) else ():
-        output.say(answer or "")
-    if result.transaction is not None or authorship.dry_run:
-        for line in output.applied(result, dry_run=authorship.dry_run):
-            output.say(line)
+    if session is not None:
+        invocation.act_in(session)
+    apply_edits(invocation, [edit], authorship, on_stale)
 
 
 def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
