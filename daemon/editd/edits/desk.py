@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
-Arguments = "Mapping[str, Any]"
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
