@@ -1,0 +1,196 @@
+"""System calls seen, and struck, from outside: strace(1) on a daemon or one of its children.
+
+A run is recorded once, which gives its calls in their order; then it is made again and again, and each
+time one of them is struck: a SIGKILL, an error, a short write, a delay. A call is named by its name and
+its number among those of its name since strace was there, in its thread, for so strace counts (`when=`).
+It is struck as it is entered: it does not take place, so that killing at each call shows every state that
+a crash can leave.
+
+Calls that touch nothing but the process itself (its memory, its clock, waiting) are left out: being
+killed at one of them is being killed at the next that is traced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workplace import Workplace
+
+# What touches files or sockets, of the calls that this daemon, SQLite and libgit2 make on x86-64 and aarch64.
+CALLS = (
+    "?open,openat,?openat2,?creat,close,read,pread64,readv,preadv,write,pwrite64,writev,pwritev,lseek,sendfile,"
+    "copy_file_range,?rename,renameat,renameat2,?link,linkat,?unlink,unlinkat,?symlink,symlinkat,?mkdir,mkdirat,"
+    "?rmdir,?chmod,fchmod,fchmodat,?chown,fchown,fchownat,?lchown,utimensat,truncate,ftruncate,fallocate,fsync,"
+    "fdatasync,syncfs,sync,sync_file_range,fcntl,flock,dup,dup3,?stat,?lstat,fstat,newfstatat,statx,fstatfs,"
+    "statfs,?access,faccessat,?faccessat2,?readlink,readlinkat,?getdents,getdents64,fgetxattr,fsetxattr,"
+    "flistxattr,getxattr,lgetxattr,llistxattr,listxattr,setxattr,removexattr,fremovexattr,socket,bind,listen,"
+    "accept4,?accept,connect,sendto,sendmsg,recvfrom,recvmsg,shutdown,setsockopt,getsockopt,socketpair,pipe2,"
+    "?pipe,clone,?clone3,?vfork,?fork,execve,wait4,waitid,kill,inotify_init1,inotify_add_watch,inotify_rm_watch,"
+    "ioctl,chdir,fchdir,umask,prlimit64,setpriority,memfd_create,eventfd2"
+)
+CHANGING = re.compile(
+    "p?writev?(64)?|sendfile|copy_file_range|.*(rename|link|mkdir|rmdir|chmod|chown|truncate|xattr|sync).*"
+    "|open.*|creat|utimensat|fallocate|send(to|msg)"
+)  # what a file, the disk or somebody else could tell that it took place
+PATIENCE_SECONDS = 30.0
+
+_LINE = re.compile(r"(?:(\d+)\s+)?([a-z]\w*)\((.*)")
+_NUMBER = re.compile(r"Process (\d+) attached")
+
+# The daemon with all of it loaded, which waits for a line on its stdin before it begins: strace can be there
+# first, counts from there, and does not slow down what Python does to start.
+_PAUSED = """
+import select, sys
+import editd.cli, editd.server.lifetime
+import asyncio.unix_events, concurrent.futures.thread, encodings.idna, sqlite3
+print("loaded", flush=True)
+select.select([0], [], [])
+editd.cli.main(prog_name="editd")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One system call of a recorded run: the `number`th of its `name` in its thread."""
+
+    name: str
+    number: int
+    thread: int  # 0 where only one was traced
+    text: str
+
+    def struck(self, by: str) -> str:
+        """What `attached` is told to strike just this one: `by` is such as `signal=SIGKILL`, `error=EIO`."""
+        return f"inject={self.name}:{by}:when={self.number}"
+
+    @property
+    def is_change(self) -> bool:
+        return CHANGING.fullmatch(self.name) is not None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}: {self.text[:160]}"
+
+
+@dataclass(slots=True)
+class Trace:
+    """A strace that is attached, and what it has written."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    said: list[str] = field(default_factory=list)
+
+    def calls(self) -> list[Call]:
+        """What has been called since it was attached, in order."""
+        counted: dict[tuple[int, str], int] = {}
+        found: list[Call] = []
+        for line in self.output.read_text("utf-8", "replace").splitlines():
+            match = _LINE.match(line)
+            if match is not None:
+                thread, name = int(match[1] or 0), match[2]
+                number = counted[thread, name] = counted.get((thread, name), 0) + 1
+                found.append(Call(name, number, thread, match[3]))
+        return found
+
+    def struck(self) -> list[str]:
+        """The lines of calls that were struck with an error or another result."""
+        return [
+            line for line in self.output.read_text("utf-8", "replace").splitlines() if "(INJECTED)" in line
+        ]
+
+
+@contextlib.contextmanager
+def attached(
+    pid: int, strikes: Sequence[str] = (), *, is_following: bool = False, calls: str = CALLS
+) -> Iterator[Trace]:
+    """Trace `pid` until the block ends, and strike it so: entered when strace is there.
+
+    Only this thread, or with `is_following` all threads of its process and the children made from here on.
+    """
+    with tempfile.TemporaryDirectory(prefix="editd-trace-") as folder:
+        output = Path(folder, "trace")
+        argv = ["strace", "-s", "48", "-o", str(output), "-e", f"trace={calls}", "-e", "signal=none"]
+        for strike in strikes:
+            argv += ["-e", strike]
+        argv += ["-f"] * is_following + ["-p", str(pid)]
+        process = subprocess.Popen(argv, stderr=subprocess.PIPE)
+        trace = Trace(process, output)
+        reader = threading.Thread(target=_listen, args=(trace, there := threading.Event()))
+        reader.start()
+        try:
+            there.wait(PATIENCE_SECONDS)
+            assert _is_there(trace), f"strace is not there: {trace.said}"
+            yield trace
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)  # it lets go of what it traces, and ends
+            process.wait(PATIENCE_SECONDS)
+            reader.join()
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why nothing can be traced here; None where it can."""
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        with attached(child.pid):
+            return None
+    except AssertionError as error:
+        return f"strace may not trace here: {error}"
+    finally:
+        child.kill()
+        child.wait()
+
+
+class Paused:
+    """A daemon that is loaded and waits to begin; `go` lets it, `wait_ready` tells what it said."""
+
+    def __init__(self, place: Workplace) -> None:
+        assert place.process is None or place.process.poll() is not None, "it runs already"
+        self._place = place
+        self._ready, ready = os.pipe()
+        argv = [sys.executable, "-c", _PAUSED, "-C", str(place.root), "--ready-fd", str(ready)]
+        self.process = subprocess.Popen(
+            argv, env=place.environment, pass_fds=[ready], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        place.process = self.process
+        os.close(ready)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"loaded\n", place.log()
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def wait_ready(self) -> str:
+        """`ready`, `busy`, `error …`; empty where it died before it said so."""
+        with os.fdopen(self._ready) as pipe:
+            return pipe.readline().strip()
+
+
+def _listen(trace: Trace, there: threading.Event) -> None:
+    assert trace.process.stderr is not None
+    for line in trace.process.stderr:
+        trace.said.append(line.decode("utf-8", "replace").strip())
+        there.set()
+    there.set()
+
+
+def _is_there(trace: Trace) -> bool:
+    return any(_NUMBER.search(line) for line in trace.said)
