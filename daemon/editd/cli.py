@@ -10,7 +10,7 @@ import sys
 import click
 
 import editd
-from editd.config import read_config
+from editd.config.reading import read_config
 from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, Places, set_up_log
 
@@ -42,7 +42,7 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
         os.makedirs(places.state, 0o700, exist_ok=True)
         os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
-        config = read_config()
+        config = read_config(places.name).config
         asyncio.run(Daemon(places, config, idle_seconds=idle).run(lambda: say.say("ready")))
     except AlreadyRunning as running:
         say.say("busy")

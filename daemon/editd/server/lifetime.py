@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from editd.config import Config
+    from editd.config.schema import Config
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,12 @@ class Daemon:
         engine = Engine(
             history,
             Tree(disk, file_bytes_max=config.file_bytes_max),
-            Files(disk, publish=config.publish, replaced=self._replaced(disk)),
+            Files(
+                disk,
+                publish=config.publish,
+                replaced=self._replaced(disk),
+                made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
+            ),
             self._clock,
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             disk.is_root_in_place,

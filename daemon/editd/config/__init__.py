@@ -1,0 +1,1 @@
+"""The configuration: two TOML files of the user's, checked whole before anything is done with them."""

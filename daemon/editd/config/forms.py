@@ -1,0 +1,76 @@
+"""Forms: values that a file has in words of its own, such as `"90d"` and `"2GiB"`."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import Refused
+from editd.values.glob import Glob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_BYTES = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+_WORDS = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+
+
+def duration(value: object) -> float:
+    """The seconds of `"90d"`. Raises ValueError."""
+    number, unit = _split(value, 'a duration, such as "90d" (units: s, m, h, d, w)')
+    if unit not in _SECONDS or number <= 0:
+        raise ValueError('expected a duration, such as "90d" (units: s, m, h, d, w)')
+    return number * _SECONDS[unit]
+
+
+def size(value: object) -> int:
+    """The bytes of `"2GiB"`, or of a plain number of them. Raises ValueError."""
+    expected = 'a number of bytes, or a size such as "2GiB"'
+    if isinstance(value, int) and not isinstance(value, bool):
+        number, unit = float(value), "B"
+    else:
+        number, unit = _split(value, expected)
+    if unit.upper() not in _BYTES or number < 1:
+        raise ValueError(f"expected {expected}")
+    return int(number * _BYTES[unit.upper()])
+
+
+def encoding(value: object) -> str:
+    """The name of an encoding of Python's. Raises ValueError."""
+    try:
+        codecs.lookup(str(value))
+    except LookupError:
+        raise ValueError(f"{value!r} is not an encoding") from None
+    return str(value)
+
+
+def globs(value: object) -> tuple[str, ...]:
+    """Globs of paths. Raises ValueError."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError('expected a list of globs, such as ["**/*.pem"]')
+    try:
+        return tuple(Glob.parse(item).text for item in value)
+    except Refused as refusal:
+        raise ValueError(refusal.message.rstrip(".")) from None
+
+
+def _split(value: object, expected: str) -> tuple[float, str]:
+    found = _WORDS.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"expected {expected}")
+    return float(found[1]), found[2]
+
+
+FORMS: Mapping[str, Callable[[object], Any]] = {
+    "duration": duration,
+    "size": size,
+    "encoding": encoding,
+    "globs": globs,
+}
+Extra = dict[str, object]
+DURATION, SIZE, ENCODING, GLOBS = (Extra(form=name) for name in FORMS)

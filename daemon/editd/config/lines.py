@@ -1,0 +1,43 @@
+"""Lines: on which line of a TOML file each key is. tomllib does not tell."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Name = tuple[str, ...]
+
+
+def lines_of(text: str) -> dict[Name, int]:
+    """The line, from 1, on which each key and table begins. `text` is whole TOML, or some is left out.
+
+    A beginning of the file that is TOML by itself ends with a statement, so what it has and the one before
+    it has not was said in between. That takes the square of the lines, and needs no second parser.
+    """
+    found: dict[Name, int] = {}
+    begun: int | None = None
+    so_far = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        so_far += line + "\n"
+        if begun is None and line.strip() and not line.lstrip().startswith("#"):
+            begun = number
+        if begun is None:
+            continue
+        try:
+            tree = tomllib.loads(so_far)
+        except tomllib.TOMLDecodeError:
+            continue
+        for name in _names(tree):
+            found.setdefault(name, begun)
+        begun = None
+    return found
+
+
+def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
+    for key, value in tree.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from _names(value, (*above, key))

@@ -1,0 +1,283 @@
+"""Reading: from the files to one checked configuration, or to all that is wrong with them.
+
+The user's file comes first, `$XDG_CONFIG_HOME/editd/config.toml`; a workspace's own, `workspaces/<id>.toml`
+beside it, goes over it key by key. Neither lies in a workspace: what an agent edits must not loosen what
+holds for the agent.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+import platformdirs
+
+from editd.config.forms import FORMS
+from editd.config.lines import lines_of
+from editd.config.schema import Config, Section
+from editd.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FILE_BYTES_MAX = 64 * 1024  # a larger one is no configuration
+_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key as it is written: `history.quota`."""
+
+    name: str
+    type: Any
+    default: Any
+    description: str
+    example: Any  # a value worth showing; UNSET where the default does
+    form: str | None
+    needs_restart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where."""
+
+    file: str
+    line: int | None
+    key: str | None
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        what = self.text if self.key is None else f"{self.key}: {self.text}"
+        return f"{where}: {what}." + (f" {self.hint}" if self.hint else "")
+
+
+class WrongConfig(InvalidParams):
+    """The configuration is wrong; `problems` are all that is."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(
+            " ".join(map(str, problems)),
+            hint="`editctl config check` tells when that is put right.",
+            data={"problems": [problem_facts(problem) for problem in problems]},
+        )
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value comes from."""
+
+    file: str
+    text: str
+
+    def line(self, key: str) -> int | None:
+        return lines_of(self.text).get(tuple(key.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A whole configuration, and the source of each value that is not the default."""
+
+    config: Config
+    sources: Mapping[str, Source]
+
+
+def config_path() -> str:
+    """The user's own file."""
+    return os.path.join(platformdirs.user_config_dir("editd"), "config.toml")
+
+
+def workspace_config_path(workspace: str) -> str:
+    """The file of the workspace with this id, which goes over the user's."""
+    return os.path.join(platformdirs.user_config_dir("editd"), "workspaces", f"{workspace}.toml")
+
+
+def read_config(workspace: str | None = None) -> Loaded:
+    """Read both files, or the defaults where there is none. Raises WrongConfig with all that is wrong."""
+    paths = [config_path()] + ([] if workspace is None else [workspace_config_path(workspace)])
+    values: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            read, text = _read(path)
+        except WrongConfig as wrong:
+            problems += wrong.problems
+            continue
+        values |= read
+        sources |= dict.fromkeys(read, Source(path, text))
+    if problems:
+        raise WrongConfig(problems)
+    return Loaded(_built(Config, values), sources)
+
+
+def check_text(text: str, name: str) -> dict[str, Any]:
+    """The values that a file's text gives, by key. Raises WrongConfig; `name` is what it calls the file."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise WrongConfig([_unparsed(str(error), text, name)]) from None
+    values: dict[str, Any] = {}
+    wrong = list(_check(Config, tree, "", values))
+    if wrong:
+        lines = lines_of(text)
+        raise WrongConfig(
+            [Problem(name, lines.get(tuple(key.split("."))), key, said, hint) for key, said, hint in wrong]
+        )
+    return values
+
+
+def keys(section: type[Section] = Config, above: str = "") -> Iterator[Key]:
+    """Every key, in the order of the page."""
+    for field in msgspec.structs.fields(section):
+        name = above + field.name
+        inner, meta = _type_of(field.type)
+        if _is_section(inner):
+            yield from keys(inner, name + ".")
+            continue
+        extra = meta.extra or {}
+        example = meta.examples[0] if meta.examples else msgspec.UNSET
+        yield Key(
+            name, field.type, field.default, meta.description or "", example,
+            extra.get("form"), bool(extra.get("restart")),
+        )  # fmt: skip
+
+
+def value_of(config: Config, key: str) -> Any:
+    """What a configuration says of `history.keep.age` and the like."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def problem_facts(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON has it."""
+    return {"file": problem.file, "line": problem.line, "key": problem.key, "message": str(problem)}
+
+
+def _read(path: str) -> tuple[dict[str, Any], str]:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return {}, ""
+    except OSError as error:
+        raise WrongConfig([Problem(path, None, None, error.strerror or str(error))]) from None
+    if len(raw) > FILE_BYTES_MAX:
+        raise WrongConfig([Problem(path, None, None, f"is larger than {FILE_BYTES_MAX} bytes")])
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise WrongConfig([Problem(path, line, None, "is not UTF-8, which TOML is")]) from None
+    return check_text(text, path), text
+
+
+def _check(
+    section: type[Section], tree: Mapping[str, Any], above: str, values: dict[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Put what is right into `values`; yield key, fact and hint of what is wrong."""
+    known = {field.name: _type_of(field.type) for field in msgspec.structs.fields(section)}
+    for key, value in tree.items():
+        name = above + key
+        if key not in known:
+            yield name, "there is no such key", _nearest(name)
+            continue
+        inner, meta = known[key]
+        if _is_section(inner):
+            if isinstance(value, dict):
+                yield from _check(inner, value, name + ".", values)
+            else:
+                yield name, f"expected a table, got {_shown(value)}", _keys_of(inner, name)
+            continue
+        try:
+            values[name] = _converted(value, inner, meta)
+        except ValueError as error:  # msgspec's own is one
+            yield name, f"{_fact(str(error))}, got {_shown(value)}", _choices(inner, value)
+
+
+def _converted(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
+    form = (meta.extra or {}).get("form")
+    return (
+        FORMS[form](value)
+        if form is not None
+        else msgspec.convert(value, Annotated[_without_none(kind), meta])
+    )
+
+
+def _without_none(kind: Any) -> Any:
+    """The same: TOML has no null, and msgspec would say that it expected one."""
+    options = [option for option in get_args(kind) if option is not NoneType]
+    return options[0] if NoneType in get_args(kind) else kind
+
+
+def _built(section: type[Section], values: Mapping[str, Any], above: str = "") -> Any:
+    given: dict[str, Any] = {}
+    for field in msgspec.structs.fields(section):
+        inner, _ = _type_of(field.type)
+        if _is_section(inner):
+            given[field.name] = _built(inner, values, f"{above}{field.name}.")
+        elif above + field.name in values:
+            given[field.name] = values[above + field.name]
+    return section(**given)
+
+
+def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
+    """The type, and what is said of it."""
+    metadata = getattr(annotated, "__metadata__", ())
+    return (annotated.__origin__, metadata[0]) if metadata else (annotated, msgspec.Meta())
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+def _unparsed(message: str, text: str, name: str) -> Problem:
+    at = _AT.search(message)
+    last = len(text.rstrip("\n").split("\n"))
+    line = int(at[1]) if at is not None and at[1] else last
+    fact = message if at is None else message[: at.start()]
+    return Problem(name, line, None, f"is not TOML: {fact}")
+
+
+def _nearest(name: str) -> str:
+    known = [key.name for key in keys()]
+    tables = sorted({key.rpartition(".")[0] for key in known} - {""})
+    own = name.rpartition(".")[2]
+    found = difflib.get_close_matches(name, known + tables, 1, 0.6) or [
+        key for key in known if key.rpartition(".")[2] == own
+    ]
+    return f"Is `{found[0]}` meant?" if found else "docs/configuration.md has them all."
+
+
+def _keys_of(section: type[Section], name: str) -> str:
+    return f"Its keys are {', '.join(key.name for key in keys(section, name + '.'))}."
+
+
+def _choices(kind: Any, value: Any) -> str:
+    if get_origin(kind) is not Literal:
+        return ""
+    near = difflib.get_close_matches(str(value), get_args(kind), 1)
+    return f"Is {near[0]!r} meant?" if near else f"It is one of {', '.join(map(repr, get_args(kind)))}."
+
+
+def _fact(message: str) -> str:
+    """msgspec's words, without the path that is said already."""
+    message = message.partition(" - at ")[0].partition(", got")[0].replace("`", "")
+    if message.startswith("Invalid enum value"):
+        return "is none of its values"
+    return message[:1].lower() + message[1:]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
