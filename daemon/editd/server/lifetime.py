@@ -217,12 +217,7 @@ class Daemon:
         engine = Engine(
             history,
             Tree(disk, file_bytes_max=config.file_bytes_max),
-            Files(
-                disk,
-                publish=config.publish,
-                replaced=self._replaced(disk),
-                made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
-            ),
+            Files(disk, publish=config.publish, replaced=self._replaced(disk)),
             self._clock,
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             disk.is_root_in_place,
