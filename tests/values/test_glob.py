@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.errors import InvalidParams
-from editd.values.glob import Glob, common_path, could_both_match, is_among
+from editd.values.glob import Glob, Meter, common_path, could_both_match, is_among
 from editd.values.path import WorkspacePath
 
 ALPHABET = "ab./"
@@ -83,7 +83,7 @@ def test_what_makes_no_sense_is_refused_with_examples(text: str) -> None:
 def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> None:
     for path in PATHS[::7]:
         exactly = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", path.text))
-        common = common_path(glob, exactly)
+        common = common_path(glob, exactly, Meter())
         # `exactly` also means what lies below the path, so the common path may be longer.
         assert (common == path.text) == glob.matches(path)
 
@@ -92,8 +92,8 @@ def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> 
 @settings(max_examples=150, deadline=None)
 def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, second: Glob) -> None:
     both = [path for path in PATHS if first.matches(path) and second.matches(path)]
-    found = common_path(first, second)
-    assert (found is None) == (common_path(second, first) is None)
+    found = common_path(first, second, Meter())
+    assert (found is None) == (common_path(second, first, Meter()) is None)
     if both:
         assert found is not None
         assert len(found) <= min(len(path.text) for path in both)
@@ -104,10 +104,10 @@ def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, seco
 
 
 def test_globs_that_differ_as_texts_exclude_each_other_where_a_path_is_in_both() -> None:
-    assert could_both_match(Glob.parse("src/**/*.py"), Glob.parse("src/*/test_*"))
-    assert common_path(Glob.parse("*.py"), Glob.parse("a*")) == "a.py"
-    assert not could_both_match(Glob.parse("src/*.py"), Glob.parse("src/*.pyi"))
-    assert not could_both_match(Glob.parse("src/"), Glob.parse("src?/**"))
+    assert could_both_match(Glob.parse("src/**/*.py"), Glob.parse("src/*/test_*"), Meter())
+    assert common_path(Glob.parse("*.py"), Glob.parse("a*"), Meter()) == "a.py"
+    assert not could_both_match(Glob.parse("src/*.py"), Glob.parse("src/*.pyi"), Meter())
+    assert not could_both_match(Glob.parse("src/"), Glob.parse("src?/**"), Meter())
     assert is_among(WorkspacePath("b/c"), [Glob.parse("a"), Glob.parse("b")])
 
 
@@ -117,5 +117,31 @@ def test_a_glob_of_many_stars_takes_no_time() -> None:
     began = time.process_time()
     assert not glob.matches(WorkspacePath("a" * 4000))
     assert not deep.matches(WorkspacePath("/".join(["a"] * 2000)))
-    assert common_path(glob, deep) is None
+    assert common_path(glob, deep, Meter()) is None
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("*a" * 199 + "b", "a*" * 199 + "c"),
+        (
+            f"[{''.join(map(chr, range(256, 636, 2)))}]*" * 2,
+            f"[{''.join(map(chr, range(257, 637, 2)))}]*" * 2,
+        ),
+    ],
+)
+def test_globs_made_to_be_hard_are_taken_to_meet_once_the_meter_has_run_out(one: str, other: str) -> None:
+    first, second = Glob.parse(one), Glob.parse(other)
+    meter = Meter()
+    began = time.monotonic()
+    for _ in range(64):
+        could_both_match(first, second, meter)
+    assert time.monotonic() - began < 5.0
+    assert meter.states <= 0
+    assert could_both_match(Glob.parse("src/*.py"), Glob.parse("src/*.pyi"), meter), (
+        "it is not known any more"
+    )
+    assert not could_both_match(Glob.parse("src/*"), Glob.parse("docs/*"), meter), (
+        "what they begin with tells"
+    )

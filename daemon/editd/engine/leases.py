@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from editd.errors import InvalidParams, Leased, Overloaded
 from editd.store.trailers import rfc3339
+from editd.values.glob import Meter
 from editd.values.lease import Lease, exclude_each_other
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Leases:
     def acquire(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
         """A lease now, durable on return. Raises Leased with who is in the way."""
         _check(paths, ttl)
-        self._refuse_if_taken(session, paths, self._waiting)
+        self._refuse_if_taken(session, paths, self._waiting, Meter())
         return self._grant(session, paths, ttl, now_us)
 
     def wait(
@@ -73,10 +74,11 @@ class Leases:
     def grant_waiting(self, now_us: int) -> list[Lease]:
         """Give those who wait what has become free, in their order. Returns what was granted."""
         granted: list[Lease] = []
+        meter = Meter()
         earlier: list[Wait] = []
         for wait in tuple(self._waiting):
             try:
-                self._refuse_if_taken(wait.session, wait.paths, earlier)
+                self._refuse_if_taken(wait.session, wait.paths, earlier, meter)
                 lease = self._grant(wait.session, wait.paths, wait.ttl, now_us)
             except (Leased, Overloaded):
                 earlier.append(wait)
@@ -141,12 +143,14 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
-    def _refuse_if_taken(self, session: str, paths: tuple[Glob, ...], earlier: Iterable[Wait]) -> None:
+    def _refuse_if_taken(
+        self, session: str, paths: tuple[Glob, ...], earlier: Iterable[Wait], meter: Meter
+    ) -> None:
         for lease in self._held.values():
-            if lease.session != session and exclude_each_other(lease.paths, paths):
+            if lease.session != session and exclude_each_other(lease.paths, paths, meter):
                 raise leased(lease, "What is asked for is leased")
         for wait in earlier:
-            if wait.session != session and exclude_each_other(wait.paths, paths):
+            if wait.session != session and exclude_each_other(wait.paths, paths, meter):
                 raise Leased(
                     f"The session {wait.session!r} waits for these paths already.",
                     hint="Wait behind it: `lease.acquire` with `wait`.",

@@ -30,8 +30,10 @@ from editd.engine.engine import Engine
 from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
 from editd.server import translate
 from editd.server.background import Background
+from editd.server.complaints import Sparing
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.listen import bind, serve
+from editd.server.recalling import recall
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
@@ -39,14 +41,18 @@ from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
 from editd.server.watching import Watching
-from editd.store.head import move_head, read_head
-from editd.store.history import History
+from editd.store.head import move_head
+from editd.store.mending import open_history
+from editd.store.manifest import write_manifest
+from editd.store.proof import is_begun
+from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.system.flock import Flock, take
 from editd.wire import messages
 from editd.wire.limits import LIMITS
 from editd.workspace.files import Files
+from editd.workspace.made_folders import MadeFolders
 from editd.workspace.replaced import ELSEWHERE, Replaced
 from editd.workspace.scope import Scope
 from editd.workspace.tree import Tree
@@ -174,7 +180,7 @@ class Daemon:
         watching.begin()
         workshop: Workshop | None = None
         try:
-            if read_head(os.path.join(self._places.state, "store.git")) is not None:
+            if is_begun(self._places.state):
                 workshop = self._open(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             ready()
@@ -211,13 +217,18 @@ class Daemon:
         self, disk: RealDisk, scanner: Scanner, searcher: Searcher, seen: int | None = None
     ) -> Workshop:
         """Open the history and recover; `seen` as `Watching.attend`. Raises HistoryDamaged, IoError."""
-        history = History(self._places.state)
+        history = open_history(self._places.state)
         config = self._config
         uncovered = load_uncovered(self._places.state)
         engine = Engine(
             history,
             Tree(disk, file_bytes_max=config.file_bytes_max),
-            Files(disk, publish=config.publish, replaced=self._replaced(disk)),
+            Files(
+                disk,
+                publish=config.publish,
+                replaced=self._replaced(disk),
+                made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
+            ),
             self._clock,
             lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
             disk.is_root_in_place,
@@ -225,6 +236,9 @@ class Daemon:
             tooling=self._tooling(),
             weaker=disk.weaker,
         )
+        if isinstance(history, Salvage):
+            log.critical("%s", history.damage.text())
+            engine.broken = history.damage
         turns = Turns(engine, searcher)
         background = Background(engine, turns, self._places.state)
         subscriptions = Subscriptions(history, turns)
@@ -263,7 +277,9 @@ class Daemon:
         try:
             seen = await self._watching.begun(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
-            move_head(os.path.join(self._places.state, "store.git"), bytes.fromhex(taken["baseline"]))
+            store = os.path.join(self._places.state, "store.git")
+            write_manifest(store)
+            move_head(store, bytes.fromhex(taken["baseline"]))
             self._open(disk, scanner, searcher, seen)
         except (Refused, OSError) as error:
             log.critical("the baseline failed: %s", error)
@@ -329,9 +345,9 @@ class Daemon:
             )
             return
         if isinstance(params.client, str):
-            visitor.name = params.client[: translate.NAME_CHARACTERS_MAX]
+            visitor.name = _as_name(params.client)
         elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
-            visitor.name = params.client["name"][: translate.NAME_CHARACTERS_MAX]
+            visitor.name = _as_name(params.client["name"])
         try:
             self._attach(params, visitor)
         except Refused as refusal:
@@ -354,6 +370,8 @@ class Daemon:
         """The session that a connection names is its own from here on. Raises UnknownSession."""
         if self._dispatch is not None:
             self._dispatch.sessions.hello(params.session, params.token, visitor)
+            if self._workshop is not None:
+                recall(params.seen, visitor, self._workshop.guard, self._workshop.turns)
         elif params.token is not None:
             raise UnknownSession("No session is open yet.", hint="`session.open` opens one.")
         else:
@@ -419,6 +437,11 @@ class _Call:
         self.client.refuse(self.request, translate.error(refusal))
 
 
+def _as_name(said: str) -> str:
+    """What a client calls itself, as an actor's name."""
+    return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
+
+
 def _is_home(root: str) -> bool:
     """Is it somebody's home, and not the service's folder that some system users have as theirs?"""
     return root in ("/root", os.path.realpath(os.path.expanduser("~"))) or os.path.dirname(root) == "/home"
@@ -437,6 +460,7 @@ def set_up_log(path: str | None) -> None:
         handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
         os.chmod(path, 0o600)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(Sparing())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

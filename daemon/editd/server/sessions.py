@@ -11,7 +11,6 @@ from editd.engine.guard import Guard
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, UnknownSession
-from editd.server import translate
 from editd.store.registry import Registry
 from editd.store.sights import Sights
 from editd.store.trailers import rfc3339
@@ -135,9 +134,6 @@ class SessionMethods:
     # ── the methods ──
 
     def _open(self, params: messages.SessionOpen, visitor: Visitor, call: Call) -> None:
-        _check_name("name", params.name)
-        if params.actor is not None:
-            _check_name("actor", params.actor)
         scope = params.scope or messages.Scope()
         session, token = self._sessions.open(
             params.name,
@@ -219,12 +215,3 @@ def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
 
 def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
     return None if globs is None else [glob.text for glob in globs]
-
-
-def _check_name(what: str, name: str) -> None:
-    if not 0 < len(name) <= translate.NAME_CHARACTERS_MAX:
-        raise InvalidParams(f"`{what}` is between 1 and {translate.NAME_CHARACTERS_MAX} characters long.")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise InvalidParams(f"`{what}` is text, and these bytes are not UTF-8.") from None

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"[0-9a-f]{40}")
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
-NAME_CHARACTERS_MAX = 1000  # of an actor, a session, a request id: they are trailers in a commit message
 EDITS_MAX = 100_000  # in one changeset
 
 LINES_MAX = 2**31  # more than any file that is read has
@@ -100,13 +99,6 @@ def authorship_of(
     session: str | None,
 ) -> transaction.Authorship:
     """Who a request is by; `actor` and `session` are the connection's, where it says nothing itself."""
-    for name, value in (
-        ("actor", params.actor),
-        ("session", params.session),
-        ("request_id", params.request_id),
-    ):
-        if value is not None and not 0 < len(value) <= NAME_CHARACTERS_MAX:
-            raise InvalidParams(f"`{name}` is between 1 and {NAME_CHARACTERS_MAX} characters long.")
     # There `session` is whose work it is, and not who asks.
     is_about = isinstance(params, messages.Undo | messages.Rollback)
     own = None if is_about else params.session
@@ -160,7 +152,12 @@ def _position(position: messages.Position) -> changeset.Position:
 
 
 def _base(base: str | UnsetType | None) -> changeset.Base | None:
-    return None if isinstance(base, UnsetType) else changeset.Base(_version(base))
+    return None if isinstance(base, UnsetType) else base_of(base)
+
+
+def base_of(version: str | None) -> changeset.Base:
+    """What an author had read: that version, or that there is no such file."""
+    return changeset.Base(_version(version))
 
 
 def _version(text: str | None) -> Version | None:
@@ -212,6 +209,7 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
                         name=tool.name,
                         description=tool.description,
                         schema=dict(tool.schema),
+                        read_only=tool.is_read_only,
                         destructive=tool.is_destructive,
                         idempotent=tool.is_idempotent,
                     )

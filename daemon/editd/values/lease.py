@@ -10,7 +10,7 @@ from editd.values.glob import could_both_match, is_among
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from editd.values.glob import Glob
+    from editd.values.glob import Glob, Meter
     from editd.values.path import WorkspacePath
 
 
@@ -26,7 +26,10 @@ class Lease:
         return is_among(path, self.paths)
 
 
-def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob]) -> bool:
-    """Is there a path that one of the first and one of the second can both mean?"""
+def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob], meter: Meter) -> bool:
+    """Is there a path that one of the first and one of the second can both mean?
+
+    Where the meter runs out, it is taken that there is: who asks is refused or waits, and nobody is hurt.
+    """
     others = tuple(second)
-    return any(could_both_match(one, other) for one in first for other in others)
+    return any(could_both_match(one, other, meter) for one in first for other in others)

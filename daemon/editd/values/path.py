@@ -16,9 +16,14 @@ NAME_BYTES_MAX = 255  # NAME_MAX of every Linux file system
 PATH_BYTES_MAX = 4095  # PATH_MAX less its NUL
 TEMPORARY_PREFIX = ".editd-"  # our own files beside their targets; skipped by scan, watcher and users
 
-# What HFS+ leaves out of a name before it compares it (git's utf8.c, next_hfs_char), so that
-# ".g\u200cit" is ".git" there. Refused everywhere, for a workspace may be copied.
-_HFS_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+# What a file system leaves out of a name before it compares it, so that ".g\u200cit" is ".git" there: HFS+
+# some (git's utf8.c, next_hfs_char), a casefolded ext4 or f2fs all that Unicode calls default ignorable.
+# Refused everywhere, for a workspace may be copied.
+_IGNORED = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_NAME_ENDS = re.compile("[:\udc80-\udcff]")  # at a stream's name on NTFS; at a byte that is not UTF-8, as for git
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,23 +44,23 @@ class WorkspacePath:
                 "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
                 hint="Give the path relative to the workspace's root.",
             )
+        try:
+            is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
+        except UnicodeEncodeError:
+            raise InvalidParams(
+                "A path holds a surrogate that stands for no byte.",
+                hint="Send names that are not UTF-8 as bytes.",
+            ) from None
+        if is_long:
+            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data={"path": _shown(text)})
         if text.startswith("/"):
             raise PathOutside(
                 f"{_shown(text)} is absolute.",
                 hint="Give the path relative to the workspace's root.",
                 data={"path": text},
             )
-        try:
-            length = len(os.fsencode(text))
-        except UnicodeEncodeError:
-            raise InvalidParams(
-                "A path holds a surrogate that stands for no byte.",
-                hint="Send names that are not UTF-8 as bytes.",
-            ) from None
         for name in text.split("/"):
             _check_name(name, text)
-        if length > PATH_BYTES_MAX:
-            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data={"path": text})
         return cls(text)
 
     def __hash__(self) -> int:
@@ -82,12 +87,14 @@ class WorkspacePath:
 def is_protected_name(name: str) -> bool:
     """True for `.git` in any case and in any form that a file system takes for it.
 
-    The forms are those that git itself refuses (its path.c, `is_ntfs_dotgit` and `is_hfs_dotgit`):
-    trailing dots and spaces, an alternate stream, the 8.3 name, ignorable code points.
+    The forms are all that git itself refuses (its path.c, `is_ntfs_dotgit` and `is_hfs_dotgit`):
+    trailing dots and spaces, an alternate stream, the 8.3 name, ignorable code points, and a part of
+    a name that Windows would take for a path of several; and those of a casefolded file system.
     """
-    folded = _HFS_IGNORED.sub("", name).casefold()
-    stem = folded.split(":", 1)[0].rstrip(". ")
-    return stem in (".git", "git~1")
+    if name.isascii() and "git" not in name.lower():
+        return False
+    folded = _IGNORED.sub("", name).casefold()
+    return any(_NAME_ENDS.split(part, 1)[0].rstrip(". ") in (".git", "git~1") for part in folded.split("\\"))
 
 
 def _check_name(name: str, text: str) -> None:

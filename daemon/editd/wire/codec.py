@@ -19,6 +19,7 @@ import msgspec
 from editd.wire.errors import Malformed, shown
 from editd.wire.limits import LIMITS
 from editd.wire.messages import REQUESTS, Params
+from editd.wire.words import check_words
 
 # ── In ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,7 +33,7 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
             f"There is no method {shown(method)!r}. This version has {', '.join(REQUESTS)}.",
         )
     try:
-        return msgspec.convert(params, kind)
+        typed: Params = msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
         raise Malformed("invalid_params", f"{method}: {shown(str(error))}.") from None
     except UnicodeEncodeError:
@@ -40,6 +41,8 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
         raise Malformed(
             "invalid_params", f"{method}: a key or a choice in its parameters is not UTF-8."
         ) from None
+    check_words(typed, method)
+    return typed
 
 
 def decode_json(body: bytes) -> Any:

@@ -48,6 +48,12 @@ class Limits:
     subscriptions_max: int = 32
     """Of one connection: an editor has one for each window, and each costs a little with every edit."""
 
+    name_length_max: int = 1_000
+    """Of an actor, a session, a request id, a transaction, in characters: lines of a commit's message."""
+
+    message_length_max: int = 100_000
+    """Of a transaction's `message`, in characters: it is kept for good, and told with every `log`."""
+
     text_length_max: int = 500
     """How much of a client's own words an error repeats, in characters."""
 
