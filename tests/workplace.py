@@ -31,6 +31,7 @@ class Workplace:
     runtime: Path  # short, since other people's clients do not all know their way round 107 bytes
     process: subprocess.Popen[bytes] | None = None
     variables: dict[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()  # a program that starts the daemon, by its arguments
 
     @property
     def root(self) -> Path:
@@ -73,7 +74,7 @@ class Workplace:
         """Start the daemon, wait until it answers, and return a client of it."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
-        argv = [sys.executable, "-m", "editd", "-C", str(self.root), "--ready-fd", str(writing)]
+        argv = [*self.launcher, sys.executable, "-m", "editd", "-C", str(self.root), "--ready-fd", str(writing)]
         self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:
@@ -82,7 +83,8 @@ class Workplace:
         return self.client()
 
     def client(self) -> Client:
-        return Client(self.socket)
+        """One that sends each request once, so that tests see what the daemon does, and not its client."""
+        return Client(self.socket, reconnect=False)
 
     def kill(self) -> None:
         """SIGKILL, as the out-of-memory killer does it."""

@@ -1,21 +1,26 @@
 """A client of one daemon: a method for each of the protocol's, with its names and typed results.
 
-Synchronous, one request at a time, over one connection. A request is sent once: whether to ask
-again is the caller's decision, and safe with a `request_id`.
+Synchronous, one request at a time, over one connection after the other: where the daemon goes away, the
+next call connects again, and starts one where `Client.connect` was to. What was asked is asked again
+where a second time is no other deed; every request that changes something has a `request_id` for that.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+import functools
+import time
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
-from editd.wire import messages
 from editd.wire.connection import ClientConnection, Event, Failure, Reply
 from editd.wire.errors import Malformed
-from editd_client.connect import connect, connect_or_start
+from editd_client import requests
+from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
+from editd_client.changesets import Changeset
+from editd_client.conversation import Conversation
 from editd_client.errors import EditdError, Unreachable
-from editd_client.events import Events, Inbox
+from editd_client.events import Events, Subscription
 from editd_client.locate import find_workspace
 
 if TYPE_CHECKING:
@@ -23,42 +28,79 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from editd.wire import messages
+    from editd_client.requests import Asked
+
 SILENCE_SECONDS_MAX = 120.0  # far beyond any answer that does not wait for something on purpose
 RECEIVE_BYTES = 1 << 18
 
-Result = TypeVar("Result", bound=messages.Message)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Method(Generic[Given, Result]):
+    """A method that sends what `build` makes of its arguments, and returns what comes back.
+
+    Raises EditdError for a refusal, and Unreachable where no daemon answers.
+    """
+
+    if TYPE_CHECKING:
+
+        def __get__(self, client: Client, kind: type[Client]) -> Callable[Given, Result]: ...
+
+
+def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
+    """The method of that name: its parameters and its text are those of `build`."""
+
+    @functools.wraps(build)
+    def method(client: Client, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return client.ask(build(*args, **kwargs))
+
+    return cast("Method[Given, Result]", requests.as_method(method, build))
 
 
 class Client:
     """A connection to a daemon: by the path of its socket, or one that is connected already.
 
     Each method raises EditdError for a refusal, and Unreachable where the daemon goes away or is
-    silent for too long: the client is closed then, and what was asked may or may not have been done.
+    silent for too long, and none comes back: the hint then says what is not known. With `reconnect=False`,
+    and for a socket that is connected already, a request is sent once and the client ends with its
+    connection. Not for several threads at once.
     """
 
-    def __init__(self, at: str | socket.socket) -> None:
-        stream = connect(at) if isinstance(at, str) else at
-        if stream is None:
-            raise Unreachable(f"No daemon answers at {at}.", hint="Start one with `editctl start`.")
-        self._stream = stream
+    def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
+        self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
+        self._conversation = Conversation(is_lasting=reconnect and self._address is not None)
         self._wire = ClientConnection()
-        self._inbox = Inbox()
+        self._is_closed = False
+        self._stream: socket.socket | None = self._address.first() if self._address is not None else at  # type: ignore[assignment]
+        self._conversation.begun()
 
     @classmethod
     def connect(
-        cls, workspace: str | None = None, start: bool = True, on_wait: Callable[[], None] | None = None
+        cls,
+        workspace: str | None = None,
+        start: bool = True,
+        on_wait: Callable[[], None] | None = None,
+        *,
+        reconnect: bool = True,
     ) -> Self:
         """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
 
         Raises EditdError for a folder that editd will not own, Unreachable where no daemon answers;
         `on_wait` is called where the start takes over a second.
         """
-        place = find_workspace(workspace)
-        return cls(connect_or_start(place, on_wait=on_wait)[0] if start else place.socket_path)
+        return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
+
+    @property
+    def generation(self) -> int:
+        """How many connections there were: changesets and brackets are gone with theirs."""
+        return self._conversation.generation
 
     def close(self) -> None:
-        """End the connection; closing twice is no error."""
-        self._stream.close()
+        """End the connection, for good; closing twice is no error."""
+        self._is_closed = True
+        self._drop()
 
     def __enter__(self) -> Self:
         return self
@@ -68,308 +110,40 @@ class Client:
     ) -> None:
         self.close()
 
-    # ── Connection ────────────────────────────────────────────────────────────────────────────
+    # ── The protocol's methods ────────────────────────────────────────────────────────────────
 
-    def hello(
-        self, client: str = "editd_client", session: str | None = None, token: str | None = None
-    ) -> messages.HelloResult:
-        return self._ask(messages.Hello(client=client, session=session, token=token), messages.HelloResult)
-
-    def status(self) -> messages.StatusResult:
-        return self._ask(messages.Status(), messages.StatusResult)
-
-    def check(self) -> messages.CheckResult:
-        """Waits for as long as the check takes."""
-        return self._ask(messages.Check(), messages.CheckResult, silence=None)
-
-    def shutdown(self) -> None:
-        """Returns when the daemon has said yes, then waits for it to close the connection."""
-        self._ask(messages.Shutdown(), messages.Empty)
-
-    # ── Reading ───────────────────────────────────────────────────────────────────────────────
-
-    def read(
-        self,
-        path: str,
-        *,
-        at: messages.Tx | None = None,
-        changeset: str | None = None,
-        session: str | None = None,
-        start_line: int | None = None,
-        end_line: int | None = None,
-    ) -> messages.ReadResult:
-        asked = messages.Read(
-            path=path, at=at, changeset=changeset, session=session, start_line=start_line, end_line=end_line
-        )
-        return self._ask(asked, messages.ReadResult)
-
-    def dialects(self) -> messages.DialectsResult:
-        """The edit tools of other systems that `Tool` calls, with the schemas of their arguments."""
-        return self._ask(messages.Dialects(), messages.DialectsResult)
-
-    def stat(self, paths: Sequence[str]) -> messages.StatResult:
-        return self._ask(messages.Stat(paths=list(paths)), messages.StatResult)
-
-    def settle(self, timeout: float | None = None) -> messages.SettleResult:
-        """`timeout` in seconds is the daemon's; None waits for as long as it takes."""
-        silence = None if timeout is None else timeout + SILENCE_SECONDS_MAX
-        return self._ask(messages.Settle(timeout=timeout), messages.SettleResult, silence=silence)
-
-    # ── Applying ──────────────────────────────────────────────────────────────────────────────
-
-    def apply(
-        self,
-        edits: Sequence[messages.AnyEdit],
-        *,
-        session: str | None = None,
-        actor: str | None = None,
-        message: str | None = None,
-        request_id: str | None = None,
-        on_stale: messages.OnStale | None = None,
-        dry_run: bool = False,
-        return_content: bool = False,
-        diff: bool = False,
-    ) -> messages.ApplyResult:
-        asked = messages.Apply(
-            edits=list(edits),
-            session=session,
-            actor=actor,
-            message=message,
-            request_id=request_id,
-            on_stale=on_stale,
-            dry_run=dry_run,
-            return_content=return_content,
-            diff=diff,
-        )
-        return self._ask(asked, messages.ApplyResult)
-
-    def begin(
-        self, *, session: str | None = None, actor: str | None = None, message: str | None = None
-    ) -> messages.BeginResult:
-        return self._ask(messages.Begin(session=session, actor=actor, message=message), messages.BeginResult)
-
-    def stage(self, changeset: str, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        return self._ask(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
-
-    def commit(
-        self, changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
-    ) -> messages.ApplyResult:
-        asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
-        return self._ask(asked, messages.ApplyResult)
-
-    def abort(self, changeset: str) -> None:
-        self._ask(messages.Abort(changeset=changeset), messages.Empty)
-
-    # ── Undo ──────────────────────────────────────────────────────────────────────────────────
-
-    def undo(
-        self,
-        tx: messages.Tx | None = None,
-        *,
-        paths: Sequence[str] | None = None,
-        last: int | None = None,
-        filter: messages.Filter | None = None,  # noqa: A002  # the protocol's name
-        session: str | None = None,
-        actor: str | None = None,
-        message: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        on_conflict: messages.OnConflict = "fail",
-    ) -> messages.UndoResult:
-        asked = messages.Undo(
-            tx=tx,
-            paths=None if paths is None else list(paths),
-            last=last,
-            filter=filter,
-            session=session,
-            actor=actor,
-            message=message,
-            request_id=request_id,
-            dry_run=dry_run,
-            on_conflict=on_conflict,
-        )
-        return self._ask(asked, messages.UndoResult)
-
-    def redo(
-        self,
-        *,
-        session: str | None = None,
-        actor: str | None = None,
-        message: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        on_conflict: messages.OnConflict = "fail",
-    ) -> messages.UndoResult:
-        asked = messages.Redo(
-            session=session,
-            actor=actor,
-            message=message,
-            request_id=request_id,
-            dry_run=dry_run,
-            on_conflict=on_conflict,
-        )
-        return self._ask(asked, messages.UndoResult)
-
-    def rollback(
-        self,
-        session: str,
-        *,
-        since: messages.Tx | None = None,
-        actor: str | None = None,
-        message: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        on_conflict: messages.OnConflict = "fail",
-    ) -> messages.UndoResult:
-        asked = messages.Rollback(
-            session=session,
-            since=since,
-            actor=actor,
-            message=message,
-            request_id=request_id,
-            dry_run=dry_run,
-            on_conflict=on_conflict,
-        )
-        return self._ask(asked, messages.UndoResult)
-
-    def restore(
-        self,
-        to: messages.Tx,
-        *,
-        paths: Sequence[str] | None = None,
-        session: str | None = None,
-        actor: str | None = None,
-        message: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-    ) -> messages.ApplyResult:
-        """Waits for as long as it takes to see first what others have changed."""
-        asked = messages.Restore(
-            to=to,
-            paths=None if paths is None else list(paths),
-            session=session,
-            actor=actor,
-            message=message,
-            request_id=request_id,
-            dry_run=dry_run,
-        )
-        return self._ask(asked, messages.ApplyResult, silence=None)
-
-    # ── History ───────────────────────────────────────────────────────────────────────────────
-
-    def log(
-        self,
-        *,
-        limit: int = 50,
-        before: int | None = None,
-        after: int | None = None,
-        path: str | None = None,
-        session: str | None = None,
-        actor: str | None = None,
-        kind: messages.Kind | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> messages.LogResult:
-        """Newest first, `limit` at most; `more` says whether that left some out."""
-        asked = messages.Log(
-            limit=limit,
-            before=before,
-            after=after,
-            path=path,
-            session=session,
-            actor=actor,
-            kind=kind,
-            since=since,
-            until=until,
-        )
-        return self._ask(asked, messages.LogResult)
-
-    def show(self, tx: messages.Tx, *, diff: bool = True) -> messages.ShowResult:
-        return self._ask(messages.Show(tx=tx, diff=diff), messages.ShowResult)
-
-    def diff(
-        self,
-        from_: messages.Tx | None = None,
-        to: messages.Tx | None = None,
-        *,
-        paths: Sequence[str] | None = None,
-        changeset: str | None = None,
-    ) -> messages.DiffResult:
-        asked = messages.Diff(
-            from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
-        )
-        return self._ask(asked, messages.DiffResult)
-
-    def publish(
-        self,
-        message: str,
-        *,
-        session: str | None = None,
-        from_: messages.Tx | None = None,
-        to: messages.Tx | None = None,
-        branch: str | None = None,
-        author: str | None = None,
-    ) -> messages.PublishResult:
-        asked = messages.Publish(
-            message=message, session=session, from_=from_, to=to, branch=branch, author=author
-        )
-        return self._ask(asked, messages.PublishResult)
-
-    # ── Sessions, leases, commands ────────────────────────────────────────────────────────────
-
-    def session_open(
-        self,
-        name: str,
-        *,
-        actor: str | None = None,
-        scope: messages.Scope | None = None,
-        on_stale: messages.OnStale | None = None,
-        unread: Literal["allow", "reject"] = "allow",
-        ttl: float | None = None,
-    ) -> messages.SessionOpenResult:
-        """Open a session; this client acts in its name from here on."""
-        asked = messages.SessionOpen(
-            name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl
-        )
-        return self._ask(asked, messages.SessionOpenResult)
-
-    def session_close(self, session: str | None = None, *, force: bool = False) -> None:
-        self._ask(messages.SessionClose(session=session, force=force), messages.Empty)
-
-    def session_list(self) -> messages.SessionListResult:
-        return self._ask(messages.SessionList(), messages.SessionListResult)
-
-    def lease_acquire(
-        self, paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
-    ) -> messages.LeaseAcquireResult:
-        """`ttl` and `wait` in seconds."""
-        asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
-        silence = SILENCE_SECONDS_MAX + (wait or 0.0)
-        return self._ask(asked, messages.LeaseAcquireResult, silence=silence)
-
-    def lease_renew(self, lease: str, ttl: float) -> messages.LeaseRenewResult:
-        return self._ask(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
-
-    def lease_release(self, lease: str, *, force: bool = False) -> None:
-        self._ask(messages.LeaseRelease(lease=lease, force=force), messages.Empty)
-
-    def lease_list(self) -> messages.LeaseListResult:
-        return self._ask(messages.LeaseList(), messages.LeaseListResult)
-
-    def exec_begin(self, command: str, *, session: str | None = None) -> messages.ExecBeginResult:
-        """Waits for as long as it takes to record what was changed before."""
-        return self._ask(
-            messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, silence=None
-        )
-
-    def exec_end(self, name: str, status: int) -> messages.ExecEndResult:
-        return self._ask(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, silence=None)
-
-    def blame(self, path: str) -> messages.BlameResult:
-        """Which transaction each line came with; for a file with very many versions that takes a while."""
-        return self._ask(messages.Blame(path=path), messages.BlameResult)
-
-    # ── Events ────────────────────────────────────────────────────────────────────────────────
+    hello = sends(requests.hello)
+    status = sends(requests.status)
+    check = sends(requests.check)
+    shutdown = sends(requests.shutdown)
+    dialects = sends(requests.dialects)
+    read = sends(requests.read)
+    stat = sends(requests.stat)
+    settle = sends(requests.settle)
+    apply = sends(requests.apply)
+    begin = sends(requests.begin)
+    stage = sends(requests.stage)
+    commit = sends(requests.commit)
+    abort = sends(requests.abort)
+    undo = sends(requests.undo)
+    redo = sends(requests.redo)
+    rollback = sends(requests.rollback)
+    restore = sends(requests.restore)
+    log = sends(requests.log)
+    show = sends(requests.show)
+    diff = sends(requests.diff)
+    publish = sends(requests.publish)
+    session_open = sends(requests.session_open)
+    session_close = sends(requests.session_close)
+    session_list = sends(requests.session_list)
+    lease_acquire = sends(requests.lease_acquire)
+    lease_renew = sends(requests.lease_renew)
+    lease_release = sends(requests.lease_release)
+    lease_list = sends(requests.lease_list)
+    exec_begin = sends(requests.exec_begin)
+    exec_end = sends(requests.exec_end)
+    blame = sends(requests.blame)
+    unsubscribe = sends(requests.unsubscribe)
 
     def subscribe(
         self,
@@ -378,71 +152,179 @@ class Client:
         paths: Sequence[str] | None = None,
         since: int | None = None,
     ) -> Events:
-        """Be told what happens, on this connection; `since` begins after that transaction.
+        """Be told what happens from here on, on this connection; `since` begins after that transaction.
 
-        Requests may be made in between. What comes is kept for as long as nobody takes it.
+        Requests may be made in between. Of what comes and nobody takes, ten thousand events are kept; where
+        there are more, a `resync` comes in place of the rest, as where the daemon leaves some out.
         """
-        asked = messages.Subscribe(
-            events=None if events is None else list(events),
-            paths=None if paths is None else list(paths),
-            since=since,
-        )
-        made = self._ask(asked, messages.SubscribeResult)
-        return Events(made.subscription, made.head, self._inbox, self._hear, self.unsubscribe)
+        asked = requests.subscribe(events=events, paths=paths, since=since)
+        subscription = Subscription(cast("messages.Subscribe", asked.params))
+        self._conversation.subscribed(subscription, self.ask(asked))
+        return Events(subscription, self._listen, self._unsubscribe, is_lasting=self._conversation.is_lasting)
 
-    def unsubscribe(self, subscription: int) -> None:
-        """What `Events.close` does."""
-        self._ask(messages.Unsubscribe(subscription=subscription), messages.Empty)
+    events = subscribe
 
-    def _hear(self, seconds: float | None) -> None:
+    # ── Transactions ──────────────────────────────────────────────────────────────────────────
+
+    def transaction(
+        self,
+        message: str | None = None,
+        *,
+        session: str | None = None,
+        actor: str | None = None,
+        on_stale: messages.OnStale | None = None,
+        request_id: str | None = None,
+    ) -> Changeset:
+        """Edits that are put together in a `with` block, and become one transaction at its end.
+
+        An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
+        """
+        return Changeset(self, message, session, actor, on_stale, request_id)
+
+    # ── What they are made of ─────────────────────────────────────────────────────────────────
+
+    def ask(self, asked: Asked[Result]) -> Result:
+        """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
+        asked = self._conversation.prepared(asked)
+        until = time.monotonic() + RECONNECT_SECONDS_MAX
+        sends = 0
+        while True:
+            is_sent = False
+            try:
+                self._reach(asked.params)
+                is_sent, sends = True, sends + 1
+                return self._exchange(asked)
+            except OSError as error:
+                self._drop()
+                is_hopeless = time.monotonic() > until
+                if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
+                    raise self._conversation.unreachable(asked, error) from error
+            except EditdError as refusal:
+                if refusal.name != "shutting_down" or not self._conversation.is_lasting:
+                    raise
+                if time.monotonic() > until:
+                    raise
+                self._drop()  # it was not done, and the next daemon will
+                time.sleep(RETRY_SECONDS)
+
+    def _reach(self, first: messages.Params | None) -> None:
+        """Have a connection; `first` is the request that it is wanted for."""
+        if self._is_closed:
+            raise Unreachable("This client is closed.")
+        if self._stream is not None and (not self._conversation.is_lasting or self._is_there()):
+            return
+        self._drop()
+        if not self._conversation.is_lasting or self._address is None:
+            raise Unreachable("The connection is gone, and this client does not connect again.")
+        self._begin(self._address.again(), first)
+
+    def _begin(self, stream: socket.socket, first: messages.Params | None) -> None:
+        """Take up the conversation on a new connection. Raises OSError where that is lost, too."""
+        self._stream, self._wire = stream, ClientConnection()
+        self._conversation.begun()
+        greeting = self._conversation.greeting(first)
+        if greeting is not None:
+            self._exchange(greeting)
+        for subscription in self._conversation.unheard():
+            try:
+                made = self._exchange(requests.again(subscription.asked))
+            except EditdError as refusal:
+                if refusal.name == "shutting_down":
+                    raise
+                subscription.error = refusal
+            else:
+                self._conversation.subscribed(subscription, made)
+
+    def _is_there(self) -> bool:
+        """Whether the daemon still is at the other end; what it has said unasked is kept."""
+        assert self._stream is not None, "there is a connection"
+        self._stream.setblocking(False)
+        try:
+            while True:
+                self._keep(self._wire.receive(self._receive()))
+        except BlockingIOError:
+            return True
+        except (OSError, Malformed):
+            return False
+
+    def _exchange(self, asked: Asked[Result]) -> Result:
+        """Send one request and wait for its answer. Raises OSError where the connection is lost."""
+        assert self._stream is not None, "there is a connection"
+        method = asked.params.method
+        silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
+        ident, request = self._wire.request(method, asked.params)
+        try:
+            self._stream.settimeout(silence)
+            self._stream.sendall(request)
+            while True:
+                answers: list[Reply | Failure] = []
+                for said in self._wire.receive(self._receive()):
+                    if isinstance(said, Event):
+                        self._conversation.hear(said)
+                    elif said.id == ident or (isinstance(said, Failure) and said.id is None):
+                        answers.append(said)
+                if answers:
+                    return self._conversation.understood(asked, answers[0])
+        except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
+            self._drop()
+            raise Unreachable(
+                f"What came back for `{method}` is not understood: {error}.",
+                hint="Another version of the daemon may be running: `editctl stop` ends it.",
+            ) from error
+        except TimeoutError:
+            self._drop()
+            raise Unreachable(
+                f"The daemon has not answered `{method}` for {silence:.0f} s.",
+                hint="It is not known whether it was carried out.",
+            ) from None
+
+    def _listen(self, seconds: float | None) -> None:
         """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
         try:
+            if self._stream is None and self._conversation.has_ended:
+                self._begin_again_if_there()
+            elif self._stream is None or self._is_closed:
+                self._reach(None)
+            if self._stream is None:
+                return
             self._stream.settimeout(seconds)
             self._keep(self._wire.receive(self._receive()))
         except TimeoutError:
             return
         except (Malformed, OSError) as error:
-            self.close()
-            raise Unreachable(f"The daemon went away while it was listened to: {error}.") from error
+            self._drop()
+            if not self._conversation.is_lasting:
+                raise Unreachable(f"The daemon went away while it was listened to: {error}.") from error
+
+    def _begin_again_if_there(self) -> None:
+        """It has ended on purpose, so it is not for us to start the next one."""
+        stream = None if self._address is None else self._address.again_if_there()
+        if stream is not None:
+            self._begin(stream, None)
+            return
+        for subscription in tuple(self._conversation.subscriptions):
+            self._conversation.unsubscribed(subscription)
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        number = subscription.number
+        self._conversation.unsubscribed(subscription)
+        if number is not None and (not self._conversation.is_lasting or self._is_there()):
+            self.ask(requests.unsubscribe(number))
 
     def _keep(self, said: Sequence[Reply | Failure | Event]) -> None:
         for one in said:
             if isinstance(one, Event):
-                self._inbox.take(one.params)
-
-    # ── What they are made of ─────────────────────────────────────────────────────────────────
-
-    def _ask(
-        self, params: messages.Params, result: type[Result], *, silence: float | None = SILENCE_SECONDS_MAX
-    ) -> Result:
-        ident, request = self._wire.request(params.method, params)
-        try:
-            self._stream.settimeout(silence)
-            self._stream.sendall(request)
-            while True:
-                answers = self._wire.receive(self._receive())
-                self._keep(answers)
-                for answer in answers:
-                    if isinstance(answer, Reply) and answer.id == ident:
-                        return msgspec.convert(answer.result, result)
-                    if isinstance(answer, Failure) and answer.id in (ident, None):
-                        error = answer.error
-                        raise EditdError(error.code, error.name, error.message, error.data)
-        except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
-            self.close()
-            raise Unreachable(
-                f"What came back for `{params.method}` is not understood: {error}.",
-                hint="Another version of the daemon may be running: `editctl stop` ends it.",
-            ) from error
-        except TimeoutError:
-            self.close()
-            raise Unreachable(f"The daemon has not answered `{params.method}` for {silence:.0f} s.") from None
-        except OSError as error:
-            self.close()
-            raise Unreachable(f"The daemon went away during `{params.method}`: {error.strerror}.") from error
+                self._conversation.hear(one)
 
     def _receive(self) -> bytes:
+        assert self._stream is not None, "there is a connection"
         received = self._stream.recv(RECEIVE_BYTES)
         if not received:
             raise ConnectionResetError(0, "it closed the connection")
         return received
+
+    def _drop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+            self._conversation.lost()

@@ -1,13 +1,15 @@
 """Events: what a daemon tells a client that has subscribed, one after another.
 
-An `Inbox` holds what has come and nobody has taken; an `Events` takes what is for its subscription.
+A `Subscription` holds what has come and nobody has taken, and knows how far it has heard; an `Events` is
+how it is read. Nothing is kept without a bound: what comes to one that nobody reads is left out beyond
+`WAITING_MAX`, and one `resync` comes in its place, as the daemon does it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
@@ -17,6 +19,11 @@ from editd.wire.messages import EventKind, Transaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
+
+    from editd.wire import messages
+    from editd_client.errors import EditdError
+
+WAITING_MAX = 10_000  # events of one subscription that nobody has taken, some 20 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,52 +35,137 @@ class Happening:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Inbox:
-    """What has come, by subscription. Nothing is kept for one that is over."""
+class Subscription:
+    """One of a client's. `number` is what the present connection calls it; None where it has none.
 
-    waiting: dict[int, deque[Happening]] = field(default_factory=dict[int, "deque[Happening]"])
+    `heard` is the newest transaction that has come, or was passed over with a `resync`.
+    """
 
-    def take(self, params: dict[str, Any]) -> None:
-        """Keep an event as the daemon has sent it."""
+    def __init__(self, asked: messages.Subscribe) -> None:
+        self.number: int | None = None
+        self.head = 0  # the newest transaction when it was made
+        self.heard: int | None = asked.since
+        self.is_over = False
+        self.error: EditdError | None = None  # why it could not go on
+        self.on_news: Callable[[], None] = _nothing
+        self._asked = asked
+        self._has_begun = False
+        self._waiting: deque[Happening] = deque()
+        self._left_out_after: int | None = None
+
+    @property
+    def asked(self) -> messages.Subscribe:
+        """What to ask of a connection, so that it goes on where the last one ended."""
+        if not self._has_begun:
+            return self._asked
+        since = self.heard if self._wants("transaction") else None
+        return msgspec.structs.replace(self._asked, since=since)
+
+    def begin(self, number: int, head: int) -> None:
+        """The daemon has made it, when `head` was the newest transaction."""
+        is_first, self._has_begun = not self._has_begun, True
+        self.number = number
+        if is_first:
+            self.head = head
+        if self.heard is None or not self._wants("transaction"):
+            self.heard = head
+        if not is_first and (self._wants("lease") or self._wants("session")):
+            # The transactions are all told, the other events of the meantime are not.
+            self._put(self._resync(self._at, self._at, "reconnected"))
+
+    def take(self, params: Mapping[str, Any]) -> None:
+        """Keep an event as the daemon has sent it; a transaction that was heard already is passed over."""
         data = {key: value for key, value in params.items() if key not in ("subscription", "event")}
         given = data.pop("transaction", None)
         transaction = None if given is None else msgspec.convert(given, Transaction)
         happening = Happening(cast("EventKind", params["event"]), transaction, data)
-        self.waiting.setdefault(cast("int", params["subscription"]), deque()).append(happening)
+        before = self._at
+        if transaction is not None:
+            if transaction.seq <= before:
+                return
+            self.heard = transaction.seq
+        elif happening.event == "resync":
+            self.heard = max(before, int(data["head"]))
+        self._keep(happening, before)
+
+    def next(self) -> Happening | None:
+        """The next event, None where none has come. Raises EditdError where it could not go on."""
+        if not self._waiting and self._left_out_after is not None:
+            self._catch_up()
+        if self._waiting:
+            return self._waiting.popleft()
+        if self.error is not None:
+            self.is_over = True
+            raise self.error
+        return None
+
+    def _keep(self, happening: Happening, before: int) -> None:
+        if happening.event == "shutdown" and self._left_out_after is not None:
+            self._catch_up()
+        elif self._left_out_after is not None or len(self._waiting) >= WAITING_MAX:
+            self._left_out_after = before if self._left_out_after is None else self._left_out_after
+            return
+        self._put(happening)
+
+    def _catch_up(self) -> None:
+        assert self._left_out_after is not None, "nothing was left out"
+        left_out_after, self._left_out_after = self._left_out_after, None
+        self._put(self._resync(left_out_after, self._at, "behind"))
+
+    def _put(self, happening: Happening) -> None:
+        self._waiting.append(happening)
+        self.on_news()
+
+    def _resync(self, after: int, head: int, reason: str) -> Happening:
+        return Happening("resync", None, {"from": after, "head": head, "reason": reason})
+
+    @property
+    def _at(self) -> int:
+        return 0 if self.heard is None else self.heard
+
+    def _wants(self, event: EventKind) -> bool:
+        return self._asked.events is None or event in self._asked.events
 
 
 class Events:
     """What one subscription hears: an iterator that ends when the daemon does, or after `close`.
 
-    `head` is the newest transaction at its beginning. Raises Unreachable where the daemon goes away
-    without a word.
+    `head` is the newest transaction at its beginning. Of a client that reconnects it goes on with the
+    next daemon, without a gap and without a double, and ends where there is none within ten seconds of
+    the `shutdown`. Raises Unreachable where the daemon goes away without a word, and none comes back.
     """
 
     def __init__(
         self,
-        subscription: int,
-        head: int,
-        inbox: Inbox,
+        subscription: Subscription,
         hear: Callable[[float | None], None],
-        unsubscribe: Callable[[int], None],
+        unsubscribe: Callable[[Subscription], None],
+        *,
+        is_lasting: bool,
     ) -> None:
         """`hear` waits for something to come, so many seconds at most."""
-        self.subscription = subscription
-        self.head = head
-        self._inbox = inbox
+        self._subscription = subscription
         self._hear = hear
         self._unsubscribe = unsubscribe
-        self._is_over = False
+        self._is_lasting = is_lasting
+
+    @property
+    def subscription(self) -> int | None:
+        """Its number on the present connection; None where there is none."""
+        return self._subscription.number
+
+    @property
+    def head(self) -> int:
+        """The newest transaction when it began."""
+        return self._subscription.head
 
     def wait(self, seconds: float | None = None) -> Happening | None:
         """The next event, waited for so long at most (None: for ever); None where none has come."""
         until = None if seconds is None else time.monotonic() + seconds
-        while not self._is_over:
-            waiting = self._inbox.waiting.get(self.subscription)
-            if waiting:
-                happening = waiting.popleft()
-                self._is_over = happening.event == "shutdown"
+        while not self._subscription.is_over:
+            happening = self._subscription.next()
+            if happening is not None:
+                self._subscription.is_over = happening.event == "shutdown" and not self._is_lasting
                 return happening
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
@@ -83,10 +175,8 @@ class Events:
 
     def close(self) -> None:
         """Hear no more; closing twice is no error."""
-        if not self._is_over:
-            self._is_over = True
-            self._unsubscribe(self.subscription)
-        self._inbox.waiting.pop(self.subscription, None)
+        if not self._subscription.is_over:
+            self._unsubscribe(self._subscription)
 
     def __iter__(self) -> Self:
         return self
@@ -105,3 +195,7 @@ class Events:
     ) -> None:
         if kind is None:  # else the connection may be gone, and the subscription with it
             self.close()
+
+
+def _nothing() -> None:
+    """Nobody waits for news."""

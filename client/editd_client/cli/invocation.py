@@ -53,7 +53,7 @@ class Invocation:
         from editd_client.connect import connect_or_start
 
         if not start:
-            return Client(self.workspace.socket_path)
+            return Client(self.workspace.socket_path, reconnect=False)
         client = Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
         session = os.environ.get("EDITD_SESSION")
         if attach and session:

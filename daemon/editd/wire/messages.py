@@ -122,6 +122,14 @@ class Params(Message):
     method: ClassVar[str]
 
 
+class Sighting(Message):
+    """What a connection that is gone had read: this version of a file."""
+
+    path: str
+    version: str | None
+    session: str | None = None
+
+
 class Hello(Params):
     method: ClassVar[str] = "hello"
     client: Any = None  # a name, or a map with name and version; only logged
@@ -129,6 +137,7 @@ class Hello(Params):
     session: str | None = None
     token: str | None = None
     errors: Literal["map", "text"] = "map"
+    seen: list[Sighting] = []
 
 
 class Status(Params):
@@ -472,6 +481,7 @@ class ToolEntry(Message):
     name: str
     description: str
     schema: dict[str, Any]
+    read_only: bool
     destructive: bool
     idempotent: bool
 

@@ -1,0 +1,60 @@
+"""Where a client finds its daemon, at first and again: by a path, or by a workspace to start one for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from editd_client.connect import connect, connect_or_start
+from editd_client.errors import Unreachable
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from editd_client.locate import Workspace
+
+RECONNECT_SECONDS_MAX = 10.0  # a daemon that is restarted is back in some 0.3 s, after a long journal in 2 s
+RETRY_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A socket's path; where there is a `workspace`, its daemon is started if none answers there."""
+
+    path: str
+    workspace: Workspace | None = None
+    on_wait: Callable[[], None] | None = None
+
+    @classmethod
+    def of(
+        cls, workspace: Workspace, *, start: bool = True, on_wait: Callable[[], None] | None = None
+    ) -> Self:
+        """That of a workspace's daemon; `on_wait` is called where its start takes over a second."""
+        return cls(workspace.socket_path, workspace if start else None, on_wait)
+
+    def first(self) -> socket.socket:
+        """A connection, at once. Raises Unreachable where there is no daemon, and none to be started."""
+        if self.workspace is not None:
+            return connect_or_start(self.workspace, on_wait=self.on_wait)[0]
+        stream = connect(self.path)
+        if stream is None:
+            raise Unreachable(f"No daemon answers at {self.path}.", hint="Start one with `editctl start`.")
+        return stream
+
+    def again(self) -> socket.socket:
+        """A connection after one that is gone: whoever restarts the daemon is given ten seconds."""
+        if self.workspace is not None:
+            return self.first()
+        stream = self.again_if_there()
+        return self.first() if stream is None else stream
+
+    def again_if_there(self) -> socket.socket | None:
+        """A connection to a daemon that somebody else starts within ten seconds, else None."""
+        until = time.monotonic() + RECONNECT_SECONDS_MAX
+        while True:
+            stream = connect(self.path)
+            if stream is not None or time.monotonic() > until:
+                return stream
+            time.sleep(RETRY_SECONDS)

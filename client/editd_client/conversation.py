@@ -1,0 +1,194 @@
+"""What outlives a connection: who this client is, what it listens to, and what it has read.
+
+    first connection   a request goes out with a `request_id`, where a second time would be another deed
+    it is lost         every subscription is without a number, and each changeset is gone
+    the next one       is greeted: the session is attached again, what was read is told, and each subscription
+                       goes on after the last transaction that it heard
+
+Both faces of the client hold one of these. Never touches a socket, and knows no time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from editd.wire import messages
+from editd.wire.connection import Failure
+from editd_client import requests
+from editd_client.errors import EditdError, Unreachable
+from editd_client.events import WAITING_MAX, Subscription
+from editd_client.requests import Asked, Identified
+
+if TYPE_CHECKING:
+    from editd.wire.connection import Event, Reply
+
+Result = TypeVar("Result")
+
+SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the daemon
+SENDS_MAX = 3  # of one request: a daemon that dies of it is not made to die for ever
+
+
+class Conversation:
+    """`generation` counts the connections: what belongs to one of them is gone with it."""
+
+    def __init__(self, *, is_lasting: bool) -> None:
+        """`is_lasting`: it goes on after its connection, so its requests must bear being repeated."""
+        self.is_lasting = is_lasting
+        self.generation = 0
+        self.has_ended = False  # the daemon said that it ends
+        self.subscriptions: list[Subscription] = []
+        self._hello: messages.Hello | None = None
+        self._seen: OrderedDict[tuple[str | None, str], str | None] = OrderedDict()
+        self._early: deque[dict[str, Any]] = deque(
+            maxlen=WAITING_MAX
+        )  # events of a subscription whose answer is not read yet
+
+    # ── requests ──
+
+    def prepared(self, asked: Asked[Result]) -> Asked[Result]:
+        """The request as it goes out: a name of its own makes one that changes something safe to repeat."""
+        params = asked.params
+        if not self.is_lasting or not isinstance(params, Identified) or params.request_id is not None:
+            return asked
+        if not isinstance(params, messages.Commit) and params.dry_run:
+            return asked
+        named = msgspec.structs.replace(params, request_id=os.urandom(16).hex())
+        return Asked(named, asked.read, asked.extra)
+
+    def may_repeat(self, asked: Asked[Any], sends: int) -> bool:
+        """Whether a request that was sent so often, and not answered, is to be sent again."""
+        return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
+
+    def understood(self, asked: Asked[Result], answer: Reply | Failure) -> Result:
+        """The result, and what follows from it here. Raises EditdError, and msgspec.ValidationError."""
+        if isinstance(answer, Failure):
+            error = answer.error
+            raise EditdError(error.code, error.name, error.message, error.data)
+        result = asked.read(answer.result)
+        self._remember(asked.params, result)
+        return result
+
+    # ── connections ──
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._early.clear()
+        for subscription in self.subscriptions:
+            subscription.number = None
+            subscription.on_news()
+
+    def begun(self) -> None:
+        """There is a new connection."""
+        self.generation += 1
+        self.has_ended = False
+
+    def greeting(self, first: messages.Params | None) -> Asked[messages.HelloResult] | None:
+        """What a new connection is to hear before the request that it is made for; None at the beginning."""
+        hello, seen = self._hello, self._sightings()
+        if isinstance(first, messages.Hello | messages.SessionOpen) and hello is not None:
+            # That says who we are: the session that we had may be over.
+            hello = msgspec.structs.replace(hello, session=None, token=None)
+        if hello is None and not seen:
+            return None
+        said = msgspec.structs.replace(hello or messages.Hello(), seen=seen)
+        return requests.asking(said, messages.HelloResult)
+
+    def unheard(self) -> list[Subscription]:
+        """The subscriptions that this connection does not know."""
+        return [
+            one for one in self.subscriptions if one.number is None and not one.is_over and one.error is None
+        ]
+
+    def unreachable(self, asked: Asked[Any], error: Exception) -> Unreachable:
+        """What is raised where the connection was lost before the answer, and what is not known then."""
+        params = asked.params
+        text = f"The daemon went away during `{params.method}`: {_reason(error)}."
+        unknown = requests.UNKNOWN.get(type(params))
+        if unknown is None and isinstance(params, Identified) and not requests.may_repeat(params):
+            unknown = "whether it was carried out: `log` tells"
+        return Unreachable(text, hint="" if unknown is None else f"It is not known {unknown}.")
+
+    # ── events ──
+
+    def hear(self, event: Event) -> None:
+        """Keep an event for the subscription that it is for."""
+        params = cast("dict[str, Any]", event.params)
+        self.has_ended = self.has_ended or params.get("event") == "shutdown"
+        if not self._deliver(params):
+            self._early.append(params)
+
+    def subscribed(self, subscription: Subscription, result: messages.SubscribeResult) -> None:
+        """The daemon tells `subscription` from here on."""
+        subscription.begin(result.subscription, result.head)
+        if subscription not in self.subscriptions:
+            self.subscriptions.append(subscription)
+        self._early = deque((one for one in self._early if not self._deliver(one)), WAITING_MAX)
+
+    def _deliver(self, params: dict[str, Any]) -> bool:
+        for subscription in self.subscriptions:
+            if subscription.number == params["subscription"]:
+                subscription.take(params)
+                return True
+        return False
+
+    def unsubscribed(self, subscription: Subscription) -> None:
+        """Nobody listens there any more."""
+        subscription.is_over = True
+        if subscription in self.subscriptions:
+            self.subscriptions.remove(subscription)
+
+    # ── what is remembered ──
+
+    def _remember(self, params: messages.Params, result: Any) -> None:
+        match params:
+            case messages.Hello():
+                self._hello = msgspec.structs.replace(params, seen=[])
+            case messages.SessionOpen():
+                name = messages.Hello() if self._hello is None else self._hello
+                self._hello = msgspec.structs.replace(name, session=result.session, token=result.token)
+            case messages.SessionClose() if self._hello is not None and params.session in (
+                None, self._hello.session
+            ):  # fmt: skip
+                self._hello = msgspec.structs.replace(self._hello, session=None, token=None)
+            case messages.Read(at=None, changeset=None):
+                self._see(params.session, result.path, result.version)
+            case messages.Apply(dry_run=False) | messages.Restore(dry_run=False):
+                self._see_all(params.session, result)
+            case messages.Undo(dry_run=False) | messages.Rollback(dry_run=False):
+                self._see_all(None, result)
+            case messages.Redo(dry_run=False) | messages.Commit():
+                self._see_all(getattr(params, "session", None), result)
+            case _:
+                return
+
+    def _see_all(self, session: str | None, result: messages.ApplyResult) -> None:
+        for file in result.files:
+            if isinstance(file.from_, str):
+                self._see(session, file.from_, None)
+            self._see(session, file.path, file.version)
+
+    def _see(self, session: str | None, path: str, version: str | None) -> None:
+        if not self.is_lasting:
+            return
+        own = session if session is not None else None if self._hello is None else self._hello.session
+        self._seen[own, path] = version
+        self._seen.move_to_end((own, path))
+        if len(self._seen) > SEEN_MAX:
+            self._seen.popitem(last=False)
+
+    def _sightings(self) -> list[messages.Sighting]:
+        """What the daemon may have forgotten. A session that was opened it remembers by itself."""
+        opened = None if self._hello is None or self._hello.token is None else self._hello.session
+        return [
+            messages.Sighting(path=path, version=version, session=session)
+            for (session, path), version in self._seen.items()
+            if session is None or session != opened
+        ]
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,491 @@
+"""The requests of the protocol: what each method takes, what is sent for it, and what comes back.
+
+One function for each method, with its name (`session.open` is `session_open`). Nothing is sent here:
+`Client` and `AsyncClient` take their methods from these, so that both have the same. A refusal is
+raised there as EditdError, and a daemon that is not there as Unreachable.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Result = TypeVar("Result")
+Told = TypeVar("Told", bound=messages.Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[Result]):
+    """One request, not sent yet: `read` makes its result of the plain values that come back.
+
+    `extra` are the seconds that it may take on purpose, beyond what any answer may; None: for ever.
+    """
+
+    params: messages.Params
+    read: Callable[[Any], Result]
+    extra: float | None = 0.0
+
+
+def asking(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Asked[Told]:
+    """The request that is answered with a `result`."""
+    return Asked(params, lambda plain: msgspec.convert(plain, result), extra)
+
+
+def telling(params: messages.Params) -> Asked[None]:
+    """The request that is answered with nothing but a yes."""
+    return Asked(params, _nothing)
+
+
+def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
+    """`method`, which takes what `build` takes, and `self`."""
+    signature = inspect.signature(build)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    shown = signature.replace(parameters=[own, *signature.parameters.values()])
+    method.__signature__ = shown  # type: ignore[attr-defined]
+    return method
+
+
+def _nothing(plain: Any) -> None:
+    msgspec.convert(plain, messages.Empty)
+
+
+# ── Connection ────────────────────────────────────────────────────────────────────────────
+
+
+def hello(
+    client: str = "editd_client", session: str | None = None, token: str | None = None
+) -> Asked[messages.HelloResult]:
+    """Say who this client is; with `session` all it does is in that one's name.
+
+    `token` attaches it to a session that was opened. Refused with `unknown_session` where the session is
+    open and the token another.
+    """
+    return asking(messages.Hello(client=client, session=session, token=token), messages.HelloResult)
+
+
+def status() -> Asked[messages.StatusResult]:
+    """How the daemon is: answered at once, also while it is busy."""
+    return asking(messages.Status(), messages.StatusResult)
+
+
+def check() -> Asked[messages.CheckResult]:
+    """Whether history, journal and files agree. Waits for as long as that takes."""
+    return asking(messages.Check(), messages.CheckResult, extra=None)
+
+
+def shutdown() -> Asked[None]:
+    """Returns when the daemon has said yes, then waits for it to close the connection."""
+    return telling(messages.Shutdown())
+
+
+# ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+
+def read(
+    path: str,
+    *,
+    at: messages.Tx | None = None,
+    changeset: str | None = None,
+    session: str | None = None,
+    start_line: int | None = None,
+    end_line: int | None = None,
+) -> Asked[messages.ReadResult]:
+    """A file as it is now, right after transaction `at`, or as the staged edits of `changeset` leave it.
+
+    `start_line` and `end_line` count from 1 and are both included. The version counts as seen from here
+    on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
+    """
+    asked = messages.Read(
+        path=path, at=at, changeset=changeset, session=session, start_line=start_line, end_line=end_line
+    )
+    return asking(asked, messages.ReadResult)
+
+
+def dialects() -> Asked[messages.DialectsResult]:
+    """The edit tools of other systems that `Tool` calls, with the schemas of their arguments."""
+    return asking(messages.Dialects(), messages.DialectsResult)
+
+
+def stat(paths: Sequence[str]) -> Asked[messages.StatResult]:
+    """The version, mode, size (in bytes) and kind of each path, all of them None where there is no file."""
+    return asking(messages.Stat(paths=list(paths)), messages.StatResult)
+
+
+def settle(timeout: float | None = None) -> Asked[messages.SettleResult]:
+    """Returns the newest transaction once all that was changed before is recorded.
+
+    `timeout` in seconds is the daemon's, 60 where it is None; past it the refusal is `timeout`.
+    """
+    return asking(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
+
+
+# ── Applying ──────────────────────────────────────────────────────────────────────────────
+
+
+def apply(
+    edits: Sequence[messages.AnyEdit],
+    *,
+    session: str | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    on_stale: messages.OnStale | None = None,
+    dry_run: bool = False,
+    return_content: bool = False,
+    diff: bool = False,
+) -> Asked[messages.ApplyResult]:
+    """Make all `edits` one transaction, or none of them.
+
+    Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others, see the
+    protocol's errors. `transaction` is None in the result where nothing changes, and with `dry_run`.
+    """
+    asked = messages.Apply(
+        edits=list(edits),
+        session=session,
+        actor=actor,
+        message=message,
+        request_id=request_id,
+        on_stale=on_stale,
+        dry_run=dry_run,
+        return_content=return_content,
+        diff=diff,
+    )
+    return asking(asked, messages.ApplyResult)
+
+
+def begin(
+    *, session: str | None = None, actor: str | None = None, message: str | None = None
+) -> Asked[messages.BeginResult]:
+    """Open a changeset, to be put together in steps; `Client.transaction` does this by itself."""
+    return asking(messages.Begin(session=session, actor=actor, message=message), messages.BeginResult)
+
+
+def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Asked[messages.ApplyResult]:
+    """Add edits to a changeset; what comes back is what all that is staged would do."""
+    return asking(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
+
+
+def commit(
+    changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
+) -> Asked[messages.ApplyResult]:
+    """Apply what is staged as one transaction. After a refusal the changeset stays open."""
+    asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
+    return asking(asked, messages.ApplyResult)
+
+
+def abort(changeset: str) -> Asked[None]:
+    """Give a changeset up."""
+    return telling(messages.Abort(changeset=changeset))
+
+
+# ── Undo ──────────────────────────────────────────────────────────────────────────────────
+
+
+def undo(
+    tx: messages.Tx | None = None,
+    *,
+    paths: Sequence[str] | None = None,
+    last: int | None = None,
+    filter: messages.Filter | None = None,  # noqa: A002  # the protocol's name
+    session: str | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    dry_run: bool = False,
+    on_conflict: messages.OnConflict = "fail",
+) -> Asked[messages.UndoResult]:
+    """Take back `tx`, the `last` so many, all of a `session`, or what fits a `filter`, by a new transaction.
+
+    With none of them, the newest edit that is not undone. Refused with `conflict` where later changes do
+    not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so instead.
+    """
+    asked = messages.Undo(
+        tx=tx,
+        paths=None if paths is None else list(paths),
+        last=last,
+        filter=filter,
+        session=session,
+        actor=actor,
+        message=message,
+        request_id=request_id,
+        dry_run=dry_run,
+        on_conflict=on_conflict,
+    )
+    return asking(asked, messages.UndoResult)
+
+
+def redo(
+    *,
+    session: str | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    dry_run: bool = False,
+    on_conflict: messages.OnConflict = "fail",
+) -> Asked[messages.UndoResult]:
+    """Undo the newest undo that is not redone. Refused as `undo` is."""
+    asked = messages.Redo(
+        session=session,
+        actor=actor,
+        message=message,
+        request_id=request_id,
+        dry_run=dry_run,
+        on_conflict=on_conflict,
+    )
+    return asking(asked, messages.UndoResult)
+
+
+def rollback(
+    session: str,
+    *,
+    since: messages.Tx | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    dry_run: bool = False,
+    on_conflict: messages.OnConflict = "fail",
+) -> Asked[messages.UndoResult]:
+    """Undo all that `session` did, from `since` on (a transaction or a time). Refused as `undo` is."""
+    asked = messages.Rollback(
+        session=session,
+        since=since,
+        actor=actor,
+        message=message,
+        request_id=request_id,
+        dry_run=dry_run,
+        on_conflict=on_conflict,
+    )
+    return asking(asked, messages.UndoResult)
+
+
+def restore(
+    to: messages.Tx,
+    *,
+    paths: Sequence[str] | None = None,
+    session: str | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    dry_run: bool = False,
+) -> Asked[messages.ApplyResult]:
+    """Put the workspace, or `paths`, back to what it held right after `to` (a transaction or a time).
+
+    Waits for as long as it takes to see first what others have changed.
+    """
+    asked = messages.Restore(
+        to=to,
+        paths=None if paths is None else list(paths),
+        session=session,
+        actor=actor,
+        message=message,
+        request_id=request_id,
+        dry_run=dry_run,
+    )
+    return asking(asked, messages.ApplyResult, extra=None)
+
+
+# ── History ───────────────────────────────────────────────────────────────────────────────
+
+
+def log(
+    *,
+    limit: int = 50,
+    before: int | None = None,
+    after: int | None = None,
+    path: str | None = None,
+    session: str | None = None,
+    actor: str | None = None,
+    kind: messages.Kind | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Asked[messages.LogResult]:
+    """Transactions, newest first, `limit` at most; `more` says whether that left some out.
+
+    `before` and `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times.
+    """
+    asked = messages.Log(
+        limit=limit,
+        before=before,
+        after=after,
+        path=path,
+        session=session,
+        actor=actor,
+        kind=kind,
+        since=since,
+        until=until,
+    )
+    return asking(asked, messages.LogResult)
+
+
+def show(tx: messages.Tx, *, diff: bool = True) -> Asked[messages.ShowResult]:
+    """One transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`."""
+    return asking(messages.Show(tx=tx, diff=diff), messages.ShowResult)
+
+
+def diff(
+    from_: messages.Tx | None = None,
+    to: messages.Tx | None = None,
+    *,
+    paths: Sequence[str] | None = None,
+    changeset: str | None = None,
+) -> Asked[messages.DiffResult]:
+    """What changed from right after `from_` (None: the baseline) to right after `to` (None: now)."""
+    asked = messages.Diff(
+        from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
+    )
+    return asking(asked, messages.DiffResult)
+
+
+def publish(
+    message: str,
+    *,
+    session: str | None = None,
+    from_: messages.Tx | None = None,
+    to: messages.Tx | None = None,
+    branch: str | None = None,
+    author: str | None = None,
+) -> Asked[messages.PublishResult]:
+    """Put what a `session` did, or `from_` to `to`, as one commit onto a branch of the user's git."""
+    asked = messages.Publish(
+        message=message, session=session, from_=from_, to=to, branch=branch, author=author
+    )
+    return asking(asked, messages.PublishResult)
+
+
+# ── Sessions, leases, commands ────────────────────────────────────────────────────────────
+
+
+def session_open(
+    name: str,
+    *,
+    actor: str | None = None,
+    scope: messages.Scope | None = None,
+    on_stale: messages.OnStale | None = None,
+    unread: Literal["allow", "reject"] = "allow",
+    ttl: float | None = None,
+) -> Asked[messages.SessionOpenResult]:
+    """Open a session; this client acts in its name from here on. `ttl` in seconds.
+
+    The `token` in the result is told this once: `hello` attaches another client with it.
+    """
+    asked = messages.SessionOpen(
+        name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl
+    )
+    return asking(asked, messages.SessionOpenResult)
+
+
+def session_close(session: str | None = None, *, force: bool = False) -> Asked[None]:
+    """End a session, this client's own where none is named."""
+    return telling(messages.SessionClose(session=session, force=force))
+
+
+def session_list() -> Asked[messages.SessionListResult]:
+    """The open sessions."""
+    return asking(messages.SessionList(), messages.SessionListResult)
+
+
+def lease_acquire(
+    paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
+) -> Asked[messages.LeaseAcquireResult]:
+    """Lease the paths that these globs mean; `ttl` and `wait` in seconds.
+
+    Refused with `leased` where somebody else has them, after `wait` with `timeout`.
+    """
+    asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
+    return asking(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
+
+
+def lease_renew(lease: str, ttl: float) -> Asked[messages.LeaseRenewResult]:
+    """Have a lease end `ttl` seconds from now."""
+    return asking(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
+
+
+def lease_release(lease: str, *, force: bool = False) -> Asked[None]:
+    """End a lease; another session's only with `force`."""
+    return telling(messages.LeaseRelease(lease=lease, force=force))
+
+
+def lease_list() -> Asked[messages.LeaseListResult]:
+    """The leases that hold, and how many requests wait for one."""
+    return asking(messages.LeaseList(), messages.LeaseListResult)
+
+
+def exec_begin(command: str, *, session: str | None = None) -> Asked[messages.ExecBeginResult]:
+    """A command is about to change files. Waits for as long as it takes to record what was changed before."""
+    return asking(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
+
+
+def exec_end(name: str, status: int) -> Asked[messages.ExecEndResult]:
+    """The command of `exec_begin` has ended with `status`: what it changed becomes one transaction."""
+    return asking(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
+
+
+def blame(path: str) -> Asked[messages.BlameResult]:
+    """Which transaction each line came with; for a file with very many versions that takes a while."""
+    return asking(messages.Blame(path=path), messages.BlameResult)
+
+
+# ── Events ────────────────────────────────────────────────────────────────────────────────
+
+
+# ── Events ────────────────────────────────────────────────────────────────────────────────────
+
+
+def subscribe(
+    *,
+    events: Sequence[messages.EventKind] | None = None,
+    paths: Sequence[str] | None = None,
+    since: int | None = None,
+) -> Asked[messages.SubscribeResult]:
+    """Be told what happens: of these `events`, about files that these globs mean, after `since`."""
+    asked = messages.Subscribe(
+        events=None if events is None else list(events),
+        paths=None if paths is None else list(paths),
+        since=since,
+    )
+    return asking(asked, messages.SubscribeResult)
+
+
+def again(asked: messages.Subscribe) -> Asked[messages.SubscribeResult]:
+    """Subscribe on another connection."""
+    return asking(asked, messages.SubscribeResult)
+
+
+def unsubscribe(subscription: int) -> Asked[None]:
+    """What closing the events does."""
+    return telling(messages.Unsubscribe(subscription=subscription))
+
+
+# ── What may be asked twice ───────────────────────────────────────────────────────────────────
+
+# Where the connection is lost before the answer, these are not sent again, since a second time is
+# another deed: what is not known then.
+UNKNOWN: Mapping[type[messages.Params], str] = {
+    messages.Shutdown: "whether it has heard that it is to end",
+    messages.Publish: "whether the commit was made: `git log` tells",
+    messages.SessionOpen: "whether the session was opened: `session_list` tells, and its token is lost",
+    messages.SessionClose: "whether the session was closed: `session_list` tells",
+    messages.LeaseAcquire: "whether the lease was granted: `lease_list` tells",
+    messages.LeaseRelease: "whether the lease was released: `lease_list` tells",
+    messages.ExecEnd: "whether the command's work was recorded as such: `log` tells",
+}
+
+Identified = (
+    messages.Apply | messages.Commit | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
+)
+
+
+def may_repeat(params: messages.Params) -> bool:
+    """Whether sending this again, where no answer came, does no more than sending it once."""
+    if isinstance(params, Identified):
+        is_dry = not isinstance(params, messages.Commit) and params.dry_run
+        return is_dry or params.request_id is not None
+    return type(params) not in UNKNOWN

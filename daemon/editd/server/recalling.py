@@ -1,0 +1,36 @@
+"""What a client had read on a connection that is gone: with `hello` it says so, and is judged by it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd.server import translate
+from editd.values.changeset import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.engine.guard import Guard
+    from editd.server.dispatch import Visitor
+    from editd.server.turns import Turns
+    from editd.wire import messages
+
+
+def recall(sightings: Sequence[messages.Sighting], visitor: Visitor, guard: Guard, turns: Turns) -> None:
+    """Take these up as what the visitor has seen. Raises InvalidParams, PathOutside.
+
+    A session that was opened is left out: what it has seen is known here, or it is in doubt.
+    """
+    known = [
+        (visitor.reader(name), translate.path(one.path), Sight(translate.base_of(one.version), ()))
+        for one in sightings
+        for name in [one.session if one.session is not None else visitor.session]
+        if name is None or guard.sessions.get(name) is None
+    ]
+
+    def note() -> None:
+        for reader, path, sight in known:
+            if guard.seen.by(reader, path) is None:
+                guard.seen.note(reader, path, sight)
+
+    turns.when_back(note)
