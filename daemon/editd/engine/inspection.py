@@ -111,7 +111,7 @@ def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()
 
 
 def sweep(files: Files, history: History, strays: Iterable[bytes]) -> None:
-    """Remove temporaries of daemons that are gone.
+    """Remove temporaries of daemons that are gone, and folders that were made for them.
 
     One whose bytes are not in the history is an edit that was never made, or, after a crash in the wrong
     moment, all that is left of what somebody wrote: those bytes are kept beside the history.
@@ -125,3 +125,4 @@ def sweep(files: Files, history: History, strays: Iterable[bytes]) -> None:
             files.sweep(stray)
         except (Refused, OSError) as error:
             log.warning("a temporary could not be removed: %s: %s", os.fsdecode(stray), error)
+    files.remove_left_folders()

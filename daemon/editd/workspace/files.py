@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from editd.system.disk import Disk
     from editd.values.content import FileState
+    from editd.workspace.made_folders import MadeFolders
     from editd.workspace.replaced import Replaced
 
 
@@ -122,14 +123,18 @@ class Files:
         *,
         publish: Literal["exchange", "rename"] = "exchange",
         replaced: Replaced | None = None,
+        made_folders: MadeFolders | None = None,
     ) -> None:
         """`replaced` keeps what was replaced for a moment; without it, that is removed at once.
+
+        `made_folders` notes the folders that are made; without it, a crash may leave empty ones.
 
         `publish="rename"` checks, then renames over: other programs' watchers see one change, and what
         is saved from outside between the check and the rename is lost.
         """
         self._disk = disk
         self._replaced = replaced
+        self._made_folders = made_folders
         self._is_exchanging = publish == "exchange"
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
@@ -156,6 +161,7 @@ class Files:
         """
         staging = Staging(token)
         self._live.add(token)
+        about_to = None if self._made_folders is None else self._made_folders.note
         created = {change.path.text for change in changes if change.after is not None}
         for index, change in enumerate(changes):
             item = item_of(change, temporary_name(token, index))
@@ -164,7 +170,7 @@ class Files:
                 if change.after is None:
                     item.aside = folder_that_stays(item.folder, created)
                 elif not item.is_mode_only:
-                    with open_aside(self._disk, item, staging.folders_made.append) as aside:
+                    with open_aside(self._disk, item, staging.folders_made.append, about_to) as aside:
                         device = write_temporary(self._disk, aside, item, change.after)
                     self._note_device(device, item.aside)
             except OSError as error:
@@ -218,7 +224,7 @@ class Files:
             if item.change.after is None:
                 emptied.add(item.folder)
         prune(self._disk, emptied)
-        self._live.discard(staging.token)
+        self._let_go(staging.token)
 
     def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
         """See `Replaced.written_since`."""
@@ -236,7 +242,7 @@ class Files:
         for path in reversed(staging.folders_made):
             with suppress(OSError):  # Somebody has put something into it, or removed it.
                 remove_folder(self._disk, path)
-        self._live.discard(staging.token)
+        self._let_go(staging.token)
 
     def sync(self) -> None:
         """Make all that was published durable, on every file system that has some of it. Raises OSError."""
@@ -311,6 +317,16 @@ class Files:
         except OSError:
             return False
         return True
+
+    def remove_left_folders(self) -> None:
+        """Remove the empty folders that a dead daemon has made, once its temporaries are gone."""
+        if self._made_folders is not None:
+            self._made_folders.remove_left(self._disk)
+
+    def _let_go(self, token: str) -> None:
+        self._live.discard(token)
+        if self._made_folders is not None and not self._live:
+            self._made_folders.forget()
 
     def _put(self, changes: Sequence[Change], token: str) -> bool:
         staging = self.stage(changes, token)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.workspace.item import split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from editd.system.disk import Disk, Folder
 
@@ -31,12 +31,22 @@ def is_folder(disk: Disk, path: bytes) -> bool:
         return False
 
 
-def make_folders(disk: Disk, path: bytes, made: Callable[[bytes], None]) -> None:
-    """Make the folder `path` and those above it that are missing; tell `made` each, topmost first."""
+def make_folders(
+    disk: Disk,
+    path: bytes,
+    made: Callable[[bytes], None],
+    about_to: Callable[[Sequence[bytes]], None] | None = None,
+) -> None:
+    """Make the folder `path` and those above it that are missing; tell `made` each, topmost first.
+
+    `about_to` is told them all before the first is made.
+    """
     missing: list[bytes] = []
     while path and not is_folder(disk, path):
         missing.append(path)
         path, _ = split(path)
+    if missing and about_to is not None:
+        about_to(missing)
     for folder_path in reversed(missing):
         above, name = split(folder_path)
         with disk.folder(above) as folder:

@@ -18,7 +18,7 @@ from editd.workspace.metadata import clone_metadata, permissions_for
 from editd.workspace.site import identity_of, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from editd.system.disk import Disk, Folder
     from editd.values.changeset import Change
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from editd.workspace.site import Site
 
 
-def open_aside(disk: Disk, item: Item, made: Callable[[bytes], None]) -> Folder:
+def open_aside(
+    disk: Disk,
+    item: Item,
+    made: Callable[[bytes], None],
+    about_to: Callable[[Sequence[bytes]], None] | None = None,
+) -> Folder:
     """Open the folder that the item's temporary goes to, and note it in the item.
 
     It is the target's own, so that default ACLs and setgid bits apply; what is missing is made, and
-    told to `made`. Where something stands in its place, which this transaction or one before it will
-    delete, it is the nearest folder above. Raises OSError.
+    told to `made`, and before that to `about_to`. Where something stands in its place, which this
+    transaction or one before it will delete, it is the nearest folder above. Raises OSError.
     """
     try:
         return disk.folder(item.folder)
@@ -40,7 +45,7 @@ def open_aside(disk: Disk, item: Item, made: Callable[[bytes], None]) -> Folder:
         if error.errno not in NO_WAY:
             raise
     try:
-        make_folders(disk, item.folder, made)
+        make_folders(disk, item.folder, made, about_to)
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise
