@@ -110,6 +110,7 @@ class Client(asyncio.Protocol):
         self._has_ended = False  # it will say no more, and may still listen
         self._pace = Pace.DRY
         self._next_turn: asyncio.Handle | None = None
+        self._hang_up: asyncio.TimerHandle | None = None
         self.on_reading_again: Callable[[], None] | None = None
 
     # ── What the dispatcher says ───────────────────────────────────────────────────────────────
@@ -139,7 +140,14 @@ class Client(asyncio.Protocol):
         """Hang up once what was said is sent, or is not read for so long."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
-            self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+            self._hang_up_within(CLOSE_SECONDS)
+
+    def _hang_up_within(self, seconds: float) -> None:
+        """However much is unread by then; a transport that is gone must not be told so again."""
+        assert self._transport is not None
+        if self._hang_up is not None:
+            self._hang_up.cancel()
+        self._hang_up = self._loop.call_later(seconds, self._transport.abort)
 
     # ── What asyncio says ──────────────────────────────────────────────────────────────────────
 
@@ -157,7 +165,7 @@ class Client(asyncio.Protocol):
         self._is_welcome = self._clients.enter(self)
         if not self._is_welcome:
             patience = 0.0 if self._clients.are_a_flood else OVERLOADED_SECONDS
-            self._loop.call_later(patience, self._transport.abort)
+            self._hang_up_within(patience)
 
     def data_received(self, data: bytes) -> None:
         self.connection.feed(data)
@@ -184,6 +192,8 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._next_turn is not None:
             self._next_turn.cancel()
+        if self._hang_up is not None:
+            self._hang_up.cancel()
         self._clients.leave(self)
 
     # ── The pace ───────────────────────────────────────────────────────────────────────────────
