@@ -114,6 +114,7 @@ class Tool:
     description: str
     schema: Mapping[str, Any]
     run: Callable[[Mapping[str, Any], Desk], str]
+    is_read_only: bool = False
     is_destructive: bool = True
     is_idempotent: bool = False
     returns_content: bool = False  # the answer to the request holds the final content of each file

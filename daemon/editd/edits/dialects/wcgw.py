@@ -458,6 +458,7 @@ DIALECT = Dialect(
             "FileWriteOrEdit.",
             _READ_SCHEMA,
             read_files,
+            is_read_only=True,
             is_destructive=False,
             is_idempotent=True,
         ),
