@@ -162,6 +162,23 @@ def test_those_who_wait_are_served_in_turn_and_who_leaves_is_passed_over(
     assert client.lease_list().leases == []
 
 
+def test_who_hangs_up_while_it_waits_gets_no_lease(place: Workplace, client: Client, other: Client) -> None:
+    held = client.lease_acquire(["a.txt"], 60)
+    before = client.status().clients
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.connect(place.socket)
+        for number, (method, params) in enumerate(
+            [("session.open", {"name": "gone"}), ("lease.acquire", {"paths": ["*"], "ttl": 60, "wait": 60})]
+        ):
+            request = {"id": number, "method": method, "params": params}
+            gone.sendall(json.dumps(request).encode() + b"\n")
+        _until_waiting(client, 1)
+    _until_waiting(client, 0)
+    client.lease_release(held.lease)
+    assert other.lease_acquire(["a.txt"], 60).token > held.token
+    assert client.status().clients == before
+
+
 def test_a_lease_and_its_token_outlive_a_killed_daemon(place: Workplace, client: Client) -> None:
     with place.client() as other:
         token = other.session_open("other").token

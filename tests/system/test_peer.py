@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from editd.system.peer import Peer, may_speak, peer_of
+from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
 
 
 def test_the_kernel_tells_who_connected() -> None:
@@ -28,3 +28,14 @@ def test_a_socket_without_a_peer_says_so() -> None:
 )
 def test_the_daemons_user_and_root_may_speak_and_nobody_else(uid: int, expected: bool) -> None:
     assert may_speak(Peer(1, uid, 0)) is expected
+
+
+def test_one_that_has_closed_both_halves_has_hung_up_and_one_that_still_listens_has_not() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert not has_hung_up(ours)
+        theirs.send(b"the last word")
+        theirs.shutdown(socket.SHUT_WR)
+        assert not has_hung_up(ours)
+        theirs.close()
+        assert has_hung_up(ours)

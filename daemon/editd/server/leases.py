@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from editd.values.transaction import Transaction
 
 WAIT_SECONDS_MAX = 86400.0
+LOOK_SECONDS = 0.25  # between two looks whether those who wait are still there
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A client that waits for its lease."""
 
-    connection: int
+    visitor: Visitor
     call: Call
     timer: asyncio.TimerHandle
 
@@ -48,6 +49,7 @@ class LeaseMethods:
         self._waiting: dict[Wait, Waiting] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_looking = False
         self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
             messages.LeaseAcquire: self._acquire,
             messages.LeaseRenew: self._renew,
@@ -59,7 +61,7 @@ class LeaseMethods:
 
     def leave(self, visitor: Visitor) -> None:
         """Who is gone waits no more; what its session holds stays."""
-        gone = [wait for wait, waiting in self._waiting.items() if waiting.connection == visitor.number]
+        gone = [wait for wait, waiting in self._waiting.items() if waiting.visitor.number == visitor.number]
         for wait in gone:
             self._waiting.pop(wait).timer.cancel()
             self._leases.withdraw(wait)
@@ -104,7 +106,22 @@ class LeaseMethods:
 
         wait = self._leases.wait(session, paths, ttl, granted)
         timer = self._loop.call_later(seconds, lambda: self._turns.when_back(lambda: self._give_up(wait)))
-        self._waiting[wait] = Waiting(visitor.number, call, timer)
+        self._waiting[wait] = Waiting(visitor, call, timer)
+        if not self._is_looking:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._is_looking = bool(self._waiting)
+        if self._is_looking:
+            self._loop.call_later(LOOK_SECONDS, lambda: self._turns.when_back(self._look_who_is_gone))
+
+    def _look_who_is_gone(self) -> None:
+        """A client that has hung up would get a lease that nobody knows of: it waits no more."""
+        for wait, waiting in tuple(self._waiting.items()):
+            if waiting.visitor.listener is not None and waiting.visitor.listener.is_gone:
+                waiting.timer.cancel()
+                self._give_up(wait)
+        self._look_again()
 
     def _give_up(self, wait: Wait) -> None:
         if not self._leases.withdraw(wait):

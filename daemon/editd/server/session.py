@@ -18,7 +18,7 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from editd.system.peer import Peer, may_speak, peer_of
+from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
 from editd.wire.connection import Bad, Connection, Incoming, Request
 from editd.wire.errors import error
 from editd.wire.limits import LIMITS, Limits
@@ -135,6 +135,12 @@ class Client(asyncio.Protocol):
     def is_reading(self) -> bool:
         """Whether it has left no more unread than `outgoing_bytes_pause`."""
         return not self._does_not_read
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it hears no more answers; what it has asked for is done all the same."""
+        transport = self._transport
+        return transport is None or transport.is_closing() or has_hung_up(transport.get_extra_info("socket"))
 
     def close(self) -> None:
         """Hang up once what was said is sent, or is not read for so long."""

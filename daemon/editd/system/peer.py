@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class Socket(Protocol):
     """What is asked of a socket here; asyncio's TransportSocket has it too."""
 
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
+    def fileno(self) -> int: ...
 
 
 def peer_of(connected: Socket) -> Peer:
@@ -34,3 +36,10 @@ def peer_of(connected: Socket) -> Peer:
 def may_speak(peer: Peer) -> bool:
     """True for the user that the daemon runs as, and for root."""
     return peer.uid in (os.geteuid(), 0)
+
+
+def has_hung_up(connected: Socket) -> bool:
+    """Whether the peer neither writes nor reads any more: it is gone, or has closed both halves."""
+    poll = select.poll()
+    poll.register(connected.fileno(), 0)  # asked for nothing, it still tells of POLLHUP
+    return bool(poll.poll(0))
