@@ -16,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
 from editd.wire.connection import Bad, Connection, Incoming, Request
 from editd.wire.errors import error
-from editd.wire.limits import LIMITS, Limits
+from editd.wire.limits import KIB, LIMITS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OVERLOADED_SECONDS = 1.0  # for one client too many to say in which encoding it wants to be told so
+LARGE_BYTES = 64 * KIB  # of a request: from here on it is counted what they are together
+TURN_SECONDS = 0.02  # of reading one client's requests; then it is the others' turn
 CLOSE_SECONDS = 5.0  # for a client to read its last answers
 
 
@@ -54,6 +57,8 @@ class Clients:
         self.limits = limits
         self._connected: set[Client] = set()
         self._turned_away: set[Client] = set()
+        self._kept = 0  # bytes that are no whole message yet, of all of them
+        self._held = 0  # bytes of large requests that are not answered yet
 
     def connect(self) -> Client:
         return Client(self)
@@ -80,6 +85,31 @@ class Clients:
         if client in self._connected:
             self._connected.remove(client)
             self.on_end(client)
+
+    def make_room(self, client: Client) -> None:
+        """`client` has sent more: where all have sent too much that is not whole, end who has sent most."""
+        self._kept += client.count_kept()
+        if self._kept > self.limits.incoming_bytes_max:
+            self._kept = sum(one.kept + one.count_kept() for one in (*self._connected, *self._turned_away))
+        if self._kept > self.limits.incoming_bytes_max:
+            most = max((*self._connected, *self._turned_away), key=lambda one: one.kept)
+            most.send_away("All clients together have sent too much that is not whole yet.")
+
+    def hold(self, request: Request, size: int) -> Callable[[], object] | None:
+        """Count a large request for as long as it is there; what is returned ends that at once.
+
+        None: there are too many of them.
+        """
+        if self._held + size > self.limits.requests_bytes_max:
+            return None
+        self._held += size
+        return weakref.finalize(request, self._let_go, size)
+
+    def _let_go(self, size: int) -> None:
+        self._held -= size
+
+    def forget_kept(self, size: int) -> None:
+        self._kept -= size
 
     @property
     def are_a_flood(self) -> bool:
@@ -111,16 +141,21 @@ class Client(asyncio.Protocol):
         self._pace = Pace.DRY
         self._next_turn: asyncio.Handle | None = None
         self._hang_up: asyncio.TimerHandle | None = None
+        self.kept = 0  # bytes of it that are no whole message yet, as last counted
+        self._held = 0  # bytes of its large requests that are not answered yet
+        self._let_go: dict[int, tuple[int, Callable[[], object]]] = {}  # by the request's id()
         self.on_reading_again: Callable[[], None] | None = None
 
     # ── What the dispatcher says ───────────────────────────────────────────────────────────────
 
     def reply(self, request: Request, result: Message) -> None:
         """Answer `request`; for a notification, or a client that is gone, nothing is sent."""
+        self._answered(request)
         self._answer(self.connection.reply(request.id, result))
 
     def refuse(self, request: Request, refusal: Error) -> None:
         """Answer `request` with an error, as `reply` does."""
+        self._answered(request)
         self._answer(self.connection.refuse(request.id, refusal))
 
     def notify(self, method: str, params: Any) -> None:
@@ -147,6 +182,19 @@ class Client(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._hang_up_within(CLOSE_SECONDS)
+
+    def count_kept(self) -> int:
+        """Count what is kept of it anew, and return how much more that is."""
+        before, self.kept = self.kept, self.connection.kept
+        return self.kept - before
+
+    def send_away(self, why: str) -> None:
+        """Say `overloaded`, and hang up."""
+        log.warning("closed a connection of %s, which kept %s bytes waiting", self.peer, self.kept)
+        self._clients.forget_kept(self.kept)
+        self.kept = 0
+        self._send(self.connection.end(error("overloaded", f"{why} Send less at a time, and try again.")))
+        self.close()
 
     def _hang_up_within(self, seconds: float) -> None:
         """However much is unread by then; a transport that is gone must not be told so again."""
@@ -177,6 +225,7 @@ class Client(asyncio.Protocol):
         self.connection.feed(data)
         if self._next_turn is None:
             self._take_turn()
+        self._clients.make_room(self)
 
     def eof_received(self) -> bool:
         """It has said all, as `socat` does with a pipe; what it has asked is answered first."""
@@ -200,6 +249,8 @@ class Client(asyncio.Protocol):
             self._next_turn.cancel()
         if self._hang_up is not None:
             self._hang_up.cancel()
+        self._clients.forget_kept(self.kept)
+        self.kept = 0
         self._clients.leave(self)
 
     # ── The pace ───────────────────────────────────────────────────────────────────────────────
@@ -209,16 +260,18 @@ class Client(asyncio.Protocol):
         assert self._transport is not None
         self._next_turn = None
         self._pace = Pace.TAKING
+        until = self._loop.time() + TURN_SECONDS
         for _ in range(self._limits.requests_waiting_max):
             if self._transport.is_closing():
                 return
-            if self._is_full:
+            if self._is_full or self._loop.time() > until:
                 break
+            before = self.connection.kept
             incoming = self.connection.take()
             if incoming is None:
                 self._taken_all()
                 return
-            self._deliver(incoming)
+            self._deliver(incoming, before - self.connection.kept)
         self._pace = Pace.HELD
         self._transport.pause_reading()
         self._go_on()
@@ -231,18 +284,32 @@ class Client(asyncio.Protocol):
         elif self.connection.waiting == 0:
             self.close()
 
-    def _deliver(self, incoming: Incoming) -> None:
+    def _deliver(self, incoming: Incoming, size: int) -> None:
+        """`size` is how many bytes it was."""
         if isinstance(incoming, Bad):
             self._send(incoming.answer)
             if incoming.fatal:
                 log.info("closed a connection of %s: %s", self.peer, incoming.error.message)
                 self.close()
-        elif self._is_welcome:
+        elif self._is_welcome and size <= LARGE_BYTES:
             self._request(incoming)
+        elif self._is_welcome:
+            self._request_large(incoming, size)
         else:
             full = f"{self._limits.connections_max} clients are connected, and there is no room for more."
             self.refuse(incoming, error("overloaded", f"{full} Try again later."))
             self.close()
+
+    def _request_large(self, request: Request, size: int) -> None:
+        """As `_request`, where there is room for it."""
+        let_go = self._clients.hold(request, size)
+        if let_go is None:
+            full = "The daemon is busy with requests of as many bytes as it takes at once."
+            self.refuse(request, error("overloaded", f"{full} Try again."))
+            return
+        self._let_go[id(request)] = (size, let_go)
+        self._held += size
+        self._request(request)
 
     def _request(self, request: Request) -> None:
         try:
@@ -255,6 +322,12 @@ class Client(asyncio.Protocol):
                 )
             else:
                 self.close()
+
+    def _answered(self, request: Request) -> None:
+        size, let_go = self._let_go.pop(id(request), (0, None))
+        if let_go is not None:
+            self._held -= size
+            let_go()
 
     def _answer(self, answer: bytes) -> None:
         self._send(answer)
@@ -274,7 +347,8 @@ class Client(asyncio.Protocol):
 
     @property
     def _is_full(self) -> bool:
-        return self._does_not_read or self.connection.waiting >= self._limits.requests_waiting_max
+        is_ahead = self.connection.waiting >= self._limits.requests_waiting_max
+        return self._does_not_read or is_ahead or self._held > self._limits.message_bytes_max
 
     def _go_on(self) -> None:
         """Take the next turn after the others have had theirs, if there is room for what comes."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -46,7 +47,9 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
 
 
 def decode_json(body: bytes) -> Any:
-    """The value that `body` holds; Malformed (parse_error) where it is no JSON."""
+    """The value that `body` holds; Malformed (parse_error, too_large) where it is no JSON, or of too much."""
+    if _has_more_values(body, LIMITS.values_max):
+        raise too_many_values(fatal=False)
     try:
         return msgspec.json.decode(body)
     except UnicodeDecodeError:
@@ -56,6 +59,28 @@ def decode_json(body: bytes) -> Any:
     except msgspec.DecodeError as error:
         reason = shown(str(error))
     raise Malformed("parse_error", f"The message cannot be read as JSON: {reason}.")
+
+
+def too_many_values(*, fatal: bool) -> Malformed:
+    return Malformed(
+        "too_large",
+        f"The arrays and maps of a message have at most {LIMITS.values_max} elements in all."
+        " Send the edits in several requests.",
+        fatal=fatal,
+    )
+
+
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+def _has_more_values(body: bytes, most: int) -> bool:
+    """Whether JSON has more elements than that: by its commas and brackets, those in texts left out."""
+    if len(body) <= most:
+        return False
+    for given in (body, b""):
+        if sum(map((given or _STRINGS.sub(b"", body)).count, (b",", b"[", b"{"))) <= most:
+            return False
+    return True
 
 
 def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:

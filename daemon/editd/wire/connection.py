@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # ── The daemon's half ──────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Request:
     """A method's typed parameters. `id` is None for a notification: nobody waits for its answer."""
 
@@ -63,6 +63,11 @@ class Connection:
         self._ids: set[Id] = set()
         self._frames: Frames | None = None
         self._envelope: Envelope = JsonRpc("line")  # who speaks no encoding is told so in this one
+
+    @property
+    def kept(self) -> int:
+        """How many bytes were fed that nothing was made of yet."""
+        return 0 if self._frames is None else self._frames.kept
 
     @property
     def errors_as_text(self) -> bool:
@@ -120,6 +125,11 @@ class Connection:
         """The bytes that answer a request with an error; none for a notification."""
         self._leave(to)
         return b"" if to is None else self._envelope.error(to, error)
+
+    def end(self, error: Error) -> bytes:
+        """Read no more of the stream, forget what is kept of it, and return the bytes that say why."""
+        self.closed, self._frames = True, None
+        return self._envelope.error(None, error)
 
     def notify(self, method: str, params: Any) -> bytes:
         """The bytes of a notification to the client."""
@@ -199,6 +209,8 @@ _FIRST_BYTES: dict[int, Callable[[], tuple[Frames, Envelope]]] = {
 
 class UnknownFrames(Frames):
     """The stream of a client that speaks none of the encodings."""
+
+    kept = 0
 
     def feed(self, data: bytes) -> None:
         """Nothing of it can be read."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgpack
 
-from editd.wire.codec import decode_json
+from editd.wire.codec import decode_json, too_many_values
 from editd.wire.errors import Malformed
 from editd.wire.limits import KIB, LIMITS, MIB
 
@@ -27,6 +27,11 @@ class Frames(Iterator[Any], Protocol):
     def feed(self, data: bytes) -> None:
         """Take what has come in."""
 
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """How many bytes were fed and are no whole message yet, or were not taken yet."""
+
 
 class MessagePackFrames(Frames):
     """MessagePack values one after the other, with nothing in between."""
@@ -35,6 +40,8 @@ class MessagePackFrames(Frames):
         self, message_bytes_max: int = LIMITS.message_bytes_max, length_max: int | None = None
     ) -> None:
         self._message_bytes_max = message_bytes_max
+        self._values_left = LIMITS.values_max
+        is_daemons = length_max is None
         self._fed = 0
         self._begun = 0  # where in all that was fed the message begins that is not whole yet
         self._overfull = False
@@ -42,7 +49,9 @@ class MessagePackFrames(Frames):
         self._unpacker = msgpack.Unpacker(
             raw=False,
             unicode_errors="surrogateescape",
-            strict_map_key=False,
+            strict_map_key=is_daemons,  # numbers as keys can be chosen so that they all collide
+            list_hook=self._count if is_daemons else None,
+            object_hook=self._count if is_daemons else None,
             max_buffer_size=message_bytes_max + MIB,
             max_str_len=message_bytes_max,
             max_bin_len=message_bytes_max,
@@ -50,6 +59,17 @@ class MessagePackFrames(Frames):
             max_array_len=LIMITS.array_length_max if length_max is None else length_max,
             max_map_len=LIMITS.map_length_max if length_max is None else length_max,
         )
+
+    @property
+    def kept(self) -> int:
+        return self._fed - self._begun
+
+    def _count(self, made: Any) -> Any:
+        """Each array and map, as it is made: a million of empty ones are little to send, and much to keep."""
+        self._values_left -= 1 + len(made)
+        if self._values_left < 0:
+            raise too_many_values(fatal=True)
+        return made
 
     def feed(self, data: bytes) -> None:
         try:
@@ -70,8 +90,11 @@ class MessagePackFrames(Frames):
         except msgpack.StackError:
             raise _unreadable("The message is nested too deep.") from None
         except ValueError as error:  # an announced length over its limit
+            if "map key" in str(error):
+                raise _unreadable("The keys of a map are strings.") from None
             raise Malformed("too_large", f"The message is over a limit: {error}.", fatal=True) from None
         self._begun = self._unpacker.tell()
+        self._values_left = LIMITS.values_max
         return value
 
 
@@ -84,6 +107,10 @@ class LineFrames(Frames):
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
+
+    @property
+    def kept(self) -> int:
+        return len(self._buffer)
 
     def __next__(self) -> Any:
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
@@ -109,6 +136,10 @@ class HeaderFrames(Frames):
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
+
+    @property
+    def kept(self) -> int:
+        return len(self._buffer)
 
     def __next__(self) -> Any:
         if self._body_bytes is None:

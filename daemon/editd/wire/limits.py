@@ -31,12 +31,24 @@ class Limits:
     map_length_max: int = 1_024
     """No message has more than 20 keys; `client` in hello may be any map."""
 
+    values_max: int = 1_000_000
+    """Elements of all arrays and maps of a message: 100,000 edits have 800,000. An empty array is one byte
+    on the wire and 64 in memory: this is 64 MiB of them, where a message would hold 4 GiB."""
+
     connections_max: int = 256
     """Tens of agents and editors, and a shell loop run wild, on a quarter of 1,024 descriptors."""
 
     requests_waiting_max: int = 128
     """Of one connection, unanswered; its reading then pauses. Enough to fill every group commit
     (64 records a sync already cost a hundredth of a safe save each, measured)."""
+
+    incoming_bytes_max: int = 512 * MIB
+    """Of all connections together, in messages that are not whole yet: eight of full length. Past it, the
+    connection that has most of it is closed."""
+
+    requests_bytes_max: int = 512 * MIB
+    """Of all connections together, in requests of over 64 KiB that are not answered yet. Of one connection
+    nothing more is read once they are `message_bytes_max`, until one is answered."""
 
     outgoing_bytes_pause: int = MIB
     """Unread answers past this pause the reading of more requests, and events are left out, until the
