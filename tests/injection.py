@@ -45,8 +45,8 @@ CALLS = (
 )
 CHANGING = re.compile(
     "p?writev?(64)?|sendfile|copy_file_range|.*(rename|link|mkdir|rmdir|chmod|chown|truncate|xattr|sync).*"
-    "|open.*|creat|utimensat|fallocate|send(to|msg)"
-)  # what a file, the disk or somebody else could tell that it took place
+    "|creat|utimensat|fallocate|send(to|msg)"
+)
 PATIENCE_SECONDS = 30.0
 
 _LINE = re.compile(r"(?:(\d+)\s+)?([a-z]\w*)\((.*)")
@@ -79,7 +79,10 @@ class Call:
 
     @property
     def is_change(self) -> bool:
-        return CHANGING.fullmatch(self.name) is not None
+        """Could a file, the disk or another process tell that it took place?"""
+        if self.name.startswith("open"):
+            return "O_CREAT" in self.text or "O_TRUNC" in self.text
+        return CHANGING.fullmatch(self.name) is not None and " = -1 E" not in self.text
 
     def __str__(self) -> str:
         return f"{self.name} {self.number}: {self.text[:160]}"
@@ -180,8 +183,15 @@ class Paused:
 
     def wait_ready(self) -> str:
         """`ready`, `busy`, `error …`; empty where it died before it said so."""
-        with os.fdopen(self._ready) as pipe:
+        with os.fdopen(self._ready, closefd=False) as pipe:
             return pipe.readline().strip()
+
+    def close(self) -> None:
+        """Let go of the pipes of a daemon that has ended."""
+        os.close(self._ready)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 def _listen(trace: Trace, there: threading.Event) -> None:

@@ -1,0 +1,156 @@
+"""One workspace in which a daemon is killed again and again, and what must hold after each crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editd_client.errors import Unreachable
+from injection import Call, attached
+from scenarios import Expected, Scenario, Standing, standing
+from torment import fsck, strays, transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+KILL = "signal=SIGKILL"
+PACKED_SECONDS = 0.6  # after the reply, until packing is done
+BACKGROUND_SECONDS = 2.2  # after the reply, until files are synced and what was replaced is removed
+MISSED_SHARE = 0.05  # of the calls: in the background, one more or less of some kind comes and goes
+
+
+@dataclass
+class Chain:
+    """One workspace in which crash follows crash; each daemon that recovers is the next to be killed."""
+
+    place: Workplace
+    is_long: bool
+    client: Client | None = None
+    rounds: int = 0
+    killed: int = 0
+    missed: list[Call] = field(default_factory=list)
+    packing: list[Call] = field(default_factory=list)  # recorded once
+
+    def start(self) -> Client:
+        """The daemon, started if it does not run."""
+        if self.client is None or self.place.process is None or self.place.process.poll() is not None:
+            if self.client is not None:
+                self.client.close()
+            self.client = self.place.start()
+        return self.client
+
+    def begin(self, scenario: Scenario) -> tuple[Client, str, Expected, int]:
+        """What comes before the request, packed and settled: the client, a new tag, what to expect, head."""
+        client = self.start()
+        self.rounds += 1
+        tag = f"round-{self.rounds}-{os.getpid()}"
+        expected = scenario.prepare(self.place, client, tag)
+        client.settle()
+        assert client.check().problems == []  # which packs
+        return client, tag, expected, client.status().head
+
+    def record(self, scenario: Scenario, *, is_following: bool = False) -> list[Call]:
+        """The calls of one run, from the request on, and on to the background work."""
+        client, tag, expected, head = self.begin(scenario)
+        assert self.place.process is not None
+        with attached(self.place.process.pid, is_following=is_following) as trace:
+            scenario.meddle(self.place, tag)
+            scenario.ask(client, tag)
+            time.sleep(BACKGROUND_SECONDS if self.is_long else PACKED_SECONDS)
+            calls = trace.calls()
+        verify_whole(self, scenario, tag, expected, head)
+        return calls
+
+    def kill_at(self, scenario: Scenario, call: Call, *, is_following: bool = False) -> None:
+        client, tag, expected, head = self.begin(scenario)
+        is_acknowledged = False
+        process = self.place.process
+        assert process is not None
+        with attached(process.pid, [call.struck(KILL)], is_following=is_following):
+            scenario.meddle(self.place, tag)
+            with contextlib.suppress(Unreachable):
+                is_acknowledged = scenario.ask(client, tag).transaction is not None
+            try:
+                process.wait(BACKGROUND_SECONDS)
+                self.killed += 1
+            except subprocess.TimeoutExpired:
+                self.missed.append(call)
+                self.place.kill()
+        self.verify(scenario, tag, expected, head, is_acknowledged=is_acknowledged)
+
+    def verify(
+        self, scenario: Scenario, tag: str, expected: Expected, head: int, *, is_acknowledged: bool
+    ) -> None:
+        """The next daemon finds it whole or not at all, and does it once when it is asked again."""
+        client = self.start()
+        client.settle()
+        made = transactions(client, after=head)
+        is_whole = tuple(one.kind for one in made) == expected.kinds_after
+        assert is_whole or (
+            not is_acknowledged and tuple(one.kind for one in made) == expected.kinds_before
+        ), made
+        assert standing(self.place) == (expected.after if is_whole else expected.before)
+        assert strays(self.place.root) == []
+        again = scenario.ask(client, tag).transaction
+        assert again is not None
+        if is_whole:
+            assert again == made[-1]
+        verify_whole(self, scenario, tag, expected, head)
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+
+
+def verify_whole(chain: Chain, scenario: Scenario, tag: str, expected: Expected, head: int) -> None:
+    """It is there, once; nobody else has done anything; all agree; and nothing is left lying about."""
+    client = chain.start()
+    client.settle()
+    made = transactions(client, after=head)
+    assert tuple(one.kind for one in made) == expected.kinds_after
+    assert [one.request_id for one in made if one.request_id is not None] == [tag]
+    assert standing(chain.place) == expected.after
+    assert client.check().problems == []
+    fsck(chain.place)
+    assert leftovers(chain.place, expected.after) == []
+
+
+def leftovers(place: Workplace, known: Standing) -> list[str]:
+    """What lies in the state folder that docs/architecture.md does not have, and temporaries."""
+    found = strays(place.root)
+    for path in place.store.rglob("*"):
+        if path.name.startswith("tmp_") or path.suffix in (".tmp", ".keep", ".lock"):
+            found.append(str(path.relative_to(place.state)))
+    unfinished = [path.name for path in (place.state / "journal").glob("*.new")]
+    found += unfinished[1:]  # one is made ahead
+    contents = [content for _, content in known.values()]
+    for path in (place.state / "strays").glob("*"):
+        if not any(content.startswith(path.read_bytes()) for content in contents):
+            found.append(f"strays/{path.name}")
+        path.unlink()
+    return found
+
+
+def worth_killing_at(calls: Sequence[Call], count: int, *, is_long: bool) -> list[Call]:
+    """The calls that stand for all of these; but in the long form so many of them, evenly spread.
+
+    What changes nothing leaves what the next call finds: to be killed at it is to be killed at the next that
+    changes something.
+    """
+    changing = [call for call in calls if call.is_change or call is calls[-1]]
+    if is_long or len(changing) <= count:
+        return changing
+    return [changing[(2 * step + 1) * len(changing) // (2 * count)] for step in range(count)]
+
+
+def of_the_engine(calls: Sequence[Call]) -> list[Call]:
+    """Of the calls of all threads those of the one that publishes."""
+    thread = next(call.thread for call in calls if call.name.startswith("rename"))
+    return [call for call in calls if call.thread == thread]
