@@ -1,4 +1,58 @@
 """The client of editd: finds a workspace and its daemon, and speaks to it.
 
-Of the daemon's code it knows the contract, `editd.wire`, and nothing else.
+    Client, AsyncClient        a method for each of the protocol's, transactions, events
+    Write, Replace, …          the edits that `apply` takes
+    EditdError, Unreachable    a refusal; nobody answers
+
+Of the daemon's code it knows the contract, `editd.wire`, and nothing else. A name is imported when it
+is asked for, so that who needs one face of the client does not load the other.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from editd.wire.messages import (
+        Chmod,
+        Delete,
+        EditText,
+        Filter,
+        Move,
+        Patch,
+        Position,
+        Replace,
+        Scope,
+        Symlink,
+        TextEdit,
+        Tool,
+        Write,
+    )
+    from editd_client.aio import AsyncChangeset, AsyncClient, AsyncEvents
+    from editd_client.changesets import Changeset
+    from editd_client.client import Client
+    from editd_client.errors import EditdError, Unreachable
+    from editd_client.events import Events, Happening
+    from editd_client.locate import find_workspace
+
+__all__ = [
+    "AsyncChangeset", "AsyncClient", "AsyncEvents", "Changeset", "Chmod", "Client", "Delete", "EditText",
+    "EditdError", "Events", "Filter", "Happening", "Move", "Patch", "Position", "Replace", "Scope", "Symlink",
+    "TextEdit", "Tool", "Unreachable", "Write", "find_workspace",
+]  # fmt: skip
+
+_HOMES = {
+    **dict.fromkeys(("AsyncChangeset", "AsyncClient", "AsyncEvents"), "editd_client.aio"),
+    "Changeset": "editd_client.changesets",
+    "Client": "editd_client.client",
+    **dict.fromkeys(("EditdError", "Unreachable"), "editd_client.errors"),
+    **dict.fromkeys(("Events", "Happening"), "editd_client.events"),
+    "find_workspace": "editd_client.locate",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES.get(name, "editd.wire.messages")), name)

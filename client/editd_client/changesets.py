@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import msgspec
@@ -18,6 +19,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
+from editd_client.requests import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from editd_client.client import Client
-    from editd_client.requests import Asked
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -97,45 +98,138 @@ def tool(
     return messages.Tool(dialect=dialect, tool=tool, args=dict(args), base=base)
 
 
-# ── What a changeset knows, without a connection ───────────────────────────────────────────────
+# ── What is asked for them, without a connection ───────────────────────────────────────────────
+
+Steps = Generator[Asked[Any], Any, Result]
+"""Requests one after another, each made of the answers before it; a refusal is thrown in."""
+
+NOTHING = messages.ApplyResult(transaction=None, files=[])
 
 
 class Draft:
     """The edits that were taken, what they were made for, and where the daemon keeps them.
 
-    `changeset` is the daemon's name for it, on the connection of `generation`; None before the first edit.
+    `generation` tells the connection: a changeset is gone with its own.
     """
 
     def __init__(
-        self, opening: messages.Begin, on_stale: messages.OnStale | None, request_id: str | None
+        self,
+        opening: messages.Begin,
+        on_stale: messages.OnStale | None,
+        request_id: str | None,
+        generation: Callable[[], int],
     ) -> None:
-        self.opening = opening
-        self.on_stale: messages.OnStale | None = on_stale
-        self.request_id = request_id or os.urandom(16).hex()
-        self.changeset: str | None = None
-        self.generation = 0
-        self.edits: list[messages.AnyEdit] = []
-        self.earlier: list[str] = []  # its names on connections that were lost while it was committed
+        self._opening = opening
+        self._on_stale: messages.OnStale | None = on_stale
+        self._request_id = request_id or os.urandom(16).hex()
+        self._generation = generation
+        self._edits: list[messages.AnyEdit] = []
         self._bases: dict[str, str | None] = {}
         self._touched: set[str] = set()
+        self._name: tuple[str, int] | None = None  # the daemon's for it, on the connection of that number
+        self._earlier: list[str] = []  # on connections that were lost while it was committed
+
+    def stage(self, edits: Sequence[messages.AnyEdit]) -> Steps[messages.ApplyResult]:
+        """Stage these, made for what was read of their files."""
+        bound = [self._bound(edit) for edit in edits]
+        result = yield from self._within(lambda name: requests.stage(name, bound))
+        self._edits.extend(bound)
+        for file in result.files:
+            self._touched.add(file.path)
+            if isinstance(file.from_, str):
+                self._touched.add(file.from_)
+        return result
+
+    def read(self, path: str) -> Steps[messages.ReadResult]:
+        """Read a file as the staged edits leave it, and remember what later edits of it are made for."""
+        plain: messages.ReadResult
+        if path not in self._touched:
+            try:
+                plain = yield requests.read(path, session=self._opening.session)
+            except EditdError as refusal:
+                if refusal.name == "file_missing":
+                    self._bases[path] = None
+                raise
+            self._bases[path] = plain.version
+            if not self._edits:
+                return plain
+        return (yield from self._within(lambda name: requests.read(path, changeset=name)))
+
+    def diff(self) -> Steps[messages.DiffResult]:
+        """Ask what all that is staged would change."""
+        return (yield from self._within(lambda name: requests.diff(changeset=name)))
+
+    def commit(self) -> Steps[messages.ApplyResult]:
+        """Have it come about, once, also where the connection is lost in the middle of it."""
+        while self._edits:
+            name = yield from self._opened()
+            try:
+                result: messages.ApplyResult = yield self._commit(name)
+            except EditdError as refusal:
+                if self._earlier and refusal.data.get("request_id") == self._request_id:
+                    return (yield from self._committed_before())
+                if self._is_open:
+                    raise
+                self._earlier.append(name)
+            else:
+                self._name = None
+                return result
+        return NOTHING
+
+    def give_up(self) -> Steps[None]:
+        """Abort it, where it is open; with its connection it is gone anyway."""
+        if self._name is not None and self._is_open:
+            with contextlib.suppress(EditdError, Unreachable):
+                yield requests.abort(self._name[0])
+        self._name = None
+
+    def _commit(self, name: str) -> Asked[messages.ApplyResult]:
+        return requests.commit(name, on_stale=self._on_stale, request_id=self._request_id)
+
+    def _committed_before(self) -> Steps[messages.ApplyResult]:
+        """The first answer to the commit that came about after all, under one of its earlier names."""
+        result: messages.ApplyResult
+        *others, last = self._earlier
+        for name in others:
+            with contextlib.suppress(EditdError):
+                result = yield self._commit(name)
+                return result
+        result = yield self._commit(last)
+        return result
+
+    def _within(self, build: Callable[[str], Asked[Result]]) -> Steps[Result]:
+        """Ask about the changeset; again, where it was lost with its connection."""
+        while True:
+            name = yield from self._opened()
+            try:
+                result: Result = yield build(name)
+            except EditdError:
+                if self._is_open:
+                    raise
+            else:
+                return result
+
+    def _opened(self) -> Steps[str]:
+        """Its name on this connection, with all in it that was staged."""
+        while not self._is_open:
+            begun: messages.BeginResult = yield requests.asking(self._opening, messages.BeginResult)
+            generation = self._generation()
+            try:
+                if self._edits:
+                    yield requests.stage(begun.changeset, self._edits)
+            except EditdError:
+                if generation == self._generation():
+                    raise
+            else:
+                self._name = begun.changeset, generation
+        assert self._name is not None, "it is open"
+        return self._name[0]
 
     @property
-    def session(self) -> str | None:
-        """Whose edits these are."""
-        return self.opening.session
+    def _is_open(self) -> bool:
+        return self._name is not None and self._name[1] == self._generation()
 
-    def begin(self) -> Asked[messages.BeginResult]:
-        """Open it on this connection."""
-        return requests.asking(self.opening, messages.BeginResult)
-
-    def opened(self, changeset: str, generation: int) -> None:
-        self.changeset, self.generation = changeset, generation
-
-    def is_open(self, generation: int) -> bool:
-        """Whether it is on the connection of this generation."""
-        return self.changeset is not None and self.generation == generation
-
-    def bound(self, edit: messages.AnyEdit) -> messages.AnyEdit:
+    def _bound(self, edit: messages.AnyEdit) -> messages.AnyEdit:
         """The edit, with what was read of its file as its base, unless it says one itself."""
         match edit:
             case (
@@ -149,31 +243,6 @@ class Draft:
             case _:
                 return edit
 
-    def staged(self, edits: Sequence[messages.AnyEdit], result: messages.ApplyResult) -> None:
-        """These were taken, and with those before they do this."""
-        self.edits.extend(edits)
-        for file in result.files:
-            self._touched.add(file.path)
-            if isinstance(file.from_, str):
-                self._touched.add(file.from_)
-
-    def is_touched(self, path: str) -> bool:
-        return path in self._touched
-
-    def has_read(self, path: str, version: str | None) -> None:
-        """The edits of `path` from here on are made for this version, unless they have changed it before."""
-        if path not in self._touched:
-            self._bases[path] = version
-
-    def commit(self, changeset: str) -> Asked[messages.ApplyResult]:
-        return requests.commit(changeset, on_stale=self.on_stale, request_id=self.request_id)
-
-    def is_known(self, refusal: EditdError) -> bool:
-        """Whether it is refused since it has come about, under an earlier name."""
-        return bool(self.earlier) and refusal.data.get("request_id") == self.request_id
-
-
-NOTHING = messages.ApplyResult(transaction=None, files=[])
 
 # ── The synchronous one ────────────────────────────────────────────────────────────────────────
 
@@ -205,20 +274,10 @@ def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
 class Changeset:
     """Made by `Client.transaction`. `result` is that of the commit, once the block has ended."""
 
-    def __init__(
-        self,
-        client: Client,
-        message: str | None,
-        session: str | None,
-        actor: str | None,
-        on_stale: messages.OnStale | None,
-        request_id: str | None,
-    ) -> None:
+    def __init__(self, client: Client, draft: Draft) -> None:
         self.result: messages.ApplyResult = NOTHING
         self._client = client
-        self._draft = Draft(
-            messages.Begin(session=session, actor=actor, message=message), on_stale, request_id
-        )
+        self._draft = draft
 
     write = stages(write)
     replace = stages(replace)
@@ -231,30 +290,16 @@ class Changeset:
     tool = stages(tool)
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        """Stage any edits, all of them or none."""
-        bound = [self._draft.bound(edit) for edit in edits]
-        result = self._within(lambda changeset: requests.stage(changeset, bound))
-        self._draft.staged(bound, result)
-        return result
+        """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
+        return self._carry_out(self._draft.stage(edits))
 
     def read(self, path: str) -> messages.ReadResult:
         """A file as the staged edits leave it; edits of it are made for the version that is read here."""
-        try:
-            plain = None
-            if not self._draft.is_touched(path):
-                plain = self._client.read(path, session=self._draft.session)
-                self._draft.has_read(path, plain.version)
-            if plain is not None and not self._draft.edits:
-                return plain
-            return self._within(lambda changeset: requests.read(path, changeset=changeset))
-        except EditdError as refusal:
-            if refusal.name == "file_missing":
-                self._draft.has_read(path, None)
-            raise
+        return self._carry_out(self._draft.read(path))
 
     def diff(self) -> messages.DiffResult:
         """What all that is staged would change."""
-        return self._within(lambda changeset: requests.diff(changeset=changeset))
+        return self._carry_out(self._draft.diff())
 
     def __enter__(self) -> Self:
         return self
@@ -263,58 +308,20 @@ class Changeset:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._draft.edits:
-                self.result = self._commit()
-                self._draft.changeset = None
+            if kind is None:
+                self.result = self._carry_out(self._draft.commit())
         finally:
-            self._give_up()
+            self._carry_out(self._draft.give_up())
 
-    def _commit(self) -> messages.ApplyResult:
-        while True:
-            changeset = self._opened()
-            try:
-                return self._client.ask(self._draft.commit(changeset))
-            except EditdError as refusal:
-                if self._draft.is_known(refusal):
-                    return self._committed_before()
-                if self._draft.is_open(self._client.generation):
-                    raise
-                self._draft.earlier.append(changeset)
-
-    def _committed_before(self) -> messages.ApplyResult:
-        """The first answer to the commit that came about after all."""
-        *others, last = self._draft.earlier
-        for changeset in others:
-            with contextlib.suppress(EditdError):
-                return self._client.ask(self._draft.commit(changeset))
-        return self._client.ask(self._draft.commit(last))
-
-    def _give_up(self) -> None:
-        changeset = self._draft.changeset
-        if changeset is not None and self._draft.is_open(self._client.generation):
-            with contextlib.suppress(EditdError, Unreachable):
-                self._client.abort(changeset)
-
-    def _within(self, build: Callable[[str], Asked[Result]]) -> Result:
-        """Ask about the changeset; again, where it was lost with its connection."""
-        while True:
-            changeset = self._opened()
-            try:
-                return self._client.ask(build(changeset))
-            except EditdError:
-                if self._draft.is_open(self._client.generation):
-                    raise
-
-    def _opened(self) -> str:
-        """Its name on this connection, with all in it that was staged."""
-        while self._draft.changeset is None or not self._draft.is_open(self._client.generation):
-            changeset = self._client.ask(self._draft.begin()).changeset
-            generation = self._client.generation
-            try:
-                if self._draft.edits:
-                    self._client.ask(requests.stage(changeset, self._draft.edits))
-                self._draft.opened(changeset, generation)
-            except EditdError:
-                if generation == self._client.generation:
-                    raise
-        return self._draft.changeset
+    def _carry_out(self, steps: Steps[Result]) -> Result:
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    answer = self._client.ask(asked)
+                except (EditdError, Unreachable) as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(answer)
+        except StopIteration as end:
+            return cast("Result", end.value)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
+from editd.wire import messages
 from editd.wire.connection import ClientConnection, Event, Failure, Reply
 from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
-from editd_client.changesets import Changeset
-from editd_client.conversation import Conversation
+from editd_client.changesets import Changeset, Draft
+from editd_client.conversation import Conversation, Outcome
 from editd_client.errors import EditdError, Unreachable
-from editd_client.events import Events, Subscription
+from editd_client.events import Events
 from editd_client.locate import find_workspace
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from editd.wire import messages
+    from editd_client.events import Subscription
     from editd_client.requests import Asked
 
 SILENCE_SECONDS_MAX = 120.0  # far beyond any answer that does not wait for something on purpose
@@ -144,6 +145,8 @@ class Client:
     exec_end = sends(requests.exec_end)
     blame = sends(requests.blame)
     unsubscribe = sends(requests.unsubscribe)
+    gc = sends(requests.gc)
+    config_reload = sends(requests.config_reload)
 
     def subscribe(
         self,
@@ -157,9 +160,10 @@ class Client:
         Requests may be made in between. Of what comes and nobody takes, ten thousand events are kept; where
         there are more, a `resync` comes in place of the rest, as where the daemon leaves some out.
         """
-        asked = requests.subscribe(events=events, paths=paths, since=since)
-        subscription = Subscription(cast("messages.Subscribe", asked.params))
-        self._conversation.subscribed(subscription, self.ask(asked))
+        subscription = self._conversation.subscription(
+            requests.subscribe(events=events, paths=paths, since=since)
+        )
+        self.ask(self._conversation.subscribing(subscription))
         return Events(subscription, self._listen, self._unsubscribe, is_lasting=self._conversation.is_lasting)
 
     events = subscribe
@@ -179,7 +183,8 @@ class Client:
 
         An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
         """
-        return Changeset(self, message, session, actor, on_stale, request_id)
+        opening = messages.Begin(session=session, actor=actor, message=message)
+        return Changeset(self, Draft(opening, on_stale, request_id, lambda: self.generation))
 
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 
@@ -196,6 +201,7 @@ class Client:
                 return self._exchange(asked)
             except OSError as error:
                 self._drop()
+                time.sleep(0 if is_sent else RETRY_SECONDS)
                 is_hopeless = time.monotonic() > until
                 if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
                     raise self._conversation.unreachable(asked, error) from error
@@ -227,13 +233,9 @@ class Client:
             self._exchange(greeting)
         for subscription in self._conversation.unheard():
             try:
-                made = self._exchange(requests.again(subscription.asked))
+                self._exchange(self._conversation.subscribing(subscription))
             except EditdError as refusal:
-                if refusal.name == "shutting_down":
-                    raise
-                subscription.error = refusal
-            else:
-                self._conversation.subscribed(subscription, made)
+                self._conversation.not_subscribed(subscription, refusal)
 
     def _is_there(self) -> bool:
         """Whether the daemon still is at the other end; what it has said unasked is kept."""
@@ -257,14 +259,14 @@ class Client:
             self._stream.settimeout(silence)
             self._stream.sendall(request)
             while True:
-                answers: list[Reply | Failure] = []
+                outcome: Outcome[Result] | None = None
                 for said in self._wire.receive(self._receive()):
                     if isinstance(said, Event):
                         self._conversation.hear(said)
                     elif said.id == ident or (isinstance(said, Failure) and said.id is None):
-                        answers.append(said)
-                if answers:
-                    return self._conversation.understood(asked, answers[0])
+                        outcome = self._conversation.outcome(asked, said)
+                if outcome is not None:
+                    return outcome.get()
         except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
             self._drop()
             raise Unreachable(

@@ -11,8 +11,9 @@ Both faces of the client hold one of these. Never touches a socket, and knows no
 from __future__ import annotations
 
 import os
-from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -20,16 +21,32 @@ from editd.wire import messages
 from editd.wire.connection import Failure
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.events import WAITING_MAX, Subscription
+from editd_client.events import Subscription
 from editd_client.requests import Asked, Identified
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from editd.wire.connection import Event, Reply
 
 Result = TypeVar("Result")
 
 SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the daemon
 SENDS_MAX = 3  # of one request: a daemon that dies of it is not made to die for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Result]):
+    """The one result that came of a request, or why there is none."""
+
+    result: Sequence[Result] = ()
+    error: EditdError | msgspec.ValidationError | UnicodeEncodeError | None = None
+
+    def get(self) -> Result:
+        """The result; raises EditdError where it was refused, ValidationError for what is none."""
+        if self.error is not None:
+            raise self.error
+        return self.result[0]
 
 
 class Conversation:
@@ -43,9 +60,6 @@ class Conversation:
         self.subscriptions: list[Subscription] = []
         self._hello: messages.Hello | None = None
         self._seen: OrderedDict[tuple[str | None, str], str | None] = OrderedDict()
-        self._early: deque[dict[str, Any]] = deque(
-            maxlen=WAITING_MAX
-        )  # events of a subscription whose answer is not read yet
 
     # ── requests ──
 
@@ -63,20 +77,22 @@ class Conversation:
         """Whether a request that was sent so often, and not answered, is to be sent again."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
-    def understood(self, asked: Asked[Result], answer: Reply | Failure) -> Result:
-        """The result, and what follows from it here. Raises EditdError, and msgspec.ValidationError."""
+    def outcome(self, asked: Asked[Result], answer: Reply | Failure) -> Outcome[Result]:
+        """What came of a request, and what follows from it here, in the order in which answers come."""
         if isinstance(answer, Failure):
             error = answer.error
-            raise EditdError(error.code, error.name, error.message, error.data)
-        result = asked.read(answer.result)
+            return Outcome(error=EditdError(error.code, error.name, error.message, error.data))
+        try:
+            result = asked.read(answer.result)
+        except (msgspec.ValidationError, UnicodeEncodeError) as fault:
+            return Outcome(error=fault)
         self._remember(asked.params, result)
-        return result
+        return Outcome([result])
 
     # ── connections ──
 
     def lost(self) -> None:
         """The connection is gone."""
-        self._early.clear()
         for subscription in self.subscriptions:
             subscription.number = None
             subscription.on_news()
@@ -117,23 +133,35 @@ class Conversation:
     def hear(self, event: Event) -> None:
         """Keep an event for the subscription that it is for."""
         params = cast("dict[str, Any]", event.params)
-        self.has_ended = self.has_ended or params.get("event") == "shutdown"
-        if not self._deliver(params):
-            self._early.append(params)
-
-    def subscribed(self, subscription: Subscription, result: messages.SubscribeResult) -> None:
-        """The daemon tells `subscription` from here on."""
-        subscription.begin(result.subscription, result.head)
-        if subscription not in self.subscriptions:
-            self.subscriptions.append(subscription)
-        self._early = deque((one for one in self._early if not self._deliver(one)), WAITING_MAX)
-
-    def _deliver(self, params: dict[str, Any]) -> bool:
+        self.has_ended = self.has_ended or params["event"] == "shutdown"
         for subscription in self.subscriptions:
             if subscription.number == params["subscription"]:
                 subscription.take(params)
-                return True
-        return False
+
+    def subscription(self, asked: Asked[messages.SubscribeResult]) -> Subscription:
+        """One that is not asked for yet."""
+        assert isinstance(asked.params, messages.Subscribe), "a subscription is asked for by that"
+        return Subscription(asked.params)
+
+    def subscribing(self, subscription: Subscription) -> Asked[messages.SubscribeResult]:
+        """Ask for it, for the first time or again; the events after the answer are its own."""
+
+        def begin(plain: Any) -> messages.SubscribeResult:
+            result = msgspec.convert(plain, messages.SubscribeResult)
+            subscription.begin(result.subscription, result.head)
+            if subscription not in self.subscriptions:
+                self.subscriptions.append(subscription)
+            return result
+
+        return Asked(subscription.asked, begin)
+
+    def not_subscribed(self, subscription: Subscription, refusal: EditdError) -> None:
+        """It cannot go on, which its reader is told; a daemon that is ending says so to everybody."""
+        if refusal.name == "shutting_down":
+            self.has_ended = True
+            raise ConnectionResetError(0, "it is ending") from refusal
+        subscription.error = refusal
+        subscription.on_news()
 
     def unsubscribed(self, subscription: Subscription) -> None:
         """Nobody listens there any more."""

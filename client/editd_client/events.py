@@ -49,21 +49,21 @@ class Subscription:
         self.error: EditdError | None = None  # why it could not go on
         self.on_news: Callable[[], None] = _nothing
         self._asked = asked
-        self._has_begun = False
+        self.has_begun = False
         self._waiting: deque[Happening] = deque()
         self._left_out_after: int | None = None
 
     @property
     def asked(self) -> messages.Subscribe:
         """What to ask of a connection, so that it goes on where the last one ended."""
-        if not self._has_begun:
+        if not self.has_begun:
             return self._asked
         since = self.heard if self._wants("transaction") else None
         return msgspec.structs.replace(self._asked, since=since)
 
     def begin(self, number: int, head: int) -> None:
         """The daemon has made it, when `head` was the newest transaction."""
-        is_first, self._has_begun = not self._has_begun, True
+        is_first, self.has_begun = not self.has_begun, True
         self.number = number
         if is_first:
             self.head = head

@@ -454,14 +454,22 @@ def subscribe(
     return asking(asked, messages.SubscribeResult)
 
 
-def again(asked: messages.Subscribe) -> Asked[messages.SubscribeResult]:
-    """Subscribe on another connection."""
-    return asking(asked, messages.SubscribeResult)
-
-
 def unsubscribe(subscription: int) -> Asked[None]:
     """What closing the events does."""
     return telling(messages.Unsubscribe(subscription=subscription))
+
+
+# ── The daemon's keeping ──────────────────────────────────────────────────────────────────────
+
+
+def gc(*, dry_run: bool = False) -> Asked[messages.GcResult]:
+    """Compact what goes beyond `history.keep`, and free what nothing needs. Waits as long as that takes."""
+    return asking(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
+
+
+def config_reload() -> Asked[messages.ConfigReloadResult]:
+    """Have the daemon read its configuration anew. Refused with `invalid_params` where a file is wrong."""
+    return asking(messages.ConfigReload(), messages.ConfigReloadResult)
 
 
 # ── What may be asked twice ───────────────────────────────────────────────────────────────────

@@ -1,0 +1,614 @@
+"""The client for asyncio: what `Client` has, by the same names, to be awaited.
+
+Any number of calls may be under way at once on the one connection. To cancel one breaks nothing: its
+answer is passed over when it comes, and what it asked for may be done all the same. For one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+
+import msgspec
+
+from editd.wire import messages
+from editd.wire.connection import ClientConnection, Event, Failure
+from editd.wire.errors import Malformed
+from editd_client import changesets, requests
+from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
+from editd_client.changesets import NOTHING, Draft
+from editd_client.client import SILENCE_SECONDS_MAX
+from editd_client.connect import connect
+from editd_client.conversation import Conversation, Outcome
+from editd_client.errors import EditdError, Unreachable
+from editd_client.locate import find_workspace
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine, Sequence
+    from types import TracebackType
+
+    from editd.wire.connection import Reply
+    from editd_client.changesets import Steps
+    from editd_client.events import Happening, Subscription
+    from editd_client.requests import Asked
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Method(Generic[Given, Result]):
+    """A method that sends what `build` makes of its arguments; awaited, it returns what comes back.
+
+    Raises EditdError for a refusal, and Unreachable where no daemon answers.
+    """
+
+    if TYPE_CHECKING:
+
+        def __get__(
+            self, client: AsyncClient, kind: type[AsyncClient]
+        ) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
+
+
+def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
+    """The method of that name: its parameters and its text are those of `build`."""
+
+    @functools.wraps(build)
+    async def method(client: AsyncClient, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return await client.ask(build(*args, **kwargs))
+
+    return cast("Method[Given, Result]", requests.as_method(method, build))
+
+
+class AsyncClient:
+    """A client of the daemon at a socket's path, or of one that is connected already.
+
+    It connects with the first call, or at the beginning of an `async with` block. Each method raises
+    EditdError for a refusal, and Unreachable where the daemon goes away or is silent for too long, and
+    none comes back: the hint then says what is not known. With `reconnect=False`, and for a socket that
+    is connected already, a request is sent once and the client ends with its connection.
+    """
+
+    def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
+        self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
+        self._given = None if isinstance(at, Address | str) else at
+        self._conversation = Conversation(is_lasting=reconnect and self._address is not None)
+        self._link: _Link | None = None
+        self._linking: asyncio.Task[_Link] | None = None
+        self._is_closed = False
+
+    @classmethod
+    def connect(
+        cls,
+        workspace: str | None = None,
+        start: bool = True,
+        on_wait: Callable[[], None] | None = None,
+        *,
+        reconnect: bool = True,
+    ) -> Self:
+        """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
+
+        Nothing is connected yet. Raises EditdError for a folder that editd will not own; `on_wait` is
+        called, in a thread, where the start takes over a second.
+        """
+        return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
+
+    @property
+    def generation(self) -> int:
+        """How many connections there were: changesets and brackets are gone with theirs."""
+        return self._conversation.generation
+
+    async def close(self) -> None:
+        """End the connection, for good; what is under way raises Unreachable. Closing twice is no error."""
+        self._is_closed = True
+        if self._linking is not None:
+            self._linking.cancel()
+            await asyncio.wait([self._linking])
+        if self._given is not None:
+            self._given.close()
+        if self._link is not None:
+            self._link.end(None)
+            await self._link.closed.wait()
+            self._link = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._reach(None)
+        except OSError as error:
+            raise Unreachable(f"The daemon went away: {error}.") from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ── The protocol's methods ────────────────────────────────────────────────────────────────
+
+    hello = sends(requests.hello)
+    status = sends(requests.status)
+    check = sends(requests.check)
+    shutdown = sends(requests.shutdown)
+    dialects = sends(requests.dialects)
+    read = sends(requests.read)
+    stat = sends(requests.stat)
+    settle = sends(requests.settle)
+    apply = sends(requests.apply)
+    begin = sends(requests.begin)
+    stage = sends(requests.stage)
+    commit = sends(requests.commit)
+    abort = sends(requests.abort)
+    undo = sends(requests.undo)
+    redo = sends(requests.redo)
+    rollback = sends(requests.rollback)
+    restore = sends(requests.restore)
+    log = sends(requests.log)
+    show = sends(requests.show)
+    diff = sends(requests.diff)
+    publish = sends(requests.publish)
+    gc = sends(requests.gc)
+    config_reload = sends(requests.config_reload)
+    session_open = sends(requests.session_open)
+    session_close = sends(requests.session_close)
+    session_list = sends(requests.session_list)
+    lease_acquire = sends(requests.lease_acquire)
+    lease_renew = sends(requests.lease_renew)
+    lease_release = sends(requests.lease_release)
+    lease_list = sends(requests.lease_list)
+    exec_begin = sends(requests.exec_begin)
+    exec_end = sends(requests.exec_end)
+    blame = sends(requests.blame)
+    unsubscribe = sends(requests.unsubscribe)
+
+    async def subscribe(
+        self,
+        *,
+        events: Sequence[messages.EventKind] | None = None,
+        paths: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> AsyncEvents:
+        """Be told what happens from here on, on this connection; `since` begins after that transaction.
+
+        Of what comes and nobody takes, ten thousand events are kept; where there are more, a `resync`
+        comes in place of the rest, as where the daemon leaves some out.
+        """
+        heard = self.events(events=events, paths=paths, since=since)
+        await heard.begin()
+        return heard
+
+    def events(
+        self,
+        *,
+        events: Sequence[messages.EventKind] | None = None,
+        paths: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> AsyncEvents:
+        """What `subscribe` returns, to be iterated at once: it subscribes when it is first waited for."""
+        asked = requests.subscribe(events=events, paths=paths, since=since)
+        return AsyncEvents(self, self._conversation.subscription(asked))
+
+    # ── Transactions ──────────────────────────────────────────────────────────────────────────
+
+    def transaction(
+        self,
+        message: str | None = None,
+        *,
+        session: str | None = None,
+        actor: str | None = None,
+        on_stale: messages.OnStale | None = None,
+        request_id: str | None = None,
+    ) -> AsyncChangeset:
+        """Edits that are put together in an `async with` block, and become one transaction at its end.
+
+        An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
+        """
+        opening = messages.Begin(session=session, actor=actor, message=message)
+        return AsyncChangeset(self, Draft(opening, on_stale, request_id, lambda: self.generation))
+
+    # ── What they are made of ─────────────────────────────────────────────────────────────────
+
+    async def ask(self, asked: Asked[Result]) -> Result:
+        """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
+        asked = self._conversation.prepared(asked)
+        clock = asyncio.get_running_loop().time
+        until = clock() + RECONNECT_SECONDS_MAX
+        sends = 0
+        while True:
+            is_sent = False
+            try:
+                link = await self._reach(asked.params)
+                is_sent, sends = True, sends + 1
+                return await link.exchange(asked)
+            except OSError as error:
+                await asyncio.sleep(0 if is_sent else RETRY_SECONDS)
+                is_hopeless = self._is_closed or clock() > until
+                if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
+                    raise self._conversation.unreachable(asked, error) from error
+            except EditdError as refusal:
+                if refusal.name != "shutting_down" or not self._conversation.is_lasting or clock() > until:
+                    raise
+                # It was not done, and the next daemon will.
+                if self._link is not None:
+                    self._link.end(None)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def listen(self, subscription: Subscription) -> None:
+        """Have a connection on which `subscription` is told of what happens. Raises Unreachable."""
+        if not self._conversation.is_lasting and self._link is not None and self._link.is_over:
+            raise Unreachable("The daemon went away while it was listened to.")
+        if self._conversation.has_ended and not await self._is_back():
+            self._conversation.unsubscribed(subscription)
+            return
+        with contextlib.suppress(OSError):  # it is lost again: the caller sees that there is no number
+            await self._reach(None)
+
+    async def forget(self, subscription: Subscription) -> None:
+        """Have nothing more come for it."""
+        number = subscription.number
+        self._conversation.unsubscribed(subscription)
+        if number is not None and self._link is not None and not self._link.is_over:
+            await self.ask(requests.unsubscribe(number))
+
+    def subscribing(self, subscription: Subscription) -> Asked[messages.SubscribeResult]:
+        """The request that makes it."""
+        return self._conversation.subscribing(subscription)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it goes on after its connection."""
+        return self._conversation.is_lasting
+
+    async def _reach(self, first: messages.Params | None) -> _Link:
+        """A connection; `first` is the request that it is wanted for. All who wait share the way there."""
+        if self._is_closed:
+            raise Unreachable("This client is closed.")
+        if self._link is not None and not self._link.is_over:
+            return self._link
+        if self._link is not None and not self._conversation.is_lasting:
+            raise Unreachable("The connection is gone, and this client does not connect again.")
+        if self._linking is None:
+            self._linking = asyncio.create_task(self._linked(first))
+            self._linking.add_done_callback(self._has_linked)
+        try:
+            return await asyncio.shield(self._linking)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise Unreachable("This client is closed.") from None
+            raise
+
+    def _has_linked(self, linking: asyncio.Task[_Link]) -> None:
+        self._linking = None
+        _look_at(linking)
+
+    async def _linked(self, first: messages.Params | None) -> _Link:
+        """Connect, and take up the conversation there. Raises OSError where that is lost, too."""
+        stream = await self._connected()
+        stream.setblocking(False)
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: _Link(self._conversation), sock=stream)
+        self._conversation.begun()
+        try:
+            greeting = self._conversation.greeting(first)
+            if greeting is not None:
+                await link.exchange(greeting)
+            for subscription in self._conversation.unheard():
+                try:
+                    await link.exchange(self._conversation.subscribing(subscription))
+                except EditdError as refusal:
+                    self._conversation.not_subscribed(subscription, refusal)
+        except BaseException:
+            link.end(None)
+            raise
+        self._link = link
+        return link
+
+    async def _connected(self) -> socket.socket:
+        if self._address is None:
+            assert self._given is not None, "there is one or the other"
+            given, self._given = self._given, None
+            return given
+        is_first = self._conversation.generation == 0
+        if self._address.workspace is None and not is_first:
+            await self._is_back()
+        return await _in_thread(self._address.first)
+
+    async def _is_back(self) -> bool:
+        """Whether a daemon answers that somebody else has started, now or within ten seconds."""
+        if self._address is None:
+            return False
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RECONNECT_SECONDS_MAX
+        path = self._address.path
+        while not self._is_closed:
+            stream = await _in_thread(lambda: connect(path))
+            if stream is not None:
+                stream.close()
+                return True
+            if loop.time() > until:
+                return False
+            await asyncio.sleep(RETRY_SECONDS)
+        return False
+
+
+class _Link(asyncio.Protocol):
+    """One connection: requests go out as they come, and each answer finds who waits for it."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.is_over = False
+        self.closed = asyncio.Event()
+        self._conversation = conversation
+        self._wire = ClientConnection()
+        self._waiting: dict[Any, tuple[Asked[Any], asyncio.Future[Outcome[Any]]]] = {}
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._transport: asyncio.Transport | None = None
+
+    async def exchange(self, asked: Asked[Result]) -> Result:
+        """Send one request and wait for its answer. Raises OSError where the connection is lost."""
+        await self._may_write.wait()
+        if self.is_over or self._transport is None:
+            raise ConnectionResetError(0, "it closed the connection")
+        method = asked.params.method
+        silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
+        answer: asyncio.Future[Outcome[Result]] = asyncio.get_running_loop().create_future()
+        try:
+            ident, request = self._wire.request(method, asked.params)
+            self._waiting[ident] = asked, answer
+            self._transport.write(request)
+            async with asyncio.timeout(silence):
+                outcome = await answer
+            return outcome.get()
+        except TimeoutError:
+            raise Unreachable(
+                f"The daemon has not answered `{method}` for {silence:.0f} s.",
+                hint="It is not known whether it was carried out.",
+            ) from None
+        except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
+            raise Unreachable(
+                f"What came back for `{method}` is not understood: {error}.",
+                hint="Another version of the daemon may be running: `editctl stop` ends it.",
+            ) from error
+
+    def end(self, why: Exception | None) -> None:
+        """Hang up: whoever waits is told why."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._may_write.set()
+        self._conversation.lost()
+        waiting, self._waiting = self._waiting, {}
+        for _, answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(why or ConnectionResetError(0, "it closed the connection"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ── What asyncio says ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_over:
+            return
+        try:
+            for said in self._wire.receive(data):
+                if isinstance(said, Event):
+                    self._conversation.hear(said)
+                else:
+                    self._answered(said)
+        except Malformed as error:
+            self.end(error)
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(exc)
+        self.closed.set()
+
+    def _answered(self, said: Reply | Failure) -> None:
+        """Give an answer to who waits for it; what follows from it does so in any case."""
+        if said.id is None:
+            assert isinstance(said, Failure), "only an error is to nobody"
+            self.end(Unreachable(f"The daemon did not understand this client: {said.error.message}"))
+            return
+        asked, answer = self._waiting.pop(said.id, (None, None))
+        if asked is not None and answer is not None:
+            outcome = self._conversation.outcome(asked, said)
+            if not answer.done():
+                answer.set_result(outcome)
+
+
+class AsyncEvents:
+    """What one subscription hears: an asynchronous iterator that ends when the daemon does, or after `close`.
+
+    Of a client that reconnects it goes on with the next daemon, without a gap and without a double, and
+    ends where there is none within ten seconds of the `shutdown`. Raises Unreachable where the daemon
+    goes away without a word, and none comes back. Read by one task at a time.
+    """
+
+    def __init__(self, client: AsyncClient, subscription: Subscription) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._news = asyncio.Event()
+        self._beginning: asyncio.Future[messages.SubscribeResult] | None = None
+        subscription.on_news = self._news.set
+
+    @property
+    def subscription(self) -> int | None:
+        """Its number on the present connection; None where there is none."""
+        return self._subscription.number
+
+    @property
+    def head(self) -> int:
+        """The newest transaction when it began."""
+        return self._subscription.head
+
+    async def begin(self) -> None:
+        """Subscribe, unless that is done; `subscribe` does it."""
+        if self._subscription.has_begun:
+            return
+        if self._beginning is None or self._beginning.done():
+            asking = self._client.ask(self._client.subscribing(self._subscription))
+            self._beginning = asyncio.ensure_future(asking)
+            self._beginning.add_done_callback(_look_at)
+        await asyncio.shield(self._beginning)  # a wait that is given up is not the end of it
+
+    async def wait(self, seconds: float | None = None) -> Happening | None:
+        """The next event, waited for so long at most (None: for ever); None where none has come."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._next()
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """Hear no more; closing twice is no error."""
+        if self._beginning is not None:
+            await asyncio.wait([self._beginning])
+        if not self._subscription.is_over:
+            await self._client.forget(self._subscription)
+            self._news.set()
+
+    async def _next(self) -> Happening | None:
+        await self.begin()
+        while not self._subscription.is_over:
+            self._news.clear()
+            happening = self._subscription.next()
+            if happening is not None:
+                is_last = happening.event == "shutdown" and not self._client.is_lasting
+                self._subscription.is_over = is_last
+                return happening
+            if self._subscription.number is None:
+                await self._client.listen(self._subscription)
+            else:
+                await self._news.wait()
+        return None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Happening:
+        happening = await self._next()
+        if happening is None:
+            raise StopAsyncIteration
+        return happening
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if kind is None:  # else the connection may be gone, and the subscription with it
+            await self.close()
+
+
+class Staging(Generic[Given]):
+    """A method that stages the edit that `build` makes of its arguments.
+
+    Awaited, it returns what all that is staged would do. Raises EditdError where it is refused; the edits
+    before it stay.
+    """
+
+    if TYPE_CHECKING:
+
+        def __get__(
+            self, changeset: AsyncChangeset, kind: type[AsyncChangeset]
+        ) -> Callable[Given, Coroutine[Any, Any, messages.ApplyResult]]: ...
+
+
+def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
+    """The method of that name: its parameters and its text are those of `build`."""
+
+    @functools.wraps(build)
+    async def method(
+        changeset: AsyncChangeset, *args: Given.args, **kwargs: Given.kwargs
+    ) -> messages.ApplyResult:
+        return await changeset.stage([build(*args, **kwargs)])
+
+    return cast("Staging[Given]", requests.as_method(method, build))
+
+
+class AsyncChangeset:
+    """Made by `AsyncClient.transaction`. `result` is that of the commit, once the block has ended."""
+
+    def __init__(self, client: AsyncClient, draft: Draft) -> None:
+        self.result: messages.ApplyResult = NOTHING
+        self._client = client
+        self._draft = draft
+
+    write = stages(changesets.write)
+    replace = stages(changesets.replace)
+    text = stages(changesets.text)
+    patch = stages(changesets.patch)
+    delete = stages(changesets.delete)
+    move = stages(changesets.move)
+    chmod = stages(changesets.chmod)
+    symlink = stages(changesets.symlink)
+    tool = stages(changesets.tool)
+
+    async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
+        """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
+        return await self._carry_out(self._draft.stage(edits))
+
+    async def read(self, path: str) -> messages.ReadResult:
+        """A file as the staged edits leave it; edits of it are made for the version that is read here."""
+        return await self._carry_out(self._draft.read(path))
+
+    async def diff(self) -> messages.DiffResult:
+        """What all that is staged would change."""
+        return await self._carry_out(self._draft.diff())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.result = await self._carry_out(self._draft.commit())
+        finally:
+            await self._carry_out(self._draft.give_up())
+
+    async def _carry_out(self, steps: Steps[Result]) -> Result:
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    answer = await self._client.ask(asked)
+                except (EditdError, Unreachable) as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(answer)
+        except StopIteration as end:
+            return cast("Result", end.value)
+
+
+async def _in_thread(find: Callable[[], Result]) -> Result:
+    """What `find` returns; a socket that comes when nobody wants it any more is closed."""
+    finding = asyncio.ensure_future(asyncio.to_thread(find))
+    try:
+        return await asyncio.shield(finding)
+    except asyncio.CancelledError:
+        finding.add_done_callback(_close)
+        raise
+
+
+def _close(found: asyncio.Future[Any]) -> None:
+    if not found.cancelled() and found.exception() is None and found.result() is not None:
+        found.result().close()
+
+
+def _look_at(done: asyncio.Future[Any]) -> None:
+    """Whoever waits is told of a failure; where nobody does any more, nobody is."""
+    if not done.cancelled():
+        done.exception()
