@@ -17,6 +17,7 @@ import pytest
 
 from editd.store.journal import Frame, Journal, Position, frames, segment_path
 from editd.store.record import Committed
+from editd.store.synced import note_synced
 from editd.wire.messages import AnyEdit, Delete
 from torment import fsck, held, history_files, packer, strays, surveyor, transactions, wait_until
 from workplace import Workplace, write
@@ -220,6 +221,51 @@ def test_what_a_power_cut_has_torn_is_redone_however_long_ago_it_was_published(
     hot.pretend_power_cut()
     lose(hot.place, {"changed": torn, "added": None, "deleted": "before\n", "other": ""})
     verify(hot.place, STANDING | {"other": "later\n"}, adopted=[])
+
+
+@pytest.mark.parametrize("torn", ["", "\0" * 18, "after, and", "before\n"])
+def test_what_a_power_cut_has_torn_is_redone_though_it_is_packed(hot: HotJournal, torn: str) -> None:
+    place = hot.place
+    with place.start() as client:
+        for texts in ({"first": "first\n"}, BEFORE, AFTER):
+            client.apply([edit(path, text) for path, text in texts.items()])
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+    place.kill()
+    note_synced(str(place.state), 0)  # as though the cut had come within the second before it is
+    hot.pretend_power_cut()
+    lose(place, {"first": "", "changed": torn, "added": None, "deleted": "before\n"})
+    verify(place, STANDING, adopted=[])
+
+
+def test_what_is_synced_is_nobodys_but_the_users_after_a_power_cut(hot: HotJournal) -> None:
+    place = hot.place
+    with place.start() as client:
+        for texts in ({"first": "first\n"}, BEFORE, AFTER):
+            client.apply([edit(path, text) for path, text in texts.items()])
+        wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+        wait_until(lambda: client.status().journal["unflushed"] == 0, "it is not synced")
+    place.kill()
+    hot.pretend_power_cut()
+    theirs: Texts = {"changed": "before\n", "added": "", "deleted": "before\n"}
+    lose(place, theirs)
+    verify(place, STANDING | theirs, adopted=[theirs])
+
+
+def test_a_file_that_was_made_and_deleted_since_it_was_synced_does_not_come_back_empty(
+    hot: HotJournal,
+) -> None:
+    hot.crash_after({"passing": "soon gone\n"}, {"passing": "changed\n"}, {"passing": None})
+    hot.pretend_power_cut()
+    lose(hot.place, {"passing": ""})
+    verify(hot.place, {}, adopted=[])
+
+
+def test_what_a_power_cut_has_torn_and_then_exchanged_is_not_taken_for_somebodys(hot: HotJournal) -> None:
+    hot.crash_after({"changed": "before, and long\n"}, {"changed": "after\n"})
+    record = hot.records()[-1]
+    hot.pretend_power_cut()
+    lose(hot.place, {f".editd-{record.token}-0": "before, and"})
+    verify(hot.place, {"changed": "after\n"}, adopted=[])
 
 
 def test_somebody_elses_content_is_adopted_after_a_power_cut_too(hot: HotJournal) -> None:

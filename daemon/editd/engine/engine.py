@@ -533,6 +533,11 @@ class Engine:
         self.history.packed_through(seq, until)
         self._release()
 
+    def sync_files(self, through: Seq) -> None:
+        """Make what is in the files durable, all up to `through` among it; in a thread. Raises OSError."""
+        self.files.sync()
+        self.history.note_synced(through)
+
     def files_synced(self, through: Seq) -> None:
         """The workspace's file system was synced when all up to `through` was in the files."""
         self.synced = max(self.synced, through)

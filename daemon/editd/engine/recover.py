@@ -1,12 +1,13 @@
 """Recovery: at the start, finish what a hot journal tells.
 
 C5  Recovery touches only a file that is `before`, absent where `before` was absent, or visibly torn by a
-    power cut (another boot, and empty, NUL-filled, or a cut-off prefix of `after`). Anything else is
-    somebody's: it is adopted as an outside transaction after the one that is being redone.
+    power cut (another boot, and empty, NUL-filled, or a cut-off prefix of what it held on the way). Anything
+    else is somebody's: it is adopted as an outside transaction after the one that is being redone.
 
 Where several transactions of the journal changed one path, each state on the way counts as `before`, and
-only the last is put in place. What lies under the name of a temporary and is no state of ours was written
-by somebody in the moment of publishing: it goes back into its place.
+only the last is put in place. After a power cut that is done for all that was not synced, be it packed or
+not, for head is durable before the files are. What lies under the name of a temporary and is no state of ours
+was written by somebody in the moment of publishing: it goes back into its place.
 """
 
 from __future__ import annotations
@@ -51,10 +52,12 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
     Raises IoError or HalfPublished where a file cannot be put in place.
     """
     strangers: dict[WorkspacePath, FileState | None] = {}
-    chains = _chains(history, boot)
+    same_boot = bool(boot) and all(record.boot == boot for record in history.unsynced)
+    records = history.hot if same_boot else history.unsynced
+    chains = _chains(records, history, is_torn_possible=not same_boot)
     for path, chain in sorted(chains.items(), key=lambda found: found[1].last is not None):
         strangers.update(_redo(path, chain, tree, files))
-    for record in history.hot:
+    for record in records:
         for index, change in enumerate(_changes(record, history)):
             found = _leftover(files, change, record.token, index)
             if found is None:
@@ -63,30 +66,31 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
             states = [change.before, change.after]  # which a chain lacks that begins with a later record
             if its_chain is not None:
                 states += its_chain.states
-            if not (found in states or _is_torn(found, change.after)):
+            if not (found in states or (not same_boot and _is_torn(found, states))):
                 log.warning("%s: found what somebody wrote while it was being published", change.path.text)
                 strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
             files.remove_leftover(change, record.token, index)
-    if history.hot:
-        log.info("recovered %d transactions from the journal", len(history.hot))
+    if records:
+        log.info("recovered %d transactions from the journal", len(records))
     return strangers
 
 
-def _chains(history: History, boot: bytes) -> dict[WorkspacePath, Chain]:
-    """What each path went through in the hot journal, where its files may not be as they should.
+def _chains(
+    records: Sequence[Committed], history: History, *, is_torn_possible: bool
+) -> dict[WorkspacePath, Chain]:
+    """What each path went through in these records, where its files may not be as they should.
 
     What was published before a later record of the same boot was written is in the page cache at least, and
     that outlives a killed daemon; after a power cut nothing of the journal can be taken for granted.
     """
-    same_boot = bool(boot) and all(record.boot == boot for record in history.hot)
-    published = max((record.published_through for record in history.hot), default=0) if same_boot else 0
+    published = 0 if is_torn_possible else max((record.published_through for record in records), default=0)
     chains: dict[WorkspacePath, Chain] = {}
-    for record in history.hot:
+    for record in records:
         is_ours = bool(record.token) and record.seq > published
         for change in _changes(record, history):
             chain = chains.get(change.path)
             if chain is None and is_ours:
-                chain = chains[change.path] = Chain([change.before], is_torn_possible=not same_boot)
+                chain = chains[change.path] = Chain([change.before], is_torn_possible=is_torn_possible)
             if chain is not None:  # what was adopted in between counts, too: it is what stood there then
                 chain.states.append(change.after)
     return chains
@@ -103,7 +107,7 @@ def _redo(
     if current == chain.last:
         return {}
     expected = list(chain.states)
-    if chain.is_torn_possible and _is_torn(current, chain.last):
+    if chain.is_torn_possible and _is_torn(current, chain.states):
         expected.append(current)
     try:
         if files.put(path, chain.last, expected, secrets.token_hex(8)):
@@ -113,11 +117,14 @@ def _redo(
     return {path: tree.read(path)}
 
 
-def _is_torn(found: FileState | None, after: FileState | None) -> bool:
-    """Does a file look as a power cut leaves it: empty, all NUL, or the beginning of what it was to be?"""
-    if found is None or after is None or found.is_symlink:
+def _is_torn(found: FileState | None, states: Sequence[FileState | None]) -> bool:
+    """Does a file look as a power cut leaves it: empty, all NUL, or the beginning of what it ever held?"""
+    if found is None or found.is_symlink:
         return False
-    return not found.content.strip(b"\0") or after.content.startswith(found.content)
+    held = [state.content for state in states if state is not None and not state.is_symlink]
+    if not found.content.strip(b"\0"):
+        return bool(held)
+    return any(content.startswith(found.content) for content in held)
 
 
 def _leftover(files: Files, change: Change, token: str, index: int) -> FileState | None:

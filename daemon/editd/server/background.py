@@ -142,7 +142,7 @@ class Background:
             return
         through = self._engine.history.head  # all of it is in the files now; what comes later may not be
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._engine.files.sync)
+            await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files, through)
         except OSError as error:
             log.critical("the workspace could not be synced: %s", error)
             self._engine.broken = Broken(

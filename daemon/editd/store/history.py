@@ -8,6 +8,7 @@ aborted by a record of their own (C4), so that `seq` has no gaps (C6).
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from editd.store.record import (
     change_record,
     transaction_of,
 )
+from editd.store.synced import note_synced, read_synced
 from editd.values.content import FileState, GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.values.changeset import Change
+
+log = logging.getLogger(__name__)
 
 EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; past it new transactions wait for packing
@@ -67,7 +71,8 @@ class History:
     def __init__(self, folder: str) -> None:
         """Open the history in the state folder `folder`; raises HistoryDamaged.
 
-        What the journal holds beyond head is in force at once; `hot` lists it for recovery.
+        What the journal holds beyond head is in force at once; `hot` lists it for recovery, and `unsynced`
+        all that may not be durable in the files, be it packed or not.
         """
         self.folder = folder
         self.store = os.path.join(folder, "store.git")
@@ -86,6 +91,7 @@ class History:
         self._trees = Trees(self._commit(head).tree, self._tree_bytes)
         self._tail = Position(min(segments(self.journal.folder), default=0), 0)
         self.hot: tuple[Committed, ...] = ()
+        self.unsynced: tuple[Committed, ...] = ()
         self._catch_up_index()
         self._replay()
 
@@ -259,6 +265,13 @@ class History:
                 del self._pending[oid]
                 self.pending_bytes -= len(held[1])
 
+    def note_synced(self, seq: int) -> None:
+        """All up to `seq` is durable in the files. Where that cannot be written down, the log is told."""
+        try:
+            note_synced(self.folder, seq)
+        except OSError as error:
+            log.warning("how far the files are synced could not be written down: %s", error)
+
     def keep_aside(self, version: Version, content: bytes) -> None:
         """Keep bytes that no transaction has, durably, as `strays/<version>`. Raises OSError."""
         folder = os.path.join(self.folder, "strays")
@@ -298,7 +311,8 @@ class History:
         read = list(frames(self.journal.folder, self._tail))
         for frame in read:
             self.journal.note(frame.end, max(record.seq for record in frame.records))
-        hot = [record for seq, record in sorted(committed(read).items()) if seq > self.packed]
+        standing = sorted(committed(read).items())
+        hot = [record for seq, record in standing if seq > self.packed]
         for record in hot:
             if record.seq != self._seq + 1:
                 raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
@@ -318,6 +332,11 @@ class History:
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
         self.hot = tuple(hot)
+        synced = read_synced(self.folder)
+        if synced is None:
+            synced = int(self.packed)
+            self.note_synced(synced)
+        self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
 
     def _catch_up_index(self) -> None:
         """Bring the index to the packed head, from the git commits that it lacks."""
