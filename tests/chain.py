@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KILL = "signal=SIGKILL"
 PACKED_SECONDS = 0.6  # after the reply, until packing is done
 BACKGROUND_SECONDS = 2.2  # after the reply, until files are synced and what was replaced is removed
-MISSED_SHARE = 0.05  # of the calls: in the background, one more or less of some kind comes and goes
+MISSED_SHARE = 0.05  # of the calls: a notice, or the index being written, is one more or less
 
 
 @dataclass
@@ -58,6 +58,8 @@ class Chain:
 
     def record(self, scenario: Scenario, *, is_following: bool = False) -> list[Call]:
         """The calls of one run, from the request on, and on to the background work."""
+        self.start()
+        self.place.kill()  # each daemon that is killed later has found something, too
         client, tag, expected, head = self.begin(scenario)
         assert self.place.process is not None
         with attached(self.place.process.pid, is_following=is_following) as trace:

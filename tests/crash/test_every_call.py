@@ -57,15 +57,22 @@ def test_a_transaction_is_whole_or_not_there_wherever_the_daemon_is_killed(
         calls = of_the_engine(calls)
     tried = worth_killing_at(calls, count, is_long=is_long)
     killed, missed = chain.killed, len(chain.missed)
+    in_background = calls[replied(calls) :]
     for call in tried:
         try:
             chain.kill_at(scenario, call, is_following=is_following)
         except BaseException:
             print(f"{scenario.name}: killed at {call}\n{chain.place.log()}")
             raise
-    killed, missed = chain.killed - killed, len(chain.missed) - missed
-    print(f"{scenario.name}: {killed} kills stand for {len(calls)} calls, {missed} were not reached")
-    assert missed <= max(1, MISSED_SHARE * len(tried)), [str(call) for call in chain.missed]
+    print(f"{scenario.name}: {chain.killed - killed} kills stand for {len(calls)} calls, "
+          f"{len(chain.missed) - missed} were not reached")  # fmt: skip
+    of_the_edit = [call for call in chain.missed[missed:] if call not in in_background]
+    assert len(of_the_edit) <= max(1, MISSED_SHARE * len(tried)), [str(call) for call in of_the_edit]
+
+
+def replied(calls: list[Call]) -> int:
+    """Where among these the reply goes out; what comes after it is in the background, and comes as it may."""
+    return next((place for place, call in enumerate(calls) if call.name == "sendto"), len(calls))
 
 
 def test_a_transaction_is_there_where_the_daemon_is_killed_while_it_syncs_the_files(chain: Chain) -> None:
