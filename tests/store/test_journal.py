@@ -76,15 +76,66 @@ def test_a_record_larger_than_a_segment_gets_one_of_its_own(journal: Journal, tm
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200])
-def test_a_frame_cut_off_at_the_end_was_never_there(journal: Journal, tmp_path: Path, cut: int) -> None:
+def test_a_frame_cut_off_before_it_was_acknowledged_was_never_there(tmp_path: Path, cut: int) -> None:
+    journal = Journal(str(tmp_path))
+    journal.append([record(1)])
+    acknowledged = (tmp_path / "acknowledged").read_bytes()
+    start = journal.position.offset
+    journal.append([record(2, b"y" * 500)])
+    (tmp_path / "acknowledged").write_bytes(acknowledged)
+    blank(segment_path(str(tmp_path), journal.position.segment), start + cut)
+    assert seqs(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_an_acknowledged_frame_that_is_cut_off_is_damage(journal: Journal, tmp_path: Path, cut: int) -> None:
     journal.append([record(1)])
     start = journal.position.offset
     journal.append([record(2, b"y" * 500)])
     path = segment_path(str(tmp_path), journal.position.segment)
+    blank(path, start + cut)
+    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} does not check") as refused:
+        seqs(tmp_path)
+    assert refused.value.data == {"file": path, "offset": start}
+
+
+def test_the_last_frame_of_a_segment_is_known_to_the_next_one_without_the_mark(tmp_path: Path) -> None:
+    first = Journal(str(tmp_path))
+    first.append([record(1)])
+    second = Journal(str(tmp_path))
+    second.note(first.position, 1)
+    acknowledged = (tmp_path / "acknowledged").read_bytes()
+    second.append([record(2)])
+    (tmp_path / "acknowledged").write_bytes(acknowledged)
+    blank(segment_path(str(tmp_path), first.position.segment), 64)
+    with pytest.raises(HistoryDamaged, match="the frame at byte 64 does not check"):
+        seqs(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 10, 100])
+def test_a_segment_that_is_cut_off_is_damage(journal: Journal, tmp_path: Path, size: int) -> None:
+    journal.append([record(1, b"y" * 500)])
+    path = segment_path(str(tmp_path), journal.position.segment)
+    os.truncate(path, size)
+    with pytest.raises(HistoryDamaged) as refused:
+        seqs(tmp_path)
+    assert refused.value.data["file"] == path
+
+
+@pytest.mark.parametrize("name", ["acknowledged", f"{1:016x}.segment"])
+def test_what_is_missing_of_a_journal_is_named(journal: Journal, tmp_path: Path, name: str) -> None:
+    journal.append([record(1)])
+    (tmp_path / name).unlink()
+    with pytest.raises(HistoryDamaged, match="it is missing") as refused:
+        seqs(tmp_path)
+    assert refused.value.data["file"] == str(tmp_path / name)
+
+
+def blank(path: str, start: int) -> None:
+    """Overwrite a thousand bytes with zeros."""
     with open(path, "r+b") as file:
-        file.seek(start + cut)
+        file.seek(start)
         file.write(bytes(1000))
-    assert seqs(tmp_path) == [1]
 
 
 def test_a_flipped_byte_with_whole_frames_after_it_is_damage(journal: Journal, tmp_path: Path) -> None:
@@ -127,7 +178,7 @@ def test_a_new_journal_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
 def test_a_segment_that_was_being_made_is_removed(tmp_path: Path) -> None:
     (tmp_path / f"{1:016x}.new").write_bytes(b"half")
     Journal(str(tmp_path)).append([record(1)])
-    assert [path.suffix for path in tmp_path.iterdir()] == [".segment"]
+    assert not list(tmp_path.glob("*.new"))
 
 
 def test_a_segment_of_a_newer_version_is_not_read_over(journal: Journal, tmp_path: Path) -> None:

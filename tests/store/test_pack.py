@@ -11,7 +11,7 @@ import pygit2
 import pytest
 
 from editd.store.objects import EMPTY_TREE, commit_content, object_id
-from editd.store.pack import PackWriter, release
+from editd.store.pack import PackWriter, index_of, release
 from editd.store.repository import create_store
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_offsets_past_two_gigabytes_are_read_by_git(packs: Path) -> None:
     for number, offset in enumerate((12, (1 << 31) - 1, 1 << 31, (1 << 32) + 5, 1 << 40)):
         writer._offset = offset  # as though so much had been written before
         offsets[writer.add("blob", b"%d" % number).hex()] = offset
-    index = writer._index(bytes(20))
+    index = index_of(writer._entries, bytes(20))
     writer.abandon()
     done = subprocess.run(["git", "show-index"], input=index, capture_output=True, check=True)
     shown = (line.split() for line in done.stdout.decode().splitlines())

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
+from editd.store.manifest import write_manifest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -38,6 +40,7 @@ def consolidate(repository: pygit2.Repository, folder: str) -> None:
             os.rename(os.path.join(made, name), os.path.join(folder, name))
             small.discard(name.rpartition(".")[0])  # the same objects give the same name
     _sync(folder)
+    write_manifest(os.path.dirname(os.path.dirname(folder)), without=small)
     for name in small:
         for suffix in (".idx", ".pack"):
             os.unlink(os.path.join(folder, name + suffix))

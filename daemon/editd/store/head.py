@@ -7,16 +7,31 @@ from __future__ import annotations
 
 import os
 
+from editd.errors import HistoryDamaged
+
 REF = "refs/heads/history"
+_LINE_BYTES = 41  # 40 hex digits and the end of the line
 
 
 def read_head(store: str) -> bytes | None:
-    """The id of the commit that the ref names (20 bytes), or None where there is no history yet."""
+    """The id of the commit that the ref names (20 bytes), or None where there is no history yet.
+
+    Raises HistoryDamaged where it holds anything else.
+    """
+    path = os.path.join(store, REF)
     try:
-        with open(os.path.join(store, REF), "rb") as file:
-            return bytes.fromhex(file.read().decode("ascii").strip())
+        with open(path, "rb") as file:
+            content = file.read(_LINE_BYTES + 1)
     except FileNotFoundError:
         return None
+    line = content.removesuffix(b"\n")
+    if len(content) != _LINE_BYTES or not set(line) <= set(b"0123456789abcdef"):
+        raise HistoryDamaged(
+            f"The history is damaged: {path} holds no commit's id.",
+            hint="No transaction is lost by this. `editctl check --repair` finds the newest one.",
+            data={"file": path},
+        )
+    return bytes.fromhex(line.decode("ascii"))
 
 
 def move_head(store: str, commit: bytes) -> None:

@@ -7,7 +7,7 @@ prototype), and are used again under a higher number, which each frame repeats, 
 what an earlier use left behind is not taken for a frame.
 
     segment  = header (64 bytes), frames at multiples of 64
-    header   = magic, version, number, CRC-32 of the three
+    header   = magic, version, number, CRC-32 of the three; at byte 32 where the segment before it ended
     frame    = magic, version, number, length, CRC-32 of the payload, CRC-32 of all before; payload
 
 C1  `append` returns once its records are durable.
@@ -18,6 +18,7 @@ Knows nothing of git, nor of the workspace's files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import zlib
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from editd.errors import HistoryDamaged
+from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
+from editd.store.mark import NAME as MARK
 from editd.store.record import DECODER, ENCODER, Committed, Record
 from editd.system.disk import folder_bytes
 
@@ -65,12 +68,14 @@ class Frame:
 class Journal:
     """The writer. One for each workspace; the caller holds the workspace's flock."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_sealed: bool = False) -> None:
+        """`is_sealed`: it is damaged, and nothing in its folder is touched."""
         self.folder = folder
         os.makedirs(folder, 0o700, exist_ok=True)
         for name in os.listdir(folder):
-            if name.endswith(".new"):  # a segment that was being made when the daemon ended
+            if name.endswith(".new") and not is_sealed:  # that was being made when the daemon ended
                 os.unlink(os.path.join(folder, name))
+        self._mark = None if is_sealed else MarkFile(folder)
         self._spares: list[str] = []
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
@@ -107,8 +112,21 @@ class Journal:
             self._take_back(offset, error)
             raise
         self.position = Position(number, _aligned(offset + length))
+        self._acknowledge(records[-1])
         for record in records:
             self._last_seqs[number] = max(self._last_seqs.get(number, 0), record.seq)
+
+    def _acknowledge(self, last: Record) -> None:
+        assert self._mark is not None, "what is sealed is not written"
+        seq, commit = (
+            (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
+        )
+        self._mark.write(self.position.segment, self.position.offset, seq, commit)
+
+    def sync_mark(self) -> None:
+        """Make durable how far the journal is acknowledged. Raises OSError."""
+        if self._mark is not None:
+            self._mark.sync()
 
     def _take_back(self, offset: int, cause: OSError) -> None:
         """Make the half-written frame invalid, durably, and leave this segment for a new one."""
@@ -129,7 +147,7 @@ class Journal:
         """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
         for number, last in sorted(self._last_seqs.items()):
             if number == self.position.segment or last > seq:
-                continue
+                break  # in their order, so that what aborts a record does not go before the record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)
             if len(self._spares) < SPARES_MAX and os.stat(path).st_size == SEGMENT_BYTES:
@@ -138,6 +156,14 @@ class Journal:
                 os.unlink(path)
 
     def close(self) -> None:
+        self._let_go()
+        if self._mark is not None:
+            with contextlib.suppress(OSError):
+                self._mark.sync()
+            self._mark.close()
+            self._mark = None
+
+    def _let_go(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -150,7 +176,8 @@ class Journal:
         else:
             self.prepare()
             source = self._spares.pop()
-        self.close()
+        self._let_go()
+        before = Before(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1
         target = segment_path(self.folder, number)
         os.rename(source, target)  # before the header: a crash in between leaves a segment that holds nothing
@@ -158,7 +185,8 @@ class Journal:
         descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
         try:
             head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
-            _write_all(descriptor, head + struct.pack("<I", zlib.crc32(head)), 0)
+            head += struct.pack("<I", zlib.crc32(head))
+            _write_all(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
             os.fdatasync(descriptor)
         except OSError:
             os.close(descriptor)
@@ -196,15 +224,69 @@ def segment_path(folder: str, number: int) -> str:
 def frames(folder: str, start: Position, until: Position | None = None) -> Iterator[Frame]:
     """The frames from `start` on, up to `until` or to the end of what is whole, in order.
 
-    A frame that is cut off at the end of the last segment was never acknowledged: it ends the
-    journal. One that is bad with whole frames after it is damage: HistoryDamaged.
+    A frame behind all that is known to be acknowledged (`known_ends`), with no whole frame after it, was cut
+    off while it was written: it ends the journal. Any other that is bad is damage: HistoryDamaged.
     """
+    ends = known_ends(folder) if until is None else {}
     for number in segments(folder):
         if number < start.segment or (until is not None and number > until.segment):
             continue
         offset = start.offset if number == start.segment else 0
         end = until.offset if until is not None and number == until.segment else None
-        yield from _frames_of(segment_path(folder, number), number, offset, end)
+        yield from _frames_of(segment_path(folder, number), number, offset, end, ends.get(number, 0))
+
+
+def known_ends(folder: str) -> dict[int, int]:
+    """How far each segment is known to hold frames: by the mark, and by the header of the one behind it.
+
+    Raises HistoryDamaged: a segment is missing that is known to have been written, or what tells is damaged.
+    """
+    mark = read_mark(folder)
+    present = segments(folder)
+    ends = {} if mark is None else {mark.segment: mark.offset}
+    is_marked = False
+    for number in present:
+        path = segment_path(folder, number)
+        if not _is_begun(path, number):
+            if mark is not None and number <= mark.segment:
+                raise _damaged(path, "it is another segment, or none", 0)
+            continue
+        with open(path, "rb") as file:
+            try:
+                before = before_in(file.read(ALIGNMENT))
+            except ValueError as error:
+                raise _damaged(path, str(error), BEFORE_AT) from error
+        if before is not None:
+            is_marked = True
+            ends[before.segment] = before.offset
+    if mark is None and is_marked:
+        raise _damaged(os.path.join(folder, MARK), "it is missing, so where the journal ends is not known")
+    if mark is not None and mark.offset and mark.segment not in present:
+        missing = segment_path(folder, mark.segment)
+        raise _damaged(missing, f"it is missing; it had transactions up to {mark.seq}")
+    return ends
+
+
+def whole_records(folder: str) -> list[Committed]:
+    """The records that check and stand, in the order of their seq, whatever is damaged around them."""
+    here = Position(0, 0)
+    found = committed(Frame(records, here) for _, _, records in whole_frames(folder))
+    return [found[seq] for seq in sorted(found)]
+
+
+def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
+    """Every frame that checks, whatever is damaged around it: segment, offset and records, in their order."""
+    for number in segments(folder):
+        with open(segment_path(folder, number), "rb") as file:
+            content = file.read()
+        at = _aligned(_HEADER.size)
+        while 0 <= at < len(content):
+            frame = _frame_at(content, at, number)
+            if frame is not None:
+                yield number, at, frame[0]
+                at = _aligned(at + frame[1])
+            else:
+                at = _next_magic(content, at)
 
 
 def committed(read: Iterable[Frame]) -> dict[int, Committed]:
@@ -219,7 +301,9 @@ def committed(read: Iterable[Frame]) -> dict[int, Committed]:
     return standing
 
 
-def _frames_of(path: str, number: int, offset: int, end: int | None) -> Iterator[Frame]:
+def _frames_of(
+    path: str, number: int, offset: int, end: int | None, acknowledged: int
+) -> Iterator[Frame]:
     if offset == 0:
         if not _is_begun(path, number):
             return
@@ -231,8 +315,9 @@ def _frames_of(path: str, number: int, offset: int, end: int | None) -> Iterator
     while end is None or offset + at < end:
         frame = _frame_at(content, at, number)
         if frame is None:
-            if end is not None or _any_frame_after(content, at, number):
-                raise _damaged(path, f"the frame at {offset + at} does not check")
+            is_known = end is not None or offset + at < acknowledged
+            if is_known or _any_frame_after(content, at, number):
+                raise _damaged(path, f"the frame at byte {offset + at} does not check", offset + at)
             return
         records, length = frame
         at = _aligned(at + length)
@@ -245,9 +330,11 @@ def _is_begun(path: str, number: int) -> bool:
         head = file.read(_HEADER.size)
     if head == bytes(_HEADER.size):
         return False
+    if len(head) < _HEADER.size:
+        raise _damaged(path, f"it is cut off after {len(head)} bytes", len(head))
     magic, version, found, checksum = _HEADER.unpack(head)
     if magic != _HEADER_MAGIC or zlib.crc32(head[:-4]) != checksum:
-        raise _damaged(path, "its header does not check")
+        raise _damaged(path, "its header does not check", 0)
     if version != VERSION:
         raise _damaged(path, f"it is of version {version}, made by a newer editd")
     return bool(found == number)  # else taken for reuse, with its new header not yet written
@@ -270,19 +357,27 @@ def _frame_at(content: bytes, offset: int, number: int) -> tuple[tuple[Record, .
 
 
 def _any_frame_after(content: bytes, offset: int, number: int) -> bool:
-    at = content.find(_FRAME_MAGIC, offset + 1)
+    at = _next_magic(content, offset)
     while at >= 0:
-        if at % ALIGNMENT == 0 and _frame_at(content, at, number) is not None:
+        if _frame_at(content, at, number) is not None:
             return True
-        at = content.find(_FRAME_MAGIC, at + 1)
+        at = _next_magic(content, at)
     return False
 
 
-def _damaged(path: str, what: str) -> HistoryDamaged:
+def _next_magic(content: bytes, offset: int) -> int:
+    """Where after `offset` a frame may begin; -1 for nowhere."""
+    at = content.find(_FRAME_MAGIC, offset + 1)
+    while at >= 0 and at % ALIGNMENT:
+        at = content.find(_FRAME_MAGIC, at + 1)
+    return at
+
+
+def _damaged(path: str, what: str, offset: int | None = None) -> HistoryDamaged:
     return HistoryDamaged(
         f"The journal is damaged: {path}: {what}.",
-        hint="Nothing was changed. Keep the file, and run `editctl check`.",
-        data={"file": path},
+        hint="Nothing was changed. `editctl check` tells more, `editctl check --repair` mends what can be.",
+        data={"file": path} | ({} if offset is None else {"offset": offset}),
     )
 
 

@@ -12,8 +12,12 @@ import hashlib
 import os
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 from editd.store.objects import ObjectKind, Oid, object_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _HEADER = struct.Struct(">4sII")
@@ -70,9 +74,9 @@ class PackWriter:
         name = f"pack-{checksum.hex()}"
         target = os.path.join(self._folder, name)
         if keep:
-            _write_durably(target + ".keep", b"editd\n")
+            write_durably(target + ".keep", b"editd\n")
         os.rename(self._temporary, target + ".pack")  # before its index: without one git does not see it
-        _write_durably(target + ".idx", self._index(checksum))
+        write_durably(target + ".idx", index_of(self._entries, checksum))
         _sync_folder(self._folder)
         return name
 
@@ -91,32 +95,36 @@ class PackWriter:
             digest.update(chunk)
         return digest.digest()
 
-    def _index(self, checksum: bytes) -> bytes:
-        """The .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order."""
-        oids = sorted(self._entries)
-        counts = [0] * 256
-        for oid in oids:
-            counts[oid[0]] += 1
-        total, fan_out = 0, list[int]()
-        for count in counts:
-            total += count
-            fan_out.append(total)
-        large = [o for o in (self._entries[oid][0] for oid in oids) if o >= _LARGE]
-        places = {offset: _LARGE | place for place, offset in enumerate(large)}
-        offsets = [places.get(self._entries[oid][0], self._entries[oid][0]) for oid in oids]
-        body = b"".join(
-            (
-                b"\xfftOc",
-                struct.pack(">I", 2),
-                struct.pack(">256I", *fan_out),
-                b"".join(oids),
-                struct.pack(f">{len(oids)}I", *(self._entries[oid][1] for oid in oids)),
-                struct.pack(f">{len(oids)}I", *offsets),
-                struct.pack(f">{len(large)}Q", *large),
-                checksum,
-            )
+
+def index_of(entries: Mapping[Oid, tuple[int, int]], checksum: bytes) -> bytes:
+    """The .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order.
+
+    `entries` has each object's offset and the CRC-32 of its packed bytes, `checksum` is the pack's.
+    """
+    oids = sorted(entries)
+    counts = [0] * 256
+    for oid in oids:
+        counts[oid[0]] += 1
+    total, fan_out = 0, list[int]()
+    for count in counts:
+        total += count
+        fan_out.append(total)
+    large = [o for o in (entries[oid][0] for oid in oids) if o >= _LARGE]
+    places = {offset: _LARGE | place for place, offset in enumerate(large)}
+    offsets = [places.get(entries[oid][0], entries[oid][0]) for oid in oids]
+    body = b"".join(
+        (
+            b"\xfftOc",
+            struct.pack(">I", 2),
+            struct.pack(">256I", *fan_out),
+            b"".join(oids),
+            struct.pack(f">{len(oids)}I", *(entries[oid][1] for oid in oids)),
+            struct.pack(f">{len(oids)}I", *offsets),
+            struct.pack(f">{len(large)}Q", *large),
+            checksum,
         )
-        return body + hashlib.sha1(body).digest()
+    )
+    return body + hashlib.sha1(body).digest()
 
 
 def release(folder: str, name: str) -> None:
@@ -136,7 +144,8 @@ def _entry_header(kind: int, size: int) -> bytes:
     return bytes(header)
 
 
-def _write_durably(path: str, content: bytes) -> None:
+def write_durably(path: str, content: bytes) -> None:
+    """Replace the file in one step. The folder is not synced. Raises OSError."""
     temporary = path + ".tmp"
     with open(temporary, "wb", opener=_opener) as file:
         file.write(content)

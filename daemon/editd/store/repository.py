@@ -14,7 +14,7 @@ from editd.store.head import REF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CONFIG = """[core]
+CONFIG = """[core]
 \trepositoryformatversion = 0
 \tfilemode = true
 \tbare = true
@@ -38,7 +38,7 @@ def create_store(path: str) -> None:
     for folder in reversed(_FOLDERS):
         _sync_folder(os.path.join(path, folder))
     _sync_folder(os.path.dirname(os.path.abspath(path)))
-    _write(os.path.join(path, "config"), _CONFIG)
+    _write(os.path.join(path, "config"), CONFIG)
     _write(os.path.join(path, "description"), _DESCRIPTION)
     _write(os.path.join(path, "HEAD"), f"ref: {REF}\n")
 

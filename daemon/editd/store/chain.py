@@ -1,0 +1,63 @@
+"""The chain: the packed transactions, read back from their commits and the difference of the trees."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+from editd.store import trailers
+from editd.store.objects import CommitObject, Oid, TreeEntry, tree_changes
+from editd.values.content import GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import CommitId, Entry, Touch, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Transaction, bytes]:
+    """The transaction that a commit records, and its notes. `read` gives an object's bytes, or raises.
+
+    Raises ValueError where the commit is not one of ours.
+    """
+    commit = CommitObject.decode(read(oid))
+    written = trailers.parse(commit.message)
+    touches: list[Touch] = []
+    if commit.parent is not None:
+        sources = {target: source for source, target in written.moves}
+        bits = dict(written.permissions)
+        before = CommitObject.decode(read(commit.parent)).tree
+        for path, old, new in tree_changes(read, before, commit.tree):
+            text = os.fsdecode(path)
+            source = sources.get(text)
+            touches.append(
+                Touch(
+                    WorkspacePath(text),
+                    named(old, None),
+                    named(new, bits.get(text)),
+                    None if source is None else WorkspacePath(source),
+                )
+            )
+    transaction = Transaction(
+        written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
+        tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
+        parts=written.parts,
+    )  # fmt: skip
+    return transaction, written.notes.encode()
+
+
+def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[tuple[Transaction, bytes]]:
+    """All transactions up to `head`, the oldest first. Raises what `read` raises, and ValueError."""
+    oids: list[Oid] = []
+    while head is not None:
+        oids.append(head)
+        head = CommitObject.decode(read(head)).parent
+    for oid in reversed(oids):
+        yield transaction_of_commit(read, oid)
+
+
+def named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
+    """What a tree says of a path, as a transaction has it."""
+    if entry is None:
+        return None
+    return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()), permissions)

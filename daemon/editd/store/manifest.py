@@ -1,0 +1,88 @@
+"""The manifest: the packs that the history rests on, so that one that is missing is missed at once.
+
+Written, durably, before head names what is in a pack and before a pack that was put together with others
+goes: a pack that is listed is there. What is there and not listed is left from a crash, and needs nothing.
+
+One line a pack, its name and its bytes; the objects that were lost in damage, one line each; and the SHA-1
+of all before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.errors import HistoryDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+NAME = "manifest"
+_HEAD = b"editd manifest 1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    packs: dict[str, int]  # name without suffix, and the bytes of the pack
+    lost: frozenset[bytes]  # ids of objects that a repair could not bring back
+
+
+def write_manifest(
+    store: str, *, without: Collection[str] = (), lost: frozenset[bytes] | None = None
+) -> None:
+    """List every whole pack that is there but `without`. `lost` None: what was before. Raises OSError."""
+    if lost is None:
+        found = read_manifest(store)
+        lost = frozenset() if found is None else found.lost
+    lines = [f"pack {name} {size}\n" for name, size in sorted(packs_in(store).items()) if name not in without]
+    lines += [f"lost {oid.hex()}\n" for oid in sorted(lost)]
+    body = _HEAD + "".join(lines).encode()
+    path = os.path.join(store, NAME)
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body + hashlib.sha1(body).hexdigest().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(path + ".new", path)
+    folder = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_manifest(store: str) -> Manifest | None:
+    """The manifest; None where an earlier version wrote none. Raises HistoryDamaged."""
+    path = os.path.join(store, NAME)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    body, said = content[:-41], content[-41:]
+    if hashlib.sha1(body).hexdigest().encode() + b"\n" != said or not body.startswith(_HEAD):
+        raise HistoryDamaged(
+            f"The history is damaged: {path} does not check, so whether all packs are there is not known.",
+            hint="No transaction is lost by this. `editctl check --repair` makes it anew.",
+            data={"file": path},
+        )
+    lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]
+    return Manifest(
+        {line[1]: int(line[2]) for line in lines if line[0] == "pack"},
+        frozenset(bytes.fromhex(line[1]) for line in lines if line[0] == "lost"),
+    )
+
+
+def packs_in(store: str) -> dict[str, int]:
+    """The packs that are there with their index, and their bytes."""
+    folder = os.path.join(store, "objects", "pack")
+    found: dict[str, int] = {}
+    with os.scandir(folder) as entries:
+        names = {entry.name: entry for entry in entries}
+    for name, entry in names.items():
+        stem, _, suffix = name.rpartition(".")
+        if suffix == "pack" and f"{stem}.idx" in names:
+            found[stem] = entry.stat().st_size
+    return found
