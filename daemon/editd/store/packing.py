@@ -25,6 +25,7 @@ from editd.store.journal import Frame, Position, committed, frames
 from editd.store.objects import EMPTY_TREE, CommitObject, ObjectKind, Oid, TreeEntry, Trees, object_id
 from editd.store.pack import PackWriter, release
 from editd.store.record import Committed, transaction_of
+from editd.store.tidying import tidy
 from editd.store.trailers import parse
 from editd.system.flock import take
 from editd.system.pipe import read_frame, write_frame
@@ -166,6 +167,7 @@ def main() -> None:
     # next daemon's: there is one at a time, and only then is head read.
     alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
     assert alone is not None
+    tidy(os.path.join(sys.argv[1], "store.git", "objects", "pack"))
     packer = Packer(sys.argv[1])
     while (request := read_frame(sys.stdin.buffer)) is not None:
         if request["do"] == "check":
