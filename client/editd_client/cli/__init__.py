@@ -47,6 +47,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "session": "Open, list and close sessions, each with its own name and scope.",
         "lease": "Lease paths to your session, so that nobody else edits them.",
         "exec": "Run a command, and record what it changes as one transaction.",
+        "mcp": "Serve an agent's edit tools over MCP, on standard input and output.",
     },
     "Look": {
         "log": "List the transactions, newest first.",

@@ -1,0 +1,242 @@
+"""What a tool's call comes to: a short text for the model, and the same as data for programs.
+
+A client may show its model the one or the other, so each says all that matters. Texts that are not
+UTF-8 are `{"base64": …}` in the data, as in the protocol, and have `�` in the text.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from editd.wire.codec import encode_json
+from editd.wire.messages import Transaction
+from editd_client.cli.output import LETTERS, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from editd.wire.messages import (
+        ApplyResult,
+        BlameLine,
+        BlameResult,
+        Change,
+        DiffResult,
+        FileResult,
+        LeaseAcquireResult,
+        LeaseListResult,
+        LogResult,
+        ReadResult,
+        UndoResult,
+    )  # fmt: skip
+    from editd_client.errors import EditdError, Unreachable
+
+DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens: more is asked for by path
+REFUSAL_CHARACTERS_MAX = 4_000  # of a diff or a passage that explains a refusal
+ARGUMENTS = {"on_conflict: force": "force: true"}  # what a hint says to a program: what it is in our tools
+PLAIN = io.StringIO()  # a stream that is no terminal: no colours
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One text or several, the data, and whether it is a refusal."""
+
+    texts: tuple[str, ...]
+    data: dict[str, Any]
+    is_refusal: bool = False
+
+
+def answer(*texts: str, **data: Any) -> Answer:
+    """An answer of these texts and this data, in a form that every JSON parser takes."""
+    return Answer(tuple(map(_readable, texts)), json.loads(encode_json(data)))
+
+
+# ── Done ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> Answer:
+    """What an applying method did; a dialect's tool says it in its own words (`says`), and only so."""
+    data: dict[str, Any] = {} if says is None else {"answer": says}
+    data["transaction"] = None if result.transaction is None else result.transaction.seq
+    data["files"] = [_file(file) for file in result.files]
+    if result.merged:
+        data["merged"] = result.merged
+    warnings = [*result.warnings, *(warning for file in result.files for warning in file.warnings)]
+    if warnings:
+        data["warnings"] = warnings
+    if is_dry_run:
+        data["diff"] = _cut(_diff_of(result.files), DIFF_CHARACTERS_MAX)
+    if says is not None:
+        return answer(says, **data)
+    return answer("\n".join(_report(result, warnings, is_dry_run=is_dry_run)), **data)
+
+
+def undone(result: UndoResult, *, is_dry_run: bool) -> Answer:
+    """What an undo, a redo or a rollback did, or in a dry run what would be in its way."""
+    conflicts = result.conflicts if isinstance(result.conflicts, list) else []
+    found = applied(result, is_dry_run=is_dry_run)
+    if not conflicts:
+        return found
+    in_the_way = [
+        f"In the way in {one.path}: {_numbers(one.blocking)}; undo {_numbers(one.needs)} first."
+        for one in conflicts
+    ]
+    return answer("\n".join((*found.texts, *in_the_way)), **found.data, conflicts=conflicts)
+
+
+def content(result: ReadResult, start_line: int | None, end_line: int | None) -> Answer:
+    """A file: one text that says what it is, and one that is its content."""
+    facts = [result.path, f"version {result.version}", f"{result.size} bytes"]
+    facts += [f"lines {start_line or 1}-{end_line or 'end'}"] if start_line or end_line else []
+    facts += ["not text"] if result.encoding is None else []
+    facts += ["symlink"] if result.kind == "symlink" else []
+    facts += [f"line ends {result.eol}"] if result.eol in ("crlf", "cr", "mixed") else []
+    data = {name: getattr(result, name) for name in ("path", "version", "size", "encoding", "eol", "content")}
+    return answer(", ".join(facts), result.content, **data)
+
+
+def log(result: LogResult) -> Answer:
+    lines = [one_line(transaction, PLAIN) for transaction in result.transactions] or ["No transactions."]
+    if result.more:
+        lines.append(f"There are older ones: before={result.transactions[-1].seq}.")
+    entries = [_entry(transaction) for transaction in result.transactions]
+    return answer("\n".join(lines), transactions=entries, more=result.more)
+
+
+def diff(result: DiffResult) -> Answer:
+    shown = _cut(result.diff, DIFF_CHARACTERS_MAX)
+    files = [_file(file) for file in result.files]
+    return answer(shown or "No differences.", diff=shown, files=files)
+
+
+def blame(path: str, result: BlameResult, start_line: int | None, end_line: int | None) -> Answer:
+    """Who wrote the lines, neighbours of one transaction together."""
+    wanted = [line for line in result.lines if (start_line or 1) <= line.line <= (end_line or line.line)]
+    ranges = list(_ranges(wanted))
+    lines = [
+        f"{one['start_line']}-{one['end_line']}: {one['seq']} {one['actor']}"
+        + (f" in {one['session']}" if one["session"] else "")
+        + f", {one['time'][:19]}Z"
+        for one in ranges
+    ]
+    return answer("\n".join(lines) or "No lines.", path=path, version=result.version, lines=ranges)
+
+
+def lease(result: LeaseAcquireResult, what: str) -> Answer:
+    text = f"{what} {result.lease}, until {result.expires}."
+    return answer(text, lease=result.lease, token=result.token, expires=result.expires)
+
+
+def leases(result: LeaseListResult) -> Answer:
+    lines = [f"{it.lease} {it.session}: {' '.join(it.paths)}, until {it.expires}" for it in result.leases]
+    return answer("\n".join(lines) or "No leases.", leases=result.leases, waiting=result.waiting)
+
+
+# ── Refused ───────────────────────────────────────────────────────────────────────────────────
+
+
+def refused(error: EditdError) -> Answer:
+    """A refusal: what the daemon says, and of its data what helps with the next try."""
+    message = error.message
+    for spoken, argument in ARGUMENTS.items():
+        message = message.replace(spoken, argument)
+    text = "\n".join((message, *_particulars(error)))
+    data = answer(error=error.name, code=error.code, message=message, data=error.data).data
+    return Answer((_readable(text),), data, is_refusal=True)
+
+
+def unreachable(error: Unreachable) -> Answer:
+    """No daemon answers; whether something was done is not known."""
+    text = f"{error.message} {error.hint}".strip()
+    data = answer(error="unreachable", code=None, message=text, data={}).data
+    return Answer((_readable(text),), data, is_refusal=True)
+
+
+def _particulars(error: EditdError) -> Iterator[str]:
+    data = error.data
+    if error.name == "stale":
+        for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
+            yield f"Changed by {one_line(transaction, PLAIN)}"
+        yield from _passage(data.get("diff"))
+    if error.name == "conflict":
+        for file in data.get("files", ()):
+            blocking = file.get("blocking", ())
+            yield f"{file.get('path')}" + (f": in the way are {_numbers(blocking)}" if blocking else "")
+    nearest = data.get("nearest")
+    if isinstance(nearest, dict):
+        yield f"Nearest passage, line {nearest.get('start_line')}:"
+        yield from _passage(nearest.get("text"))
+
+
+def _passage(text: object) -> Iterator[str]:
+    if isinstance(text, str) and text:
+        yield _cut(text, REFUSAL_CHARACTERS_MAX)
+
+
+# ── What they are made of ─────────────────────────────────────────────────────────────────────
+
+
+def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -> Iterator[str]:
+    if is_dry_run:
+        yield "Dry run: nothing was changed."
+    elif result.transaction is None:
+        yield "Nothing to change."
+    else:
+        yield one_line(result.transaction, PLAIN)
+    for file in result.files:
+        if file.change is not None:
+            yield f" {LETTERS[file.change]} {_moved(file)}"
+    yield from (f"Merged with what was there: {path}" for path in result.merged)
+    yield from (f"Warning: {warning}" for warning in warnings)
+    if is_dry_run:
+        yield from _passage(_cut(_diff_of(result.files), DIFF_CHARACTERS_MAX))
+
+
+def _moved(file: FileResult | Change) -> str:
+    return f"{file.from_} -> {file.path}" if isinstance(file.from_, str) else file.path
+
+
+def _file(file: FileResult | Change) -> dict[str, Any]:
+    said = {"path": file.path, "change": file.change, "version": file.version}
+    return {**said, "from": file.from_} if isinstance(file.from_, str) else said
+
+
+def _entry(transaction: Transaction) -> dict[str, Any]:
+    names = ("seq", "kind", "actor", "session", "message", "time", "undoes", "undone_by")
+    said = {name: getattr(transaction, name) for name in names}
+    return {**said, "files": [{"path": file.path, "change": file.change} for file in transaction.files]}
+
+
+def _diff_of(files: Iterable[FileResult]) -> str:
+    return "".join(file.diff for file in files if isinstance(file.diff, str))
+
+
+def _ranges(lines: Iterable[BlameLine]) -> Iterator[dict[str, Any]]:
+    for (seq, actor, session, time), found in groupby(
+        lines, key=lambda line: (line.seq, line.actor, line.session, line.time)
+    ):
+        numbers = [line.line for line in found]
+        yield {
+            "start_line": numbers[0], "end_line": numbers[-1],
+            "seq": seq, "actor": actor, "session": session, "time": time,
+        }  # fmt: skip
+
+
+def _numbers(seqs: Iterable[int]) -> str:
+    return ", ".join(map(str, seqs)) or "nothing"
+
+
+def _cut(text: str, characters_max: int) -> str:
+    if len(text) <= characters_max:
+        return text
+    left_out = len(text) - characters_max
+    return f"{text[:characters_max]}\n… {left_out} more characters: ask for fewer paths"
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,198 @@
+"""The link to the daemon: one session, over as many connections as calls run at once.
+
+Starts the daemon where none answers, opens the session with the first call, attaches further
+connections to it by its token, and asks again where the daemon has gone away in between: what is
+asked carries a `request_id` wherever asking twice would do it twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from editd_client.client import Client
+from editd_client.connect import connect, connect_or_start
+from editd_client.errors import EditdError, Unreachable, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd_client.locate import Workspace
+
+AGAIN_SECONDS_MAX = 10.0  # a daemon that is ending or coming is waited for
+AGAIN_EVERY_SECONDS = 0.1
+IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
+CLOSE_SECONDS_MAX = 1.0  # whoever ends the server is not kept waiting
+NAMES_MAX = 1000  # as many sessions as a daemon has at once
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """In whose name: a session's name; it is exactly this one, or has a number behind it where it is taken.
+
+    With a token the session is somebody else's who has opened it, and is left open at the end.
+    """
+
+    name: str
+    is_exact: bool = False
+    token: str | None = None
+
+
+@dataclass(slots=True)
+class Line:
+    """The connection that one call uses, so that another thread can cut it."""
+
+    stream: socket.socket | None = None
+    is_cut: bool = False
+
+    def cut(self) -> None:
+        """End the call that waits for an answer here; whether it is still carried out is not known."""
+        self.is_cut = True
+        if self.stream is not None:
+            with contextlib.suppress(OSError):
+                self.stream.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    client: Client
+    stream: socket.socket
+
+
+@dataclass
+class Link:
+    """A session of one workspace; used by several threads."""
+
+    workspace: Workspace
+    claim: Claim
+    actor: str
+    session: str = field(init=False, default="")  # as it was opened; empty before
+    _token: str | None = field(init=False, default=None)
+    _idle: list[Connection] = field(init=False, default_factory=list)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    def ask(self, question: Callable[[Client], Result], line: Line | None = None) -> Result:
+        """What the daemon answers; asked again where it went away, or lost the session.
+
+        Raises EditdError for a refusal, Unreachable where no daemon answers, or the line was cut.
+        """
+        line = line or Line()
+        deadline = time.monotonic() + AGAIN_SECONDS_MAX
+        is_first = True
+        while True:
+            try:
+                with self._connection(line) as client:
+                    return question(client)
+            except Unreachable:
+                self._hang_up()
+                if line.is_cut or not is_first:
+                    raise
+            except EditdError as error:
+                if error.name == "shutting_down" and time.monotonic() < deadline:
+                    self._hang_up()
+                    time.sleep(AGAIN_EVERY_SECONDS)
+                    continue
+                if error.name != "unknown_session" or self.claim.token is not None or not is_first:
+                    raise
+                self._hang_up()
+                self._token = None  # It was ended by force, or by its time: open it anew.
+            is_first = False
+
+    def close(self) -> None:
+        """End the session that was opened here: its leases are free, and what it did stays."""
+        if not self._lock.acquire(timeout=CLOSE_SECONDS_MAX):
+            return  # The daemon does not answer; the session ends by its time.
+        try:
+            if self._token is not None and self.claim.token is None:
+                self._close_session()
+        finally:
+            self._token = None
+            self._lock.release()
+            self._hang_up()
+
+    def _close_session(self) -> None:
+        with contextlib.suppress(EditdError, Unreachable, OSError):
+            stream = connect(self.workspace.socket_path)
+            if stream is not None:
+                with Client(stream) as client:
+                    client.hello(self.actor, self.session, self._token)
+                    client.session_close(self.session)
+
+    @contextlib.contextmanager
+    def _connection(self, line: Line) -> Iterator[Client]:
+        """A client in the session, for one call; kept for the next where it is still good."""
+        connection = self._take()
+        line.stream = connection.stream
+        if line.is_cut:
+            line.cut()
+        try:
+            yield connection.client
+        except EditdError:
+            self._idle.append(connection)
+            raise
+        except BaseException:
+            connection.client.close()
+            raise
+        else:
+            self._idle.append(connection)
+        finally:
+            line.stream = None
+
+    def _take(self) -> Connection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            stream, _ = connect_or_start(self.workspace)
+            client = Client(stream)
+            try:
+                self._enter(client)
+            except BaseException:
+                client.close()
+                raise
+            return Connection(client, stream)
+
+    def _hang_up(self) -> None:
+        while self._idle:
+            self._idle.pop().client.close()
+
+    # ── The session ───────────────────────────────────────────────────────────────────────────
+
+    def _enter(self, client: Client) -> None:
+        """Act in the session on this connection, and open it where that was not done yet."""
+        token = self.claim.token or self._token
+        if token is None:
+            self.session, self._token = self._open(client)
+        else:
+            self.session = self.session or self.claim.name
+            client.hello(self.actor, self.session, token)
+
+    def _open(self, client: Client) -> tuple[str, str]:
+        """The session's name and token: the claimed name, or the first number behind it that is free."""
+        client.hello(self.actor)
+        for number in range(1, NAMES_MAX):
+            name = self.claim.name if number == 1 else f"{self.claim.name}-{number}"
+            try:
+                opened = client.session_open(name, actor=self.actor, ttl=IDLE_SECONDS)
+            except EditdError as error:
+                if error.name != "invalid_params" or error.data.get("session") != name:
+                    raise
+                if self.claim.is_exact:
+                    raise _taken(name) from error
+            else:
+                return opened.session, opened.token
+        raise _taken(self.claim.name)
+
+
+def _taken(name: str) -> EditdError:
+    return refusal(
+        "unknown_session",
+        f"The session {name!r} is open already, and its token is not known here.",
+        hint="Give its token in EDITD_TOKEN, or another name with --session, or none.",
+        data={"session": name},
+    )

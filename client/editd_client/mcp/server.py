@@ -1,0 +1,240 @@
+"""The MCP server: one client over standard input and output, in either era of MCP's protocol.
+
+The one module that imports the SDK. Each call runs in a thread, so that a call that waits for a
+lease holds up no other; it tells of its progress where the client wants that, and ends when the
+client cancels it. Standard output is the protocol's alone: the SDK turns file descriptor 1 to
+standard error while it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from editd import __version__
+from editd.wire.codec import plain
+from editd.wire.errors import Malformed
+from editd_client.errors import EditdError, Unreachable, refusal
+from editd_client.mcp import answers
+from editd_client.mcp.dialects import tools_of
+from editd_client.mcp.link import Claim, Line, Link
+from editd_client.mcp.place import choose_workspace, is_named
+from editd_client.mcp.tools import OWN, Call, Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mcp.server.context import ServerRequestContext
+
+    from editd_client.mcp.answers import Answer
+
+ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
+PROGRESS_SECONDS = 1.0
+NAME_CHARACTERS_MAX = 100
+NOBODY = "mcp"  # the session of a client that does not say its name
+TERMINATED = 128 + signal.SIGTERM
+
+INSTRUCTIONS = (
+    "Edit files of this workspace through editd: several may edit at once, nothing is overwritten unseen, "
+    "and each edit can be undone alone. A refused call has changed nothing, and says what to do."
+)
+
+
+def serve(named: str | None, dialects: Sequence[str], session: str | None, token: str | None) -> None:
+    """Serve one client until it closes standard input, then close the session; its edits stay.
+
+    `named` is a workspace and `session` a session's name, where somebody says which.
+    """
+    desk = Desk(named, dialects, session, token)
+    # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: desk.leave_now())
+    try:
+        anyio.run(desk.serve)
+    finally:
+        desk.close()
+
+
+class Desk:
+    """One client, and all that is known of it; it has a link to a daemon from its first call on."""
+
+    def __init__(
+        self, named: str | None, dialects: Sequence[str], session: str | None, token: str | None
+    ) -> None:
+        self._named = named
+        self._dialects = dialects
+        self._session = session
+        self._token = token
+        self._link: Link | None = None
+        self._tools: dict[str, Tool] = {}
+        self._lock = anyio.Lock()
+
+    async def serve(self) -> None:
+        server: Server[Any] = Server(
+            "editd",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    def close(self) -> None:
+        """End the session, if there is one by now."""
+        if self._link is not None:
+            self._link.close()
+
+    def leave_now(self) -> NoReturn:
+        """A signal: end the session, and then the process."""
+        self.close()
+        os._exit(TERMINATED)
+
+    # ── What MCP asks ─────────────────────────────────────────────────────────────────────────
+
+    async def _list(
+        self, ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        try:
+            tools = await self._known_tools(ctx)
+        except EditdError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message) from error
+        except Unreachable as error:
+            raise MCPError(types.INTERNAL_ERROR, f"{error.message} {error.hint}".strip()) from error
+        return types.ListToolsResult(tools=[_listed(tool) for tool in tools.values()])
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        try:
+            tool = _named(params.name, await self._known_tools(ctx))
+            arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
+            found = await self._run(ctx, tool, arguments)
+        except EditdError as error:
+            found = answers.refused(error)
+        except Unreachable as error:
+            found = answers.unreachable(error)
+        except Malformed as error:
+            found = answers.refused(refusal(error.error.name, error.error.message))
+        return _result(found)
+
+    async def _run(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: dict[str, Any]) -> Answer:
+        """Run the tool in a thread, with the client told of it every second; cut where it is cancelled."""
+        link, line, request_id = await self._linked(ctx), Line(), str(uuid.uuid4())
+
+        def run() -> Answer:
+            root = link.workspace.root
+            try:
+                # A retry begins with the arguments as they were given.
+                return link.ask(
+                    lambda client: tool.run(Call(dict(arguments), client, link.session, root, request_id)),
+                    line,
+                )
+            except EditdError as error:
+                return answers.refused(error)
+            except Unreachable as error:
+                return answers.unreachable(error)
+
+        telling = asyncio.create_task(_tell_progress(ctx, tool.name))
+        try:
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+        except asyncio.CancelledError:
+            line.cut()
+            raise
+        finally:
+            telling.cancel()
+
+    # ── What it needs for that ────────────────────────────────────────────────────────────────
+
+    async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, Tool]:
+        """editd's own tools and those of the chosen dialects, by name; a daemon is asked for the second."""
+        if not self._tools:
+            found = list(OWN)
+            if self._dialects:
+                link = await self._linked(ctx)
+                said = await anyio.to_thread.run_sync(
+                    link.ask, lambda client: client.dialects(), abandon_on_cancel=True
+                )
+                found += tools_of(said.dialects, self._dialects)
+            self._tools = {tool.name: tool for tool in found}
+        return self._tools
+
+    async def _linked(self, ctx: ServerRequestContext[Any]) -> Link:
+        """The link to the daemon of the workspace that is meant, which is decided once."""
+        async with self._lock:
+            if self._link is None:
+                roots = [] if is_named(self._named) else await _roots(ctx)
+                info = ctx.session.client_params
+                name = _readable(info.client_info.name if info is not None else "")
+                claim = Claim(self._session or name, self._session is not None, self._token)
+                self._link = Link(choose_workspace(self._named, roots), claim, name)
+            return self._link
+
+
+async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:
+    """The URIs of the client's roots; none where it has none, does not tell, or speaks the modern era."""
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.roots is None or not ctx.session.can_send_request:
+        return []
+    try:
+        said = await ctx.session.send_request(
+            types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=ROOTS_SECONDS_MAX
+        )
+    except MCPError:
+        return []
+    return [str(root.uri) for root in said.roots]
+
+
+async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
+    """Tell the client once a second that the call goes on; nothing where it has given no token."""
+    start = time.monotonic()
+    while True:
+        await anyio.sleep(PROGRESS_SECONDS)
+        passed = time.monotonic() - start
+        await ctx.session.report_progress(passed, None, f"{name}: {passed:.0f} s")
+
+
+def _named(name: str, tools: Mapping[str, Tool]) -> Tool:
+    if name not in tools:
+        raise refusal("invalid_params", f"There is no tool {name!r}.", hint=f"There are {', '.join(tools)}.")
+    return tools[name]
+
+
+def _readable(name: str) -> str:
+    """A client's name as a session's."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()[:NAME_CHARACTERS_MAX] or NOBODY
+
+
+def _listed(tool: Tool) -> types.Tool:
+    changes = None if tool.is_read_only else tool.is_destructive  # MCP: of what changes something only
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=dict(tool.schema),
+        annotations=types.ToolAnnotations(
+            read_only_hint=tool.is_read_only,
+            destructive_hint=changes,
+            idempotent_hint=tool.is_idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _result(answer: Answer) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=text) for text in answer.texts],
+        structured_content=answer.data,
+        is_error=answer.is_refusal,
+    )

@@ -1,0 +1,375 @@
+"""editd's own tools: what a model is told of each, and how a call becomes a request.
+
+Arguments are the protocol's by name and meaning, less those that the connection knows (session,
+actor, request id); the protocol's types check them. Paths may also be absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from editd.wire import messages
+from editd_client.errors import refusal
+from editd_client.mcp import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from editd_client.client import Client
+    from editd_client.mcp.answers import Answer
+
+READ_BYTES_MAX = 1 << 18  # a file that is larger is read by its lines
+LEASE_SECONDS = 300.0
+
+Typed = TypeVar("Typed", bound=messages.Params)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its arguments, checked for unknown names, and who asks whom."""
+
+    arguments: dict[str, Any]
+    client: Client
+    session: str
+    root: str
+    request_id: str
+
+    def typed(self, kind: type[Typed], **more: Any) -> Typed:
+        """The arguments, and `more`, as that request; a refusal (`invalid_params`) that names the field."""
+        return _converted({**self.arguments, **more}, kind)
+
+    def path(self, given: str) -> str:
+        """A path relative to the root, where it is given as an absolute one below it."""
+        for root in (self.root, os.path.realpath(self.root)):
+            if given.startswith(root + "/"):
+                return os.path.relpath(given, root)
+        return given
+
+    def paths(self, given: list[str] | None) -> list[str] | None:
+        return None if given is None else [self.path(path) for path in given]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool as MCP lists it, and how it is run."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: Callable[[Call], Answer]
+    is_read_only: bool = False
+    is_destructive: bool = False
+    is_idempotent: bool = False
+    is_own: bool = True  # a dialect's tool judges its arguments by itself
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call; a refusal (`invalid_params`) names what is unknown or missing."""
+        if not self.is_own:
+            return dict(given)
+        given = {name: value for name, value in given.items() if value is not None}  # as good as left out
+        known = self.schema["properties"]
+        if unknown := [name for name in given if name not in known]:
+            raise refusal(
+                "invalid_params",
+                f"{self.name} has no argument `{unknown[0]}`.",
+                hint=f"It takes {', '.join(known) or 'none'}.",
+                data={"field": unknown[0]},
+            )
+        if missing := [name for name in self.schema.get("required", ()) if name not in given]:
+            lacking = f"{self.name} needs the argument `{missing[0]}`."
+            raise refusal("invalid_params", lacking, data={"field": missing[0]})
+        return given
+
+
+def _converted(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        field = place.removesuffix("`")
+        where = f" (argument `{field}`)" if field else ""
+        raise refusal("invalid_params", f"{said}{where}.", data={"field": field} if field else {}) from None
+
+
+# ── Schemas ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _object(required: tuple[str, ...] = (), /, **properties: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(required)} if required else schema
+
+
+def _of(kind: str, description: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": kind, **({"description": description} if description else {}), **more}
+
+
+_TX = {"type": ["integer", "string"]}
+_LINE = _of("integer", minimum=1)
+_PATHS = _of("array", items={"type": "string"})
+_DRY_RUN = _of("boolean", "Show what would change, change nothing")
+_FORCE = _of("boolean", "Even over later changes of the same lines")
+
+
+# ── Editing and reading ───────────────────────────────────────────────────────────────────────
+
+_EDIT = {
+    "type": "object",
+    "properties": {
+        "op": _of("string", enum=["replace", "write", "patch", "delete", "move", "chmod"]),
+        "path": _of("string", "The file; for all but patch"),
+        "old": _of("string", "replace: exact text in the file"),
+        "new": _of("string", "replace: what stands there instead"),
+        "count": _of("integer", "replace: in how many places `old` is, 1 if left out"),
+        "content": _of("string", "write: the whole file, new or one that you have read"),
+        "patch": _of("string", "patch: unified diff of any number of files"),
+        "to": _of("string", "move: the new path"),
+        "executable": _of("boolean", "chmod"),
+    },
+    "required": ["op"],
+}
+
+_APPLY = _object(
+    ("edits",),
+    edits=_of("array", items=_EDIT),
+    message=_of("string", "Why, for the log"),
+    on_stale=_of(
+        "string", "If a file changed since you read it: refuse (default) or merge", enum=["reject", "merge"]
+    ),
+    dry_run=_DRY_RUN,
+)  # fmt: skip
+
+
+def _apply(call: Call) -> Answer:
+    asked = call.typed(messages.Apply)
+    edits = [_with_relative_paths(edit, call) for edit in asked.edits]
+    result = call.client.apply(
+        edits,
+        message=asked.message,
+        on_stale=asked.on_stale,
+        dry_run=asked.dry_run,
+        diff=asked.dry_run,
+        request_id=call.request_id,
+    )
+    return answers.applied(result, is_dry_run=asked.dry_run)
+
+
+def _with_relative_paths(edit: messages.AnyEdit, call: Call) -> messages.AnyEdit:
+    names = [name for name in ("path", "to") if hasattr(edit, name)]
+    return msgspec.structs.replace(edit, **{name: call.path(getattr(edit, name)) for name in names})
+
+
+def _read(call: Call) -> Answer:
+    asked = call.typed(messages.Read)
+    path = call.path(asked.path)
+    if asked.start_line is None and asked.end_line is None and asked.at is None:
+        size = call.client.stat([path]).files[0].size or 0
+        if size > READ_BYTES_MAX:
+            raise refusal(
+                "too_large",
+                f"{path} has {size} bytes, and at most {READ_BYTES_MAX} are read at once.",
+                hint="Read a part of it with start_line and end_line.",
+                data={"path": path, "size": size},
+            )
+    result = call.client.read(path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line)
+    return answers.content(result, asked.start_line, asked.end_line)
+
+
+# ── Undo ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _undo(call: Call) -> Answer:
+    force, asked = _forced(call, messages.Undo)
+    result = call.client.undo(
+        asked.tx,
+        paths=call.paths(asked.paths),
+        last=asked.last,
+        dry_run=asked.dry_run,
+        on_conflict=force,
+        request_id=call.request_id,
+    )
+    return answers.undone(result, is_dry_run=asked.dry_run)
+
+
+def _redo(call: Call) -> Answer:
+    force, asked = _forced(call, messages.Redo)
+    result = call.client.redo(dry_run=asked.dry_run, on_conflict=force, request_id=call.request_id)
+    return answers.undone(result, is_dry_run=asked.dry_run)
+
+
+def _rollback(call: Call) -> Answer:
+    call.arguments.setdefault("session", call.session)
+    force, asked = _forced(call, messages.Rollback)
+    result = call.client.rollback(
+        asked.session,
+        since=asked.since,
+        dry_run=asked.dry_run,
+        on_conflict=force,
+        request_id=call.request_id,
+    )
+    return answers.undone(result, is_dry_run=asked.dry_run)
+
+
+def _forced(call: Call, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
+    """`force` as the protocol has it, and the other arguments."""
+    force = call.arguments.pop("force", False)
+    if not isinstance(force, bool):
+        raise refusal("invalid_params", "`force` is true or false.", data={"field": "force"})
+    return ("force" if force else "fail"), call.typed(kind)
+
+
+# ── Looking ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _log(call: Call) -> Answer:
+    asked = call.typed(messages.Log, limit=call.arguments.get("limit", 20))
+    result = call.client.log(
+        limit=asked.limit,
+        before=asked.before,
+        path=None if asked.path is None else call.path(asked.path),
+        session=asked.session,
+        actor=asked.actor,
+    )
+    return answers.log(result)
+
+
+def _diff(call: Call) -> Answer:
+    asked = call.typed(messages.Diff)
+    return answers.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
+
+
+def _blame(call: Call) -> Answer:
+    start_line, end_line = (_line_number(call, name) for name in ("start_line", "end_line"))
+    asked = call.typed(messages.Blame)
+    path = call.path(asked.path)
+    return answers.blame(path, call.client.blame(path), start_line, end_line)
+
+
+def _line_number(call: Call, name: str) -> int | None:
+    value = call.arguments.pop(name, None)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise refusal("invalid_params", f"`{name}` is the number of a line, from 1.", data={"field": name})
+
+
+# ── Leases ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lease(call: Call) -> Answer:
+    action = call.arguments.pop("action")
+    seconds = call.arguments.pop("seconds", LEASE_SECONDS)
+    match action:
+        case "acquire":
+            taken = call.typed(messages.LeaseAcquire, ttl=seconds)
+            paths = call.paths(taken.paths) or []
+            return answers.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
+        case "renew":
+            renewed = call.typed(messages.LeaseRenew, ttl=seconds)
+            return answers.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
+        case "release":
+            released = call.typed(messages.LeaseRelease)
+            call.client.lease_release(released.lease)
+            return answers.answer(f"Released {released.lease}.", lease=released.lease)
+        case "list":
+            call.typed(messages.LeaseList)
+            return answers.leases(call.client.lease_list())
+        case _:
+            raise refusal(
+                "invalid_params", "`action` is acquire, renew, release or list.", data={"field": "action"}
+            )
+
+
+OWN: tuple[Tool, ...] = (
+    Tool(
+        "apply_edits",
+        "Edit files: all edits together or none, in order, as one transaction that can be undone alone. "
+        "Others may be editing too: a file that changed since you read it is refused as stale, with what "
+        "changed, or merged.",
+        _APPLY,
+        _apply,
+        is_destructive=True,
+    ),
+    Tool(
+        "read_file",
+        "Read a text file, whole or some lines. What you read is remembered, so that your edits are refused "
+        "if others changed it since.",
+        _object(
+            ("path",), path=_of("string"), start_line=_LINE, end_line=_LINE,
+            at={**_TX, "description": "As it was right after this transaction"},
+        ),
+        _read,
+        is_read_only=True,
+        is_idempotent=True,
+    ),
+    Tool(
+        "undo",
+        "Take back your newest edit, or any transaction, however old. Later changes by anyone are kept; if "
+        "they touch the same lines it is refused.",
+        _object(
+            tx={**_TX, "description": "Its number in the log; yours or not"},
+            paths={**_PATHS, "description": "Only these files of `tx`"},
+            last=_of("integer", "Your newest so many"), dry_run=_DRY_RUN, force=_FORCE,
+        ),
+        _undo,
+        is_destructive=True,
+    ),
+    Tool(
+        "redo",
+        "Take back your newest undo.",
+        _object(dry_run=_DRY_RUN, force=_FORCE),
+        _redo,
+        is_destructive=True,
+    ),
+    Tool(
+        "rollback_session",
+        "Take back all that you did here, as one transaction. What others did stays.",
+        _object(
+            session=_of("string", "Another session, in place of yours"),
+            since={**_TX, "description": "From this transaction on"}, dry_run=_DRY_RUN, force=_FORCE,
+        ),
+        _rollback,
+        is_destructive=True,
+    ),
+    Tool(
+        "log",
+        "Who changed what, newest first: edits, undos, and what other programs wrote (`outside`).",
+        _object(
+            path=_of("string", "A file or folder"), session=_of("string"), actor=_of("string"),
+            limit=_of("integer", "20 if left out"), before=_of("integer", "Older than this transaction"),
+        ),
+        _log,
+        is_read_only=True,
+        is_idempotent=True,
+    ),
+    Tool(
+        "diff",
+        "What changed after transaction `from` (left out: since the start) up to `to` (left out: now).",
+        _object(**{"from": _TX, "to": _TX, "paths": _PATHS}),
+        _diff,
+        is_read_only=True,
+        is_idempotent=True,
+    ),
+    Tool(
+        "blame",
+        "Which transaction, and who, each line of a file came with.",
+        _object(("path",), path=_of("string"), start_line=_LINE, end_line=_LINE),
+        _blame,
+        is_read_only=True,
+        is_idempotent=True,
+    ),
+    Tool(
+        "lease",
+        "Keep others from editing paths for a while: acquire, renew, release, or list who has leases.",
+        _object(
+            ("action",), action=_of("string", enum=["acquire", "renew", "release", "list"]),
+            paths={**_PATHS, "description": "acquire: paths or globs such as src/**"},
+            seconds=_of("number", "How long; 300 if left out"),
+            wait=_of("number", "acquire: seconds to wait where others have it"),
+            lease=_of("string", "renew, release: the lease"),
+        ),
+        _lease,
+    ),
+)  # fmt: skip

@@ -1,0 +1,117 @@
+"""What `editctl mcp` is made of, where no daemon is needed to see it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import editd_client.mcp
+from editd.wire.messages import DialectEntry, ToolEntry
+from editd_client.errors import EditdError
+from editd_client.mcp import answers
+from editd_client.mcp.dialects import tools_of
+from editd_client.mcp.place import choose_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PACKAGE = Path(editd_client.mcp.__path__[0])
+
+
+def entry(name: str, *tools: str) -> DialectEntry:
+    schema = {"type": "object"}
+    listed = [
+        ToolEntry(
+            name=tool, description="", schema=schema, read_only=False, destructive=True, idempotent=False
+        )
+        for tool in tools
+    ]
+    return DialectEntry(name=name, description="", tools=listed)
+
+
+def test_a_name_that_two_have_gets_its_dialect_s_before_it() -> None:
+    known = [entry("a", "replace", "view"), entry("b", "replace", "undo"), entry("c", "replace")]
+    assert [tool.name for tool in tools_of(known, ["b", "a", "b"])] == [
+        "b_replace", "b_undo", "a_replace", "view",
+    ]  # fmt: skip
+    assert [tool.name for tool in tools_of(known, ["c"])] == ["replace"]
+    with pytest.raises(EditdError, match="There are a, b, c"):
+        tools_of(known, ["d"])
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two repositories with folders in them, and a home."""
+    for name in ("one/src", "one/.git", "two/src", "two/.git", "home", "with space/é"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("EDITD_WORKSPACE", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("here", "named", "roots", "expected"),
+    [
+        ("one", None, [], "one"),
+        ("one", None, ["two/src"], "two"),
+        ("home", None, ["two"], "two"),
+        ("one", "two", ["one"], "two"),
+        ("two/src", None, ["one", "two"], "two"),
+        ("home", None, ["one", "two"], "one"),
+        ("with space", None, ["one", "two"], "one"),
+        ("one", None, ["nowhere"], "one"),
+        ("one", None, ["with space/é"], "with space/é"),
+    ],
+)
+def test_the_workspace_is_what_is_named_else_the_root_else_here(
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    here: str,
+    named: str | None,
+    roots: Sequence[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(folders / here)
+    uris = [(folders / root).as_uri() for root in roots]
+    chosen = choose_workspace(None if named is None else str(folders / named), uris)
+    assert chosen.root == str((folders / expected).resolve())
+
+
+def test_a_root_that_is_no_folder_of_this_machine_does_not_count(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders / "one")
+    for uri in ("https://example.org/two", f"file://elsewhere{folders}/two", "file:///dev/null"):
+        assert choose_workspace(None, [uri]).root == str((folders / "one").resolve())
+    monkeypatch.setenv("EDITD_WORKSPACE", str(folders / "two"))
+    assert choose_workspace(None, [(folders / "one").as_uri()]).root == str((folders / "two").resolve())
+
+
+def test_a_refusal_says_what_helps_and_what_is_long_is_cut() -> None:
+    nearest = {"start_line": 7, "text": "x" * 10_000}
+    found = answers.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
+    assert found.is_refusal
+    assert found.texts[0].startswith("Not there.\nNearest passage, line 7:\nxxx")
+    assert len(found.texts[0]) < 5_000
+    assert found.data["data"]["nearest"] == nearest
+    forced = answers.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
+    assert forced.texts == ("No. Use force: true.",)
+
+
+def test_text_that_is_not_utf_8_can_be_sent() -> None:
+    found = answers.answer("caf\udce9", content="caf\udce9")
+    assert found.texts == ("caf�",)
+    assert found.data == {"content": {"base64": "Y2Fm6Q=="}}
+
+
+def test_the_sdk_is_imported_in_one_module() -> None:
+    for file in (*PACKAGE.glob("*.py"), PACKAGE.parent / "cli/mcp.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            wanted = {name.split(".")[0] for name in names} & {"mcp", "mcp_types", "anyio", "pydantic"}
+            assert not wanted or file.name == "server.py", f"{file.name} imports {wanted}"

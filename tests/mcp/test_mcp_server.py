@@ -1,0 +1,490 @@
+"""`editctl mcp` over its standard input and output, asked by the SDK's own client, on a real daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from agent import LEGACY, Agent, agent, text_of
+from workplace import Workplace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DIALECTS = ("claude", "cline", "codex", "gemini", "roo", "serena", "wcgw")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """One workspace for all of this file; its daemon is started by whoever comes first."""
+    with workplace(tmp_path_factory.mktemp("mcp") / "place") as made:
+        made.start().close()
+        yield made
+        made.client().shutdown()
+
+
+@pytest.fixture(scope="module")
+def modern(shared: Workplace) -> Iterator[Agent]:
+    """An agent of the modern era, with every dialect's tools; its session is `agent`."""
+    words = [word for name in DIALECTS for word in ("--dialect", name)]
+    with agent(shared, "--workspace", str(shared.root), *words) as made:
+        made.does("log")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def legacy(shared: Workplace, modern: Agent) -> Iterator[Agent]:
+    """One of the handshake era, of the same name, elsewhere, that tells where by its root: `agent-2`."""
+    home = shared.folder / "home"
+    with agent(shared, mode=LEGACY, roots=[shared.root.as_uri()], folder=home) as made:
+        yield made
+
+
+def write(path: str, content: str) -> dict[str, Any]:
+    return {"op": "write", "path": path, "content": content}
+
+
+def swap(path: str, old: str, new: str) -> dict[str, Any]:
+    return {"op": "replace", "path": path, "old": old, "new": new}
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def either(request: pytest.FixtureRequest, modern: Agent, legacy: Agent) -> Agent:
+    return modern if request.param == "modern" else legacy
+
+
+# ── editd's own tools ─────────────────────────────────────────────────────────────────────────
+
+
+def test_every_tool_of_editd_s_own_works_in_both_eras(shared: Workplace, either: Agent) -> None:
+    made = either.does(
+        "apply_edits", edits=[write("own/a.txt", "one\ntwo\n"), write("own/b.txt", "b\n")], message="Begin"
+    )
+    assert [(file["path"], file["change"]) for file in made["files"]] == [
+        ("own/a.txt", "added"),
+        ("own/b.txt", "added"),
+    ]
+    read = either.call("read_file", path=str(shared.root / "own/a.txt"), start_line=2)
+    assert text_of(read).endswith("\ntwo\n")
+    assert read.structured_content["content"] == "two\n"
+    shown = either.call("apply_edits", edits=[swap("own/a.txt", "one", "1")], dry_run=True)
+    assert "-one\n+1\n" in text_of(shown)
+    assert shown.structured_content["transaction"] is None
+    change = either.does("apply_edits", edits=[swap("own/a.txt", "one", "1")])["transaction"]
+    assert [line["seq"] for line in either.does("blame", path="own/a.txt")["lines"]] == [
+        change,
+        made["transaction"],
+    ]
+    assert "\n-one\n+1\n" in either.does("diff", **{"from": made["transaction"], "paths": ["own"]})["diff"]
+    assert [entry["message"] for entry in either.does("log", path="own", limit=2)["transactions"]] == [
+        "",
+        "Begin",
+    ]
+    undone = either.does("undo")
+    assert undone["files"] == [
+        {"path": "own/a.txt", "change": "modified", "version": undone["files"][0]["version"]}
+    ]
+    assert shared.files()["own/a.txt"] == b"one\ntwo\n"
+    either.does("redo")
+    assert shared.files()["own/a.txt"] == b"1\ntwo\n"
+    lease = either.does("lease", action="acquire", paths=["own/**"], seconds=60)["lease"]
+    assert [one["lease"] for one in either.does("lease", action="list")["leases"]] == [lease]
+    assert either.does("lease", action="renew", lease=lease)["lease"] == lease
+    either.does("lease", action="release", lease=lease)
+    either.does("rollback_session")
+    assert "own/a.txt" not in shared.files()
+
+
+def test_undo_takes_one_s_own_newest_any_transaction_or_one_file_of_it(modern: Agent, legacy: Agent) -> None:
+    first = modern.does("apply_edits", edits=[write("u.txt", "u\n"), write("v.txt", "v\n")])["transaction"]
+    legacy.does("apply_edits", edits=[write("w.txt", "w\n")])
+    assert [file["path"] for file in modern.does("undo", dry_run=True)["files"]] == ["u.txt", "v.txt"]
+    part = legacy.does("undo", tx=first, paths=["v.txt"])
+    assert [(file["path"], file["change"]) for file in part["files"]] == [("v.txt", "deleted")]
+    legacy.does("redo")
+    modern.does("rollback_session")
+    legacy.does("rollback_session")
+
+
+def test_a_rollback_takes_exactly_the_session_s_work(shared: Workplace, modern: Agent, legacy: Agent) -> None:
+    shared.write({"r.txt": "a\nb\nc\nd\ne\nf\ng\n"})
+    for one in (modern, legacy):
+        one.does("read_file", path="r.txt")
+    modern.does("apply_edits", edits=[swap("r.txt", "a\n", "A\n")])
+    legacy.does("read_file", path="r.txt")
+    legacy.does("apply_edits", edits=[swap("r.txt", "g\n", "G\n"), write("r2.txt", "x\n")])
+    modern.does("rollback_session")
+    assert shared.files()["r.txt"] == b"a\nb\nc\nd\ne\nf\nG\n"
+    assert modern.is_refused("rollback_session")[1]["error"] == "nothing_to_undo"
+    modern.does("rollback_session", session="agent-2")
+    assert shared.files()["r.txt"] == b"a\nb\nc\nd\ne\nf\ng\n"
+    assert "r2.txt" not in shared.files()
+
+
+def test_content_that_is_not_utf_8_goes_both_ways(shared: Workplace, either: Agent) -> None:
+    shared.write({"latin.bin": b"\xff\xfe\x00caf\xe9"})
+    read = either.call("read_file", path="latin.bin")
+    assert read.structured_content["content"] == {"base64": "//4AY2Fm6Q=="}
+    either.does("apply_edits", edits=[{**write("latin.bin", ""), "content": {"base64": "6Q=="}}])
+    assert shared.files()["latin.bin"] == b"\xe9"
+
+
+def test_a_large_file_is_read_by_its_lines(shared: Workplace, modern: Agent) -> None:
+    shared.write({"large.txt": "line\n" * 100_000})
+    text, data = modern.is_refused("read_file", path="large.txt")
+    assert data["error"] == "too_large"
+    assert "start_line" in text
+    assert modern.does("read_file", path="large.txt", start_line=7, end_line=8)["content"] == "line\nline\n"
+
+
+# ── Refusals ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_edit_over_another_agent_s_is_stale_and_says_what_changed(modern: Agent, legacy: Agent) -> None:
+    modern.does("apply_edits", edits=[write("s.txt", "one\ntwo\nthree\nfour\nfive\n")])
+    legacy.does("read_file", path="s.txt")
+    modern.does("apply_edits", edits=[swap("s.txt", "one", "1")])
+    text, data = legacy.is_refused("apply_edits", edits=[swap("s.txt", "five", "5")])
+    assert (data["error"], data["code"]) == ("stale", 1)
+    assert "-one\n+1\n" in text
+    assert "edit by agent in agent" in text
+    assert data["data"]["path"] == "s.txt"
+    merged = legacy.does("apply_edits", edits=[swap("s.txt", "five", "5")], on_stale="merge")
+    assert merged["merged"] == ["s.txt"]
+    legacy.does("rollback_session")
+    modern.does("rollback_session")
+
+
+def test_a_refusal_has_the_text_that_helps(either: Agent, shared: Workplace) -> None:
+    shared.write({"h.txt": "def area(w, h):\n    return w * h\n"})
+    text, data = either.is_refused("apply_edits", edits=[swap("h.txt", "    return w*h", "x")])
+    assert data["error"] == "no_match"
+    assert "    return w * h" in text
+    shared.write({"never.txt": "x\n"})
+    assert either.is_refused("apply_edits", edits=[write("never.txt", "y\n")])[1]["error"] == "base_required"
+    assert either.is_refused("read_file", path="../x")[1]["error"] == "path_outside"
+    assert either.is_refused("read_file", path="none.txt")[1]["error"] == "file_missing"
+
+
+def test_what_another_agent_has_leased_is_refused(modern: Agent, legacy: Agent) -> None:
+    lease = modern.does("lease", action="acquire", paths=["leased/**"])["lease"]
+    text, data = legacy.is_refused("apply_edits", edits=[write("leased/a", "")])
+    assert data["error"] == "leased"
+    assert data["data"]["holder"] == "agent"
+    assert "agent" in text
+    modern.does("lease", action="release", lease=lease)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "field"),
+    [
+        ("read_file", {}, "path"),
+        ("read_file", {"path": 5}, "path"),
+        ("undo", {"txx": 5}, "txx"),
+        ("undo", {"force": "yes"}, "force"),
+        ("undo", {"session": "another"}, "session"),
+        ("apply_edits", {"edits": [{"op": "replace", "path": "a", "old": 5, "new": ""}]}, "edits[0].old"),
+        ("apply_edits", {"edits": [{"op": "rewrite"}]}, "edits[0].op"),
+        ("apply_edits", {"edits": [{"op": "delete", "path": "a", "pth": "b"}]}, "edits[0]"),
+        ("lease", {"action": "steal"}, "action"),
+        ("lease", {"action": "acquire"}, None),
+        ("blame", {"path": "a", "start_line": 0}, "start_line"),
+        ("log", {"limit": "many"}, "limit"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_the_field(
+    either: Agent, tool: str, arguments: dict[str, Any], field: str | None
+) -> None:
+    text, data = either.is_refused(tool, **arguments)
+    assert data["error"] == "invalid_params"
+    assert data["data"].get("field") == field
+    assert (field or "paths").rpartition(".")[2] in text
+
+
+def test_an_unknown_tool_is_refused_with_those_that_there_are(either: Agent) -> None:
+    assert "rollback_session" in either.is_refused("nonsense")[0]
+
+
+# ── Dialects ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dialect_s_tools_are_listed_as_the_daemon_has_them(shared: Workplace, modern: Agent) -> None:
+    with shared.client() as client:
+        entries = {tool.name: tool for entry in client.dialects().dialects for tool in entry.tools}
+    listed = {tool.name: tool for tool in modern.tools()}
+    assert set(listed) == set(entries) | OWN_NAMES
+    for name, entry in entries.items():
+        assert listed[name].input_schema == entry.schema
+        assert listed[name].description == entry.description
+        annotations = listed[name].annotations
+        assert annotations is not None
+        assert annotations.read_only_hint is entry.read_only
+        assert annotations.destructive_hint is (None if entry.read_only else entry.destructive)
+        assert annotations.idempotent_hint is entry.idempotent
+
+
+def test_each_dialect_s_tools_answer_in_their_own_words(shared: Workplace, modern: Agent) -> None:
+    root = str(shared.root.resolve())
+    shared.write({"d.txt": "one\ntwo\nthree\n"})
+    swapped = "Successfully modified file: {root}/d.txt (1 replacements)."
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("str_replace_based_edit_tool", {"command": "view", "path": "d.txt"}, "     1\tone\n     2\ttwo"),
+        (
+            "str_replace_based_edit_tool",
+            {"command": "str_replace", "path": "d.txt", "old_str": "one", "new_str": "1"},
+            "edited",
+        ),
+        (
+            "replace_in_file",
+            {"path": "d.txt", "diff": "------- SEARCH\n1\n=======\none\n+++++++ REPLACE"},
+            "d.txt",
+        ),
+        (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Update File: d.txt\n@@\n-one\n+1\n*** End Patch"},
+            "Success. Updated the following files:\nM d.txt\n",
+        ),
+        ("replace", {"file_path": f"{root}/d.txt", "old_string": "1", "new_string": "one"}, swapped),
+        (
+            "search_and_replace",
+            {"path": "d.txt", "search": "t(w)o", "replace": "T$1O", "use_regex": True},
+            "d.txt",
+        ),
+        (
+            "replace_content",
+            {"relative_path": "d.txt", "needle": "TwO", "repl": "two", "mode": "literal"},
+            "OK",
+        ),
+        ("ReadFiles", {"file_paths": [f"{root}/d.txt"], "thread_id": "t"}, "1 one\n2 two"),
+        (
+            "FileWriteOrEdit",
+            {
+                "file_path": f"{root}/d.txt",
+                "percentage_to_change": 100,
+                "text_or_search_replace_blocks": "new\n",
+                "thread_id": "t",
+            },
+            "Success",
+        ),
+    ]
+    assert {name for name, _, _ in calls} == {tool.name for tool in modern.tools()} - OWN_NAMES
+    for name, arguments, expected in calls:
+        found = modern.call(name, **arguments)
+        said = text_of(found)
+        assert not found.is_error, (name, said)
+        assert expected.format(root=root) in said, (name, said)
+        assert found.structured_content["answer"] == said
+    assert shared.files()["d.txt"] == b"new\n"
+    modern.does("rollback_session")
+    assert shared.files()["d.txt"] == b"one\ntwo\nthree\n"
+
+
+def test_a_dialect_s_refusal_has_its_own_words_too(modern: Agent, shared: Workplace) -> None:
+    shared.write({"e.txt": "same\nsame\n"})
+    text, data = modern.is_refused(
+        "str_replace_based_edit_tool", command="str_replace", path="e.txt", old_str="same", new_str="x"
+    )
+    assert data["error"] == "ambiguous"
+    assert "`old_str` is in e.txt 2 times, at lines 1, 2" in text
+    wrong = modern.is_refused("replace", file_path="e.txt", old_string="same", nonsense=1)[1]
+    assert wrong["error"] == "invalid_params"
+
+
+OWN_NAMES = {
+    "apply_edits", "read_file", "undo", "redo", "rollback_session", "log", "diff", "blame", "lease",
+}  # fmt: skip
+
+
+# ── The connection ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_is_named_after_the_client_and_a_second_one_has_a_number(
+    shared: Workplace, modern: Agent, legacy: Agent
+) -> None:
+    for one, name in ((modern, "agent"), (legacy, "agent-2")):
+        seq = one.does("apply_edits", edits=[write(f"{name}.txt", "")])["transaction"]
+        entry = one.does("log", limit=1)["transactions"][0]
+        assert (entry["seq"], entry["session"], entry["actor"]) == (seq, name, "agent")
+    with shared.client() as client:
+        assert {entry.session for entry in client.session_list().sessions} >= {"agent", "agent-2"}
+
+
+def test_without_dialects_the_tools_are_few_and_their_description_is_cheap(legacy: Agent) -> None:
+    tools = legacy.tools()
+    assert {tool.name for tool in tools} == OWN_NAMES
+    listed = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
+    assert len(json.dumps({"tools": listed}, separators=(",", ":"))) < 6_000  # some 1,500 tokens
+
+
+def test_a_long_call_tells_of_its_progress_and_another_passes_it(modern: Agent, legacy: Agent) -> None:
+    lease = modern.does("lease", action="acquire", paths=["slow/**"])["lease"]
+    heard: list[tuple[float, str | None]] = []
+
+    async def wait_for_it() -> Any:
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            assert total is None
+            heard.append((progress, message))
+
+        arguments = {"action": "acquire", "paths": ["slow/**"], "wait": 10}
+        return await legacy.client.call_tool("lease", arguments, progress_callback=hear)
+
+    waiting = legacy.portal.start_task_soon(wait_for_it)
+    deadline = time.monotonic() + 20
+    while not heard and time.monotonic() < deadline:
+        legacy.does("log", limit=1)
+        time.sleep(0.05)
+    assert not waiting.done()
+    modern.does("lease", action="release", lease=lease)
+    assert waiting.result(20).structured_content["lease"] != lease
+    assert heard[0][0] >= 1.0
+    assert heard[0][1] == "lease: 1 s"
+    legacy.does("lease", action="release", lease=waiting.result().structured_content["lease"])
+
+
+def test_a_call_that_is_cancelled_waits_no_more(shared: Workplace, modern: Agent, either: Agent) -> None:
+    with shared.client() as other:
+        other.session_open("other")
+        lease = other.lease_acquire(["cancelled/**"], 60).lease
+
+        async def give_up() -> None:
+            with anyio.move_on_after(0.3):
+                await either.client.call_tool(
+                    "lease", {"action": "acquire", "paths": ["cancelled/**"], "wait": 30}
+                )
+
+        either.portal.call(give_up)
+        deadline = time.monotonic() + 10
+        while other.lease_list().waiting and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert other.lease_list().waiting == 0
+        other.lease_release(lease)
+        other.session_close()
+    assert either.does("lease", action="list")["leases"] == []
+
+
+def test_a_daemon_that_is_killed_in_between_is_started_and_the_session_goes_on(
+    shared: Workplace, modern: Agent, legacy: Agent
+) -> None:
+    modern.does("apply_edits", edits=[write("k.txt", "k\n")])
+    time.sleep(1.1)  # what a session has seen is written a second behind
+    shared.kill()
+    seq = modern.does("apply_edits", edits=[swap("k.txt", "k", "K")])["transaction"]
+    assert legacy.does("read_file", path="k.txt")["content"] == "K\n"
+    entry = legacy.does("log", limit=1)["transactions"][0]
+    assert (entry["seq"], entry["session"]) == (seq, "agent")
+
+
+def test_a_session_that_was_ended_from_outside_is_opened_anew(shared: Workplace, modern: Agent) -> None:
+    with shared.client() as client:
+        client.session_close("agent", force=True)
+    lease = modern.does("lease", action="acquire", paths=["anew/**"])["lease"]
+    with shared.client() as client:
+        assert [one.session for one in client.lease_list().leases] == ["agent"]
+    modern.does("lease", action="release", lease=lease)
+
+
+# ── How it begins and ends ────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_by_name_ends_with_its_connection_and_leaves_its_edits(shared: Workplace) -> None:
+    with agent(shared, "--session", "named") as made:
+        made.does("apply_edits", edits=[write("n.txt", "n\n")])
+        made.does("lease", action="acquire", paths=["n/**"])
+        with agent(shared, "--session", "named", mode=LEGACY) as second:
+            text, data = second.is_refused("log")
+            assert data["error"] == "unknown_session"
+            assert "'named' is open already" in text
+    with shared.client() as client:
+        assert "named" not in {entry.session for entry in client.session_list().sessions}
+        assert not [one for one in client.lease_list().leases if one.session == "named"]
+        assert client.log(session="named").transactions[0].files[0].path == "n.txt"
+    assert shared.files()["n.txt"] == b"n\n"
+
+
+def test_a_session_that_the_environment_holds_is_joined_and_left_open(shared: Workplace) -> None:
+    with shared.client() as client:
+        token = client.session_open("held", actor="Ann").token
+    with agent(shared, EDITD_SESSION="held", EDITD_TOKEN=token) as made:
+        made.does("apply_edits", edits=[write("held.txt", "")])
+        entry = made.does("log", limit=1)["transactions"][0]
+        assert (entry["session"], entry["actor"]) == ("held", "Ann")
+    with shared.client() as client:
+        assert "held" in {entry.session for entry in client.session_list().sessions}
+        client.session_close("held", force=True)
+
+
+def test_standard_output_is_the_protocol_s_alone_and_a_signal_ends_the_session(shared: Workplace) -> None:
+    command = [sys.executable, "-P", "-W", "always", "-m", "editd_client", "mcp", "--dialect", "claude"]
+    info = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    }
+    edit = {"name": "apply_edits", "arguments": {"edits": [write("raw.txt", "é\n")]}}
+    asked: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": info},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": edit},
+        {"id": 4, "method": "tools/call", "params": {"name": "log", "arguments": {"limit": "x"}}},
+    ]
+    with subprocess.Popen(
+        command, env=shared.environment, cwd=shared.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in asked:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for message in asked if "id" in message]
+        assert {one["id"] for one in answers} == {1, 2, 3, 4}
+        assert all(one["jsonrpc"] == "2.0" and "result" in one for one in answers)
+        with shared.client() as client:
+            assert "raw" in {entry.session for entry in client.session_list().sessions}
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(10) == 128 + signal.SIGTERM
+            assert "raw" not in {entry.session for entry in client.session_list().sessions}
+        assert server.stdout.read() == b""
+
+
+def test_without_the_sdk_it_says_what_to_install(shared: Workplace) -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; sys.modules['mcp_types'] = None;"
+        "from editd_client.cli import run; sys.exit(run(['mcp']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=shared.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "pip install 'editd[mcp]'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_dialect_is_said_with_those_that_there_are(shared: Workplace) -> None:
+    with agent(shared, "--dialect", "nonsense", mode=LEGACY) as made:
+        with pytest.raises(Exception, match="no dialect 'nonsense'") as caught:
+            made.tools()
+        assert "wcgw" in str(caught.value)
+        assert "wcgw" in made.is_refused("log")[0]
+
+
+def test_where_no_workspace_can_be_the_tools_are_listed_and_a_call_says_why(shared: Workplace) -> None:
+    home = shared.folder / "home"
+    with agent(shared, folder=home) as made:
+        assert {tool.name for tool in made.tools()} == OWN_NAMES
+        text, data = made.is_refused("log")
+        assert data["error"] == "permission_denied"
+        assert "--workspace DIR" in text
+    assert os.listdir(home) == []
