@@ -43,8 +43,15 @@ def test_git_is_protected_in_any_form_that_a_file_system_takes_for_it() -> None:
         "git~1",
         ".git::$INDEX_ALLOCATION",
         ".g\u200cit",
+        ".git\\config",
+        "a\\.git",
+        "a\\Git~1. \\b",
+        ".git\udcff",
+        ".g\u00adit",
+        ".gi\u2060t",
+        "\U000e0001.git",
     )
-    for name in (".gitignore", ".github", "git", "a.git"):
+    for name in (".gitignore", ".github", "git", "a.git", "a:.git", "git\\a", ".git~1", ".ｇｉｔ", "é.git"):
         assert not is_protected_name(name)
         assert WorkspacePath.parse(name).text == name
 

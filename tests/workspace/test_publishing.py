@@ -105,6 +105,25 @@ def test_of_two_writers_one_gets_the_path_and_both_are_kept(tmp_path: Path, disk
     assert held(tmp_path) == {"a": THEIRS}
 
 
+def test_what_was_done_in_a_folder_is_taken_back_there_though_it_was_moved_away(
+    tmp_path: Path, disk: MeddlingDisk
+) -> None:
+    put(tmp_path, {"d/b": OLD, "d/c": OLD, "a": OLD})
+    elsewhere = tmp_path.parent / f"{tmp_path.name} elsewhere"
+
+    def meddle() -> None:
+        put(tmp_path, {"a": THEIRS})
+        (tmp_path / "d").rename(elsewhere)
+        (tmp_path / "d").symlink_to(elsewhere)
+
+    disk.meddle["exchange", 2] = meddle
+    created, deleted = change("d/new", None, NEW), change("d/c", OLD, None)
+    assert overtaken(disk, deleted, change("d/b", OLD, NEW), created, change("a", OLD, NEW)) == {}
+    assert {name: (elsewhere / name).read_bytes() for name in ("b", "c")} == {"b": b"old", "c": b"old"}
+    assert not (elsewhere / "new").exists()
+    assert (tmp_path / "a").read_bytes() == b"theirs"
+
+
 @pytest.mark.parametrize("became", ["folder", "symlink", "nothing"])
 def test_what_is_no_file_any_more_is_put_back(tmp_path: Path, disk: MeddlingDisk, became: str) -> None:
     put(tmp_path, {"a": OLD})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from editd.engine.inspection import known_below
+from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
 from editd.values.content import FileState
 from editd.values.path import WorkspacePath
@@ -46,8 +48,36 @@ def adoptions(
         change = Change(path, state_of(known, history), state)
         new_to_us = known is None and not is_ours(path)
         (first_seen if new_to_us else changed).append(change)
-    found = (Adoption("baseline", tuple(first_seen)), Adoption("outside", tuple(changed)))
+    found = [Adoption("baseline", tuple(first_seen)), Adoption("outside", tuple(changed))]
+    if any(change.after is None for change in changed):
+        found.reverse()  # What is gone has made room for what is seen for the first time.
     return [adoption for adoption in found if adoption.changes]
+
+
+def displaced(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
+    """The files of the history for which there is no room where there are these: above and below them."""
+    found: set[WorkspacePath] = set()
+    above: set[str] = set()
+    for path in files:
+        found.update(known_below(history, path.text))
+        folder = path.folder
+        while folder and folder not in above:
+            above.add(folder)
+            if history.entry(upper := WorkspacePath(folder)) is not None:
+                found.add(upper)
+            folder = upper.folder
+    return found
+
+
+def recorded_state(entry: Entry | None, history: History) -> FileState | None:
+    """What the history says a path held, with its bytes. Raises HistoryDamaged where they are gone."""
+    if entry is not None and history.content(entry.version) is None:
+        raise HistoryDamaged(
+            f"The content {entry.version[:12]} was lost in damage, or was borrowed and is gone.",
+            hint="What else the history has can be read.",
+            data={"version": entry.version},
+        )
+    return state_of(entry, history)
 
 
 def state_of(entry: Entry | None, history: History) -> FileState | None:

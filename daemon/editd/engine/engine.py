@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
-from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, state_of
+from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, displaced, state_of
 from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
@@ -284,7 +284,7 @@ class Engine:
         if request.dry_run:
             self.files.check(worked_out.changes)
             return self._outcome(worked_out, batch.view)
-        self._adopt_into(batch, request)
+        self._adopt_into(batch, request, changes=worked_out.changes)
         outcome = self._outcome(worked_out, batch.view)
         if not worked_out.changes:
             self._note_seen(request.reader, outcome)
@@ -326,7 +326,7 @@ class Engine:
             return replace(outcome, conflicts=in_the_way)
         if inverted.places:
             raise UndoConflict(inverted.places, targets)
-        self._adopt_into(batch, request)
+        self._adopt_into(batch, request, changes=changes)
         said = request.authorship
         if isinstance(scope, OfSession) and not said.message:
             said = replace(said, message=f"Roll back session {scope.session}")
@@ -344,7 +344,7 @@ class Engine:
         if request.dry_run:
             self.files.check(changes)
             return outcome
-        self._adopt_into(batch, request)
+        self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
         said = request.authorship
@@ -356,16 +356,35 @@ class Engine:
         )  # fmt: skip
         return None
 
-    def _adopt_into(self, batch: Batch, request: Write | None, message: str = "") -> None:
-        """Draft what the view found to be somebody else's, ahead of what was asked for."""
+    def _adopt_into(
+        self, batch: Batch, request: Write | None, message: str = "", changes: Sequence[Change] = ()
+    ) -> None:
+        """Draft what the view found to be somebody else's, ahead of what was asked for: `changes`."""
         if request is not None and request.dry_run:
             batch.view.forget_strangers()
             return
+        self._find_displaced(batch.view, changes)
         found = dict(batch.view.strangers)
         batch.view.strangers.clear()
         for adoption in adoptions(found, self.history, self._is_ours):
             kind, by = self._made_by(adoption, message)
             batch.adopt(kind, by, self._now_us(), adoption.changes)
+
+    def _find_displaced(self, view: View, changes: Sequence[Change]) -> None:
+        """Note what is gone since something else stands there now, or can be put there: a file for a folder.
+
+        Raises InUse where one of `changes` was planned on what is gone by now.
+        """
+        made = [change.path for change in changes if change.before is None and change.after is not None]
+        for path in displaced(made, self.history) - {change.path for change in changes}:
+            with contextlib.suppress(Refused):  # what is in the way indeed, `Files.check` tells
+                view.file_at(path)
+        new = [path for path, state in view.strangers.items() if state and self.history.entry(path) is None]
+        gone = displaced(new, self.history)
+        for change in changes:
+            if change.path in gone and change.after is not None:
+                raise InUse(change.path.text)
+        view.strangers.update(dict.fromkeys(gone))
 
     def _made_by(self, adoption: Adoption, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from editd.engine.view import View
-from editd.errors import NotAFile, Refused
+from editd.errors import NotAFile, PathOutside, Refused
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Inspection:
         view = View(self._tree, self._history, patient=False)
         try:
             view.at(path)
-        except NotAFile:
-            pass  # a folder or a device: where the history has a file, the view has noted that it is gone
+        except (NotAFile, PathOutside):
+            pass  # or a symlink above: where the history has a file, the view has noted that it is gone
         except Refused as refusal:
             self.failed.append(f"{path.text}: {refusal.message}")
         for stranger, state in view.strangers.items():

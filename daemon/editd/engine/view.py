@@ -44,8 +44,8 @@ class View:
         known = self.history.entry(path)
         try:
             state = self._read(path, known)
-        except NotAFile:
-            if known is not None:  # a folder stands where the history has a file
+        except (NotAFile, PathOutside):
+            if known is not None:  # a folder stands where the history has a file, or a symlink above it
                 self.strangers[path] = None
             raise
         self.drafted[path] = state
@@ -54,10 +54,13 @@ class View:
         return state
 
     def file_at(self, path: WorkspacePath) -> FileState | None:
-        """The same, with None where a folder stands, which may have to go: `Files.check` says if it can."""
+        """The same, with None where a folder stands, or a symlink above, which may have to go.
+
+        `Files.check` says if it can.
+        """
         try:
             return self.at(path)
-        except NotAFile:
+        except (NotAFile, PathOutside):
             return None
 
     def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:

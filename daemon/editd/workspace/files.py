@@ -191,6 +191,14 @@ class Files:
         """
         assert State.PUBLISHED in TRANSITIONS[staging.state], staging.state
         publishing = Publishing(self._disk, is_exchanging=self._is_exchanging, clear=self._finish_all)
+        try:
+            self._publish(staging, publishing)
+        finally:
+            publishing.close()
+        staging.become(State.PUBLISHED)
+        self._unfinished.append(staging)
+
+    def _publish(self, staging: Staging, publishing: Publishing) -> None:
         for item in sorted(staging.items, key=lambda item: item.change.after is not None):
             try:
                 publishing.put(item)
@@ -203,8 +211,6 @@ class Files:
                 if isinstance(error, Refused):
                     raise
                 raise refusal_of(error, item.change.path, "could not be put in place") from error
-        staging.become(State.PUBLISHED)
-        self._unfinished.append(staging)
 
     def finish(self, staging: Staging) -> None:
         """Remove what was replaced, which was looked at when it was, and folders that deletions emptied.

@@ -3,6 +3,9 @@
 A step is noted with what takes it back as soon as it has happened, before what came out is looked at (C4).
 Taking back is done by the same means with a look of its own: what somebody wrote onto our version
 meanwhile is newer than all, and stays. What then has no place is an orphan, and is returned.
+
+The folders stay open until it is over: what was done in one is taken back in that one, also where somebody
+has moved it away or put a symlink in its place.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,12 +25,14 @@ from editd.workspace.site import Site, identity_of, open_regular
 from editd.workspace.temporaries import clone_again, write_temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from editd.system.disk import Disk
+    from editd.system.disk import Disk, Folder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item
+
+SITES_OPEN_MAX = 64  # the newest; what was done before those is taken back by its path
 
 _CHANGED_PLACES = NO_WAY | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENXIO}
 """What the disk says where somebody has put something else, or taken it away, since the plan was made."""
@@ -54,7 +58,13 @@ class Publishing:
         self._disk = disk
         self._is_exchanging = is_exchanging
         self._clear = clear
+        self._sites: dict[Item, Site] = {}
         self.done: list[Step] = []
+
+    def close(self) -> None:
+        """Let go of the folders: nothing is to be taken back any more."""
+        for item in list(self._sites):
+            self._close(item)
 
     def put(self, item: Item) -> None:
         """Put one change in place. Raises Differs where the path does not hold `before`; OSError, Refused.
@@ -65,17 +75,17 @@ class Publishing:
         try:
             if change.after is not None and item.aside != item.folder:
                 make_folders(self._disk, item.folder, partial(self._note_folder, item))
-            with self._site(item) as site:
-                if change.after is None:
-                    self._delete(site)
-                elif change.before is None:
-                    self._create(site)
-                elif item.is_mode_only:
-                    self._change_mode(site)
-                elif self._is_exchanging:
-                    self._exchange(site)
-                else:
-                    self._rename(site)
+            site = self._site(item)
+            if change.after is None:
+                self._delete(site)
+            elif change.before is None:
+                self._create(site)
+            elif item.is_mode_only:
+                self._change_mode(site)
+            elif self._is_exchanging:
+                self._exchange(site)
+            else:
+                self._rename(site)
         except OSError as error:
             if error.errno in _CHANGED_PLACES:
                 raise Differs from error
@@ -152,6 +162,8 @@ class Publishing:
         for path in reversed(folders_below(self._disk, top)):
             there = remove_folder(self._disk, path)
             self.done.append(Step(item.change.path, partial(self._make_folder_again, path, there)))
+        for other in [other for other in self._sites if (other.folder + b"/").startswith(top + b"/")]:
+            self._close(other)  # If its folder is made again, that is another one.
 
     def _note(self, item: Item, undo: Callable[[Item], FileState | None]) -> None:
         self.done.append(Step(item.change.path, partial(undo, item)))
@@ -163,86 +175,104 @@ class Publishing:
 
     def _take_back(self, item: Item) -> FileState | None:
         """Undo an exchange. If what comes out is not ours, it is newer than what went in: it goes back."""
-        with self._site(item) as site:
-            try:
-                site.exchange()
-                if site.temporary_holds(item.change.after):
-                    return None
-                site.exchange()
-            except FileNotFoundError:
-                pass  # Somebody has deleted it meanwhile, and so it stays.
-            return site.keep_aside()
+        site = self._site(item)
+        try:
+            site.exchange()
+            if site.temporary_holds(item.change.after):
+                return None
+            site.exchange()
+        except FileNotFoundError:
+            pass  # Somebody has deleted it meanwhile, and so it stays.
+        return site.keep_aside()
 
     def _write_back(self, item: Item) -> None:
         """Undo a rename over: `before` is written anew, unless somebody has written something newer."""
         before = item.change.before
         assert before is not None
-        with self._site(item) as site:
-            if site.target_holds(item.change.after):
-                write_temporary(self._disk, site.aside, item, before)
-                site.replace()
+        site = self._site(item)
+        if site.target_holds(item.change.after):
+            write_temporary(self._disk, site.aside, item, before)
+            site.replace()
 
     def _put_in_again(self, item: Item) -> FileState | None:
         """Undo a deletion."""
-        with self._site(item) as site:
-            try:
-                site.insert()
-            except FileNotFoundError:
-                return None  # Somebody has removed the temporary.
-            except FileExistsError:
-                return site.keep_aside()
+        site = self._site(item)
+        try:
+            site.insert()
+        except FileNotFoundError:
+            return None  # Somebody has removed the temporary.
+        except FileExistsError:
+            return site.keep_aside()
         return None
 
     def _take_out_again(self, item: Item) -> FileState | None:
         """Undo a creation."""
-        with self._site(item) as site:
-            try:
-                site.extract()
-            except FileNotFoundError:
-                return None  # Somebody has deleted it.
-            if site.temporary_holds(item.change.after):
-                return None
-            try:
-                site.insert()
-            except FileExistsError:
-                return site.keep_aside()
+        site = self._site(item)
+        try:
+            site.extract()
+        except FileNotFoundError:
+            return None  # Somebody has deleted it.
+        if site.temporary_holds(item.change.after):
+            return None
+        try:
+            site.insert()
+        except FileExistsError:
+            return site.keep_aside()
         return None
 
     def _change_mode_back(self, item: Item, there: os.stat_result) -> None:
-        with self._disk.folder(item.folder) as folder:
-            descriptor = open_regular(folder, item.name)
-            if descriptor is None:
-                return
-            try:
-                if _is_same_file(os.fstat(descriptor), there):
-                    os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
-            finally:
-                os.close(descriptor)
+        descriptor = open_regular(self._site(item).folder, item.name)
+        if descriptor is None:
+            return
+        try:
+            if _is_same_file(os.fstat(descriptor), there):
+                os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+        finally:
+            os.close(descriptor)
 
     def _make_folder_again(self, path: bytes, there: os.stat_result) -> None:
         above, name = split(path)
-        with suppress(FileExistsError):  # Somebody has made it again.
+        try:
             with self._disk.folder(above) as folder:
                 folder.make_folder(name)
             with self._disk.folder(path) as made:
                 made.set_permissions(stat.S_IMODE(there.st_mode))
+        except OSError as error:
+            # Somebody has made it again, or has taken away what it lay in.
+            if error.errno != errno.EEXIST and error.errno not in NO_WAY:
+                raise
 
     def _remove_folder_again(self, path: bytes) -> None:
         try:
             remove_folder(self._disk, path)
         except OSError as error:
             # Somebody has put something into it, or removed it.
-            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.ENOTDIR):
+            if error.errno != errno.ENOTEMPTY and error.errno not in NO_WAY:
                 raise
 
-    @contextmanager
-    def _site(self, item: Item) -> Iterator[Site]:
-        with self._disk.folder(item.folder) as folder:
-            if item.aside == item.folder:
-                yield Site(item, folder, folder)
-            else:
-                with self._disk.folder(item.aside) as aside:
-                    yield Site(item, folder, aside)
+    def _site(self, item: Item) -> Site:
+        """The item's folders, as they were when it was put."""
+        site = self._sites.get(item)
+        if site is None:
+            folder: Folder = self._disk.folder(item.folder)
+            aside = folder
+            if item.aside != item.folder:
+                try:
+                    aside = self._disk.folder(item.aside)
+                except OSError:
+                    with folder:
+                        raise
+            site = self._sites[item] = Site(item, folder, aside)
+            if len(self._sites) > SITES_OPEN_MAX:
+                self._close(next(iter(self._sites)))
+        return site
+
+    def _close(self, item: Item) -> None:
+        site = self._sites.pop(item)
+        with site.folder:
+            if site.aside is not site.folder:
+                with site.aside:
+                    return
 
 
 def _is_same_file(found: os.stat_result | None, other: os.stat_result) -> bool:
