@@ -61,6 +61,8 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
         for index, change in enumerate(_changes(record, history)):
             found = _leftover(files, change, record.token, index)
             if found is None:
+                if change.after is None and change.path in chains:  # its folder may not have gone yet
+                    files.remove_leftover(change, record.token, index)
                 continue
             its_chain = chains.get(change.path)
             states = [change.before, change.after]  # which a chain lacks that begins with a later record

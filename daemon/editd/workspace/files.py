@@ -28,7 +28,7 @@ from editd.errors import Refused
 from editd.values.changeset import Change
 from editd.values.path import WorkspacePath
 from editd.workspace import obstacles
-from editd.workspace.folders import NO_WAY, is_folder, prune, remove_folder, stat_of
+from editd.workspace.folders import NO_WAY, is_folder, nearest_folder, prune, remove_folder, stat_of
 from editd.workspace.item import (
     Item,
     folder_that_stays,
@@ -276,7 +276,7 @@ class Files:
         if path is not None:
             self.sweep(path)
         if change.after is None:
-            prune(self._disk, [split(change.path.raw)[0]])
+            self._prune_above(change.path)
 
     def put(
         self, path: WorkspacePath, after: FileState | None, expected: Sequence[FileState | None], token: str
@@ -289,7 +289,7 @@ class Files:
         """
         if self._holds(path, after):
             if after is None:
-                prune(self._disk, [split(path.raw)[0]])  # Finishing would have done it.
+                self._prune_above(path)  # Finishing would have done it.
             return True
         if after is None and self._is_folder(path):
             return True  # The file has made way already.
@@ -328,6 +328,10 @@ class Files:
         """Remove the empty folders that a dead daemon has made, once its temporaries are gone."""
         if self._made_folders is not None:
             self._made_folders.remove_left(self._disk)
+
+    def _prune_above(self, path: WorkspacePath) -> None:
+        """Remove the folder of a deleted file and those above it, where they are empty or gone already."""
+        prune(self._disk, [nearest_folder(self._disk, split(path.raw)[0])])
 
     def _let_go(self, token: str) -> None:
         self._live.discard(token)
