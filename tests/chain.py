@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -16,10 +17,12 @@ from torment import fsck, strays, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
 
+KEPT = ("workspace", "state")  # folders of a Workplace
 KILL = "signal=SIGKILL"
 PACKED_SECONDS = 0.6  # after the reply, until packing is done
 BACKGROUND_SECONDS = 2.2  # after the reply, until files are synced and what was replaced is removed
@@ -109,6 +112,26 @@ class Chain:
     def close(self) -> None:
         if self.client is not None:
             self.client.close()
+
+
+@dataclass
+class Kept:
+    """A workspace and all that its daemon keeps, to be brought back as they were."""
+
+    place: Workplace
+    copy: Path
+
+    def keep(self) -> None:
+        """Take note of how it all stands, with no daemon there: each `again` brings that back."""
+        for name in KEPT:
+            if (self.place.folder / name).exists():
+                shutil.copytree(self.place.folder / name, self.copy / name, symlinks=True)
+
+    def again(self) -> None:
+        for name in KEPT:
+            shutil.rmtree(self.place.folder / name, ignore_errors=True)
+            if (self.copy / name).exists():
+                shutil.copytree(self.copy / name, self.place.folder / name, symlinks=True)
 
 
 def verify_whole(chain: Chain, scenario: Scenario, tag: str, expected: Expected, head: int) -> None:

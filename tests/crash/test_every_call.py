@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import KILL, MISSED_SHARE, Chain, of_the_engine, verify_whole, worth_killing_at
+from chain import KILL, MISSED_SHARE, Chain, Kept, of_the_engine, verify_whole, worth_killing_at
+from editd.store.consolidate import PACKS_MAX
 from injection import Call, attached
 from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, UNDO, Scenario
 from torment import packer, wait_until
-from workplace import workplace
+from workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_A_THREAD = (UNDO, ROLLBACK, LARGE)
+TOGETHER = 40  # of the 500 calls, nearly all of which write a bit more, or remove one pack of fifty
 DELAY_SECONDS = 1.0  # for a packing process that outlives its daemon: until the next one is there
 
 pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
@@ -101,27 +103,47 @@ def test_packing_is_whole_wherever_it_is_killed(chain: Chain, who: str, is_long:
     print(f"packing: {who}: {len(tried)} kills stand for {len(calls)} calls")
 
 
-def recorded_packing(chain: Chain) -> list[Call]:
-    client, tag, expected, head = chain.begin(TEN)
+@pytest.mark.timeout(3600)
+def test_packs_are_whole_wherever_their_putting_together_is_killed(tmp_path: Path, is_long: bool) -> None:
+    if not is_long:
+        pytest.skip("the sample leaves it out: run it with --long")
+    with workplace(tmp_path / "place") as place:
+        chain, kept = Chain(place, is_long), Kept(place, tmp_path / "copy")
+        while len(list((place.store / "objects" / "pack").glob("*.pack"))) < PACKS_MAX:
+            chain.start().apply([write("one", f"{time.monotonic()}\n")])
+            assert chain.start().check().problems == []  # which packs
+        place.stop()
+        kept.keep()
+        calls = recorded_packing(chain, ONE)
+        begun = next(at for at, call in enumerate(calls) if "pack/tmp_" in call.text and call.name == "mkdir")
+        for call in worth_killing_at(calls[begun:], TOGETHER, is_long=False):
+            place.stop()
+            kept.again()
+            kill_packing(chain, call, ONE, with_daemon=False)
+        print(f"putting packs together: {TOGETHER} kills at {len(calls) - begun} calls")
+
+
+def recorded_packing(chain: Chain, scenario: Scenario = TEN) -> list[Call]:
+    client, tag, expected, head = chain.begin(scenario)
     with attached(packer(chain.place)) as trace:
-        TEN.ask(client, tag)
+        scenario.ask(client, tag)
         client.check()
         calls = trace.calls()
-    verify_whole(chain, TEN, tag, expected, head)
+    verify_whole(chain, scenario, tag, expected, head)
     last = next(place for place, call in enumerate(calls) if call.name == "write" and "packed" in call.text)
     return calls[: last + 1]
 
 
-def kill_packing(chain: Chain, call: Call, *, with_daemon: bool) -> None:
+def kill_packing(chain: Chain, call: Call, scenario: Scenario = TEN, *, with_daemon: bool) -> None:
     """The packing process is killed; the next one, of this daemon or of the next, does it all."""
-    client, tag, expected, head = chain.begin(TEN)
+    client, tag, expected, head = chain.begin(scenario)
     pid = packer(chain.place)
     with attached(pid, [call.struck(KILL)]):
-        TEN.ask(client, tag)
+        scenario.ask(client, tag)
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), f"packing is not killed at {call}")
     if with_daemon:
         chain.place.kill()
-    verify_whole(chain, TEN, tag, expected, head)
+    verify_whole(chain, scenario, tag, expected, head)
 
 
 def kill_daemon_while_packing(chain: Chain, call: Call) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import KILL, Chain, leftovers, verify_whole, worth_killing_at
+from chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
+from editd.wire.messages import Delete
 from editd_client.errors import Unreachable
 from injection import Call, Paused, attached
 from scenarios import TEN, Standing, standing
 from torment import fsck, packer, transactions
-from workplace import Workplace, workplace
+from workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,31 +32,16 @@ if TYPE_CHECKING:
 
 STARTED_SECONDS = 1.0  # after a start has said that it is ready, for what it does then
 KILLED_SECONDS = 4.0
-KEPT = ("workspace", "state")
 FIRST = {f"{number}/{number}.txt": f"{number}\n" * 20 for number in range(5)}
 
 pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
 
 
 @dataclass
-class Starts:
+class Starts(Kept):
     """A workspace as a crash has left it, from which one start after the other is tried."""
 
-    place: Workplace
-    kept: Path
     verify: Callable[[], None]
-
-    def keep(self) -> None:
-        """Take note of how it all stands: each `again` brings that back."""
-        for name in KEPT:
-            if (self.place.folder / name).exists():
-                shutil.copytree(self.place.folder / name, self.kept / name, symlinks=True)
-
-    def again(self) -> None:
-        for name in KEPT:
-            shutil.rmtree(self.place.folder / name, ignore_errors=True)
-            if (self.kept / name).exists():
-                shutil.copytree(self.kept / name, self.place.folder / name, symlinks=True)
 
     def record(self) -> list[Call]:
         """The calls of a start, from the taking of the workspace on."""
@@ -173,3 +158,24 @@ def test_a_first_start_that_is_killed_is_made_again_by_the_next(starts: Starts, 
 
     starts.verify = verify
     try_all(starts, "first start", 1, is_long=is_long)
+
+
+# ── What a transaction had yet to tidy up ──
+
+
+def test_a_folder_that_a_deletion_emptied_goes_though_the_one_below_it_went_before_the_crash(
+    starts: Starts,
+) -> None:
+    place = starts.place
+    with place.start() as client:
+        client.apply([write("above/below/deleted", "text\n")])
+        assert client.check().problems == []  # which packs
+        packing = packer(place)
+        os.kill(packing, signal.SIGSTOP)
+        client.apply([Delete(path="above/below/deleted")])
+    place.kill()
+    os.kill(packing, signal.SIGKILL)
+    (place.root / "above").mkdir()
+    with place.start() as client:
+        client.settle()
+        assert standing(place) == {}
