@@ -20,6 +20,7 @@ from editd.store.journal import (
     segment_path,
     segments,
 )
+from editd.store.mark import read_mark
 from editd.store.record import Aborted, ChangeRecord, Committed, EntryRecord
 
 if TYPE_CHECKING:
@@ -211,3 +212,51 @@ def test_committed_takes_frames_in_their_order() -> None:
     here = Position(1, 64)
     read = [Frame((record(1),), here), Frame((Aborted(1),), here), Frame((record(1, b"new"),), here)]
     assert committed(read) == {1: record(1, b"new")}
+
+
+def test_relaxed_a_hole_that_a_power_cut_left_is_the_end_and_else_it_is_damage(tmp_path: Path) -> None:
+    for is_relaxed in (True, False):
+        folder = tmp_path / str(is_relaxed)
+        journal = Journal(str(folder))
+        journal.append([record(1)])
+        journal.is_relaxed = is_relaxed
+        first = journal.position
+        journal.append([record(2)])
+        journal.append([record(3)])
+        assert seqs(folder) == [1, 2, 3]  # as a killed daemon leaves it
+        with open(segment_path(str(folder), first.segment), "r+b") as file:  # as a power cut may
+            file.seek(first.offset)
+            file.write(bytes(64))
+        if not is_relaxed:
+            with pytest.raises(HistoryDamaged):
+                seqs(folder)
+            continue
+        assert seqs(folder) == [1]
+        again = Journal(str(folder))
+        for frame in frames(str(folder), Position(0, 0)):
+            again.note(frame.end, 1)
+        again.append([record(2, b"another")])
+        assert seqs(folder) == [1, 2]
+        again.close()
+
+
+def test_relaxed_what_is_synced_later_is_acknowledged_then(journal: Journal, tmp_path: Path) -> None:
+    journal.is_relaxed = True
+    journal.append([record(1)])
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert mark.seq == 0
+    begun = journal.begin_sync()
+    assert begun is not None
+    journal.append([record(2)])  # meanwhile
+    os.close(begun[0])
+    begun[1]()
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert mark.seq == 1
+    journal.is_relaxed = False
+    journal.append([record(3)])  # which syncs the one before, too
+    assert journal.begin_sync() is None
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert mark.seq == 3

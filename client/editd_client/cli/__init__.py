@@ -65,6 +65,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "status": "Tell how the daemon and its workspace are.",
         "socket": "Print the path of the daemon's socket.",
         "check": "Prove that history, journal and files agree.",
+        "gc": "Compact the oldest history, and free its room.",
+        "config": "Show the configuration, check it and change it.",
     },
     "The shell": {
         "completion": "Print the completion script for a shell.",

@@ -91,3 +91,7 @@ def _assigned(key: Key) -> str:
 def _commented(text: str) -> Iterator[str]:
     for line in text.splitlines():
         yield from (f"# {part}" for part in textwrap.wrap(line, WIDTH))
+
+
+if __name__ == "__main__":
+    print(reference())  # noqa: T201  # for docs/configuration.md

@@ -38,7 +38,7 @@ class Blame:
         self._history = history
         self._contents: dict[Version, bytes] = {}
         lines = count_lines(self._content(version))
-        self.seqs = [0] * lines  # of each line; what nobody touched is the baseline's
+        self.seqs = [history.floor.seq] * lines  # of each line; what nobody touched is the baseline's
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Touch, Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
         self._suspect(path, int(history.head), {line: line for line in range(lines)})
@@ -93,7 +93,8 @@ class Blame:
             return
         undoing = self._history.index.transaction(seq)
         for undone in () if undoing is None else undoing.undoes[:TAKEN_BACK_MAX]:
-            yield touch.path, undone - 1
+            if undone > self._history.floor.seq:  # else what it took back is compacted
+                yield touch.path, undone - 1
 
     def _content(self, version: Version) -> bytes:
         found = self._contents.pop(version, None)

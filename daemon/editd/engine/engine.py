@@ -39,6 +39,7 @@ from editd.engine.requests import (
     reader_of,
 )
 from editd.engine.restore import restore
+from editd.engine.rules import Rules
 from editd.engine.scopes import LastOf, OfSession, targets_of
 from editd.engine.seen import Seen
 from editd.engine.undo import invert
@@ -135,6 +136,7 @@ class Engine:
         self.broken: Refused | None = None
         self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
         self.guard: Guard | None = None  # what sessions may do, once there are any
+        self.rules = Rules()  # what the configuration lets nobody do
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
         self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
@@ -289,6 +291,7 @@ class Engine:
         if not worked_out.changes:
             self._note_seen(request.reader, outcome)
             return outcome
+        self.rules.check_room(self.history.bytes)
         authorship = request.authorship
         batch.stage(
             "edit", authorship, self._now_us(), worked_out.changes, request=index, outcome=outcome,
@@ -298,6 +301,7 @@ class Engine:
 
     def _permit(self, request: Write, changes: Sequence[Change], batch: Batch | None = None) -> None:
         """Raise Refused where the request's session may not make these changes; also for dry runs."""
+        self.rules.permit(changes)
         if self.guard is not None:
             self.guard.permit(request, changes, {} if batch is None else batch.expected)
 
@@ -347,6 +351,7 @@ class Engine:
         self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
+        self.rules.check_room(self.history.bytes)
         said = request.authorship
         if not said.message:
             said = replace(said, message=f"Restore transaction {seq}")

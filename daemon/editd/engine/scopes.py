@@ -163,6 +163,8 @@ def seq_at(reference: int | str, history: History) -> int:
 
 def _named(scope: Named, history: History) -> Target:
     transaction = history.find(scope.tx)
+    if 0 < transaction.seq == history.floor.seq:
+        raise history.compacted(scope.tx)
     _check_undoable(transaction)
     if not scope.paths:
         return whole_of(transaction)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, Refused
@@ -15,6 +16,8 @@ from editd.server.children import PYTHON, Child
 from editd.store.journal import Position
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from editd.engine.engine import Engine
     from editd.server.turns import Turns
 
@@ -71,6 +74,15 @@ class Background:
         answer = await self._ask({"do": "check"})
         return ["The packing process ended during the check."] if answer is None else list(answer["problems"])
 
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """While this lasts nothing is packed or proven; after it packing looks at the store anew."""
+        async with self._busy:
+            if self._packer is not None:
+                packer, self._packer = self._packer, None
+                await packer.close()
+            yield
+
     async def _run(self) -> None:
         seconds = TICK_SECONDS
         while not self._end.is_set():
@@ -96,6 +108,7 @@ class Background:
                 self._synced_at = loop.time()
         else:
             self._synced_at = now
+        await self._sync_journal()
         if self._engine.packing_due() and (quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX):
             await self._pack()
             self._packed_at = loop.time()
@@ -135,6 +148,27 @@ class Background:
             raise failure  # else what is not packed waits in the journal
         else:
             self._engine.packed(answer["packed"], Position(*answer["until"]))
+
+    async def _sync_journal(self) -> None:
+        """With `durability = "relaxed"`: sync what was answered already."""
+        await self._turns.back()
+        begun = self._engine.history.journal.begin_sync()
+        if begun is None:
+            return
+        descriptor, done = begun
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, descriptor)
+        except OSError as error:
+            log.critical("the journal could not be synced: %s", error)
+            self._engine.broken = Broken(
+                f"The journal could not be synced, and edits that were answered may not last: {error}.",
+                hint="Put the disk right and restart the daemon.",
+            )
+            return
+        finally:
+            os.close(descriptor)
+        await self._turns.back()
+        done()
 
     async def _sync(self) -> None:
         await self._turns.back()

@@ -27,7 +27,6 @@ from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
 from editd.server.undoing import Undoing
 from editd.store.journal import frames
-from editd.system.disk import folder_bytes
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
 
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from editd.engine.guard import Guard
     from editd.engine.view import View
     from editd.server.background import Background
+    from editd.server.configuring import Configuration
+    from editd.server.retention import Retention
     from editd.server.scanning import Scanner
     from editd.server.searching import Searcher
     from editd.server.subscriptions import Listener, Subscriptions
@@ -84,6 +85,8 @@ class Workshop:
     subscriptions: Subscriptions
     guard: Guard
     watching: Watching
+    retention: Retention
+    configuration: Configuration
 
 
 class Dispatch:
@@ -113,6 +116,7 @@ class Dispatch:
             messages.Diff: self._diff,
         }
         self._methods |= workshop.subscriptions.methods
+        self._methods |= workshop.retention.methods(self._later) | workshop.configuration.methods
         self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
         self.sessions = SessionMethods(workshop.guard, workshop.turns, workshop.subscriptions)
         self._leases = LeaseMethods(workshop.guard, workshop.turns, workshop.subscriptions, self.sessions)
@@ -329,7 +333,7 @@ class Dispatch:
             return
         history = self._engine.history
         end = None if params.to is None else history.find(params.to).seq
-        start = 0 if params.from_ is None else history.find(params.from_).seq
+        start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
         paths = None if params.paths is None else [translate.path(path) for path in params.paths]
         call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
 
@@ -355,12 +359,10 @@ class Dispatch:
                 "unpacked": history.head - history.packed,
                 "unflushed": max(0, history.head - max(engine.synced, 0)),
             },
-            history={
-                "transactions": int(history.head),
-                "bytes": folder_bytes(os.path.join(history.store, "objects", "pack")),
-            },
+            history=self._workshop.retention.status(),
+            config=self._workshop.configuration.status(),
             clients=clients,
-            weaker=engine.weaker,
+            weaker=engine.weaker + self._workshop.configuration.weaker(),
             uncovered=scanner.uncovered + scanner.unrecorded,
             pid=os.getpid(),
             id=self.name,
@@ -389,9 +391,10 @@ class Dispatch:
                 continue
         except Refused as refusal:
             problems.append(refusal.text())
-        if history.index.count() != history.head:
+        if history.index.count(history.floor.seq) != history.head - history.floor.seq:
             problems.append(
-                f"The index has {history.index.count()} transactions, the history {history.head}."
+                f"The index has {history.index.count(history.floor.seq)} transactions after "
+                f"{history.floor.seq}, the history {history.head - history.floor.seq}."
             )
         return problems
 

@@ -31,9 +31,11 @@ from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, Shutt
 from editd.server import translate
 from editd.server.background import Background
 from editd.server.complaints import Sparing
+from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.listen import bind, serve
 from editd.server.recalling import recall
+from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
@@ -128,7 +130,8 @@ class Daemon:
         """`idle_seconds`, where given, goes over the configuration's."""
         self._places = places
         self._config = config
-        self._idle_seconds = config.idle_seconds if idle_seconds is None else idle_seconds
+        self._configuration = Configuration(config, places.name)
+        self._idle_seconds = idle_seconds
         self._clock = RealClock()
         self._began = time.monotonic()
         self._clients = Clients(self._asked, self._left)
@@ -173,9 +176,11 @@ class Daemon:
         ignore_lease_signal()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_quietly)
         disk = RealDisk(self._places.root)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
+        self._configuration.take(lambda config: self._configure(config, searcher))
         watching = self._watching = Watching(self._places.root, scanner)
         watching.begin()
         workshop: Workshop | None = None
@@ -206,6 +211,7 @@ class Daemon:
             await scanner.close()
             await searcher.close()
             if workshop is not None:
+                await workshop.retention.close()
                 await workshop.background.finish()
                 workshop.guard.sessions.close_all()
                 workshop.engine.close()
@@ -244,15 +250,26 @@ class Daemon:
         subscriptions = Subscriptions(history, turns)
         guard = open_guard(self._places.state, engine)
         self._watching.attend(engine, turns, uncovered, seen, subscriptions.tell)
+        keep = self._configuration.config.history.keep
+        retention = Retention(engine, turns, background, guard, self._places.state, keep)
         workshop = Workshop(
-            engine, turns, background, scanner, searcher, subscriptions, guard, self._watching
-        )
+            engine, turns, background, scanner, searcher, subscriptions, guard, self._watching,
+            retention, self._configuration,
+        )  # fmt: skip
         background.start()
+        retention.start()
+        self._configuration.take(lambda config: _configure_workshop(config, workshop))
         self._workshop = workshop
         self._dispatch = Dispatch(
             self._places.root, self._places.name, workshop, fallback_encoding=config.encoding
         )
         return workshop
+
+    def _configure(self, config: Config, searcher: Searcher) -> None:
+        """Take what the daemon itself can take while it runs."""
+        self._config = config
+        searcher.seconds = config.regex_seconds
+        logging.getLogger().setLevel(config.log_level.upper())
 
     def _replaced(self, disk: RealDisk) -> Replaced | None:
         """Where what was replaced is kept for a moment; None, which `weaker` says, where that cannot be."""
@@ -393,7 +410,8 @@ class Daemon:
             proposals=0,
             watcher={"backend": "scan", "state": "baseline", "files": self._counted},
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
-            history={"transactions": 0, "bytes": 0},
+            history=NO_HISTORY,
+            config=self._configuration.status(),
             clients=clients,
             weaker=[],
             uncovered=[],
@@ -408,7 +426,7 @@ class Daemon:
         while not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), 1.0)
-            idle = self._idle_seconds
+            idle = self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds
             if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
                 log.info("nobody has asked for anything for %g s", idle)
                 self._stop.set()
@@ -440,6 +458,14 @@ class _Call:
 def _as_name(said: str) -> str:
     """What a client calls itself, as an actor's name."""
     return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
+
+
+def _configure_workshop(config: Config, workshop: Workshop) -> None:
+    """Take what an open workspace can take while it is served."""
+    workshop.engine.rules = rules_of(config)
+    workshop.engine.history.journal.is_relaxed = config.durability == "relaxed"
+    workshop.retention.keep = config.history.keep
+    workshop.retention.look_soon()
 
 
 def _is_home(root: str) -> bool:

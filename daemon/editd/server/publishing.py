@@ -84,7 +84,7 @@ class Publishing:
     def _range(self, params: messages.Publish) -> list[Transaction]:
         """All that was recorded from `from` to `to`, as it was, without what came in as it stood."""
         history = self._engine.history
-        first = 1 if params.from_ is None else history.find(params.from_).seq
+        first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
         last = history.head if params.to is None else history.find(params.to).seq
         found = self._log(Wanted(after=first - 1, before=last + 1))
         found = [transaction for transaction in found if transaction.kind != "baseline"]

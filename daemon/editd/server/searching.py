@@ -31,7 +31,7 @@ class Searcher:
     """`find` may be called by any number at once; `start` and `close` once each."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._line = asyncio.Lock()  # it is fair: first come, first served
         self._launch: asyncio.Task[_Process | None] | None = None
         self._closing = False
@@ -88,10 +88,10 @@ class Searcher:
 
     async def _answer(self, process: _Process, search: Search) -> tuple[Match, ...] | Refused:
         try:
-            async with asyncio.timeout(self._seconds + GRACE_SECONDS):
-                return await process.find(search, self._seconds)
+            async with asyncio.timeout(self.seconds + GRACE_SECONDS):
+                return await process.find(search, self.seconds)
         except TimeoutError:
-            return out_of_time(search.pattern, self._seconds)
+            return out_of_time(search.pattern, self.seconds)
         except _Died:
             raise
         except Refused as refusal:

@@ -277,6 +277,8 @@ class Subscriptions:
         if since < 0:
             raise InvalidParams("`since` is a transaction's number, 0 or more.")
         if since > head:
+        if since < self._history.floor.seq:
+            self._history.find(since)  # which says that it is compacted
             raise UnknownTransaction(
                 f"There is no transaction {since}; the newest is {head}.",
                 hint="Another history may have taken this one's place: read the files anew.",

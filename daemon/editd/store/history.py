@@ -11,16 +11,19 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pygit2
 
 from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store import trailers
+from editd.store.chain import transaction_of_commit
+from editd.store.floor import Floor, read_floor, write_floor
 from editd.store.head import read_head
 from editd.store.index import Index
 from editd.store.journal import Journal, Position, committed, frames, segments
+from editd.store.mark import NOBODY, read_mark
 from editd.store.objects import (
     CommitObject,
     Oid,
@@ -29,7 +32,6 @@ from editd.store.objects import (
     Trees,
     commit_content,
     object_id,
-    tree_changes,
 )
 from editd.store.record import (
     Aborted,
@@ -39,14 +41,15 @@ from editd.store.record import (
     transaction_of,
 )
 from editd.store.synced import note_synced, read_synced
+from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
-from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.values.changeset import Change
+    from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,9 @@ class Draft:
 class History:
     """The one writer's view of the history. Opened after its baseline exists."""
 
+    floor = Floor()  # where the history begins, if not with the baseline
+    _packed_bytes = 0
+
     def __init__(self, folder: str) -> None:
         """Open the history in the state folder `folder`; raises HistoryDamaged.
 
@@ -82,9 +88,11 @@ class History:
         self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
+        self.measure()
         head = read_head(self.store)
         if head is None:
             raise self._damaged("it has no head")
+        self.floor = self._read_floor()
         self._head = self._packed_commit = head
         self.packed = self._written(head).seq
         self._seq = int(self.packed)
@@ -127,7 +135,7 @@ class History:
         if pending is not None:
             return pending[1]
         try:
-            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+            kind, content = self._read(oid)
         except KeyError:
             return None
         except pygit2.GitError as error:
@@ -158,6 +166,8 @@ class History:
         """The transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
         seq = reference if isinstance(reference, int) else self._seq_of(reference)
         found = self.index.transaction(seq)
+        if 0 <= seq < self.floor.seq:
+            raise self.compacted(reference)
         if found is None:
             raise UnknownTransaction(
                 f"There is no transaction {reference}; the newest is {self._seq}.",
@@ -165,6 +175,16 @@ class History:
                 data={"tx": reference, "head": self._seq},
             )
         return found
+
+    def compacted(self, reference: int | str) -> UnknownTransaction:
+        """The refusal of a transaction whose past is gone."""
+        floor = self.floor
+        return UnknownTransaction(
+            f"Transaction {reference} is compacted, as all before {floor.seq + 1} were at "
+            f"{trailers.rfc3339(floor.time_us)}: what it did cannot be read or undone any more.",
+            hint=f"The history begins with transaction {floor.seq}, as it left the files.",
+            data={"tx": reference, "head": self._seq, "compacted": floor.seq},
+        )
 
     def _seq_of(self, reference: str) -> int:
         if reference.isascii() and reference.isdigit() and len(reference) < 7:
@@ -258,6 +278,7 @@ class History:
         """Packing has put all up to `seq` into git, durably, and read the journal up to `tail`."""
         self.packed = Seq(seq)
         self._tail = tail
+        self.measure()
         while self._pending_order and self._pending_order[0][0] <= seq:
             _, oid = self._pending_order.popleft()
             held = self._pending.get(oid)
@@ -283,6 +304,45 @@ class History:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+
+    # ── compacting ──
+
+    def _read_floor(self) -> Floor:
+        found = read_floor(self.store)
+        return found if found.commit is None else replace(found, seq=int(self._written(found.commit).seq))
+
+    def compact(self, commit: CommitId) -> None:
+        """Let the history begin with this packed transaction: nothing before it can be asked for any more.
+
+        Durable on return. Raises OSError with nothing changed. The index follows by `forget_compacted`.
+        """
+        oid = bytes.fromhex(commit)
+        write_floor(self.store, oid)
+        self.floor = self._read_floor()
+        self._index_floor(oid)
+
+    def forget_compacted(self, transactions: int) -> bool:
+        """Take so many compacted transactions out of the index; returns whether there are more."""
+        return self.index.forget(self.floor.seq, transactions)
+
+    def look_anew(self) -> None:
+        """Let go of packs that are gone, which would take their room on the disk until the end."""
+        self._repository.free()
+        self._repository = _open_repository(self.store)
+        self.measure()
+
+    def measure(self) -> None:
+        """See how much of the disk the packs take."""
+        self._packed_bytes = folder_bytes(os.path.join(self.store, "objects", "pack"))
+
+    @property
+    def bytes(self) -> int:
+        """What the history takes of the disk, with what is to be packed yet."""
+        return self._packed_bytes + self.pending_bytes
+
+    def _index_floor(self, commit: Oid) -> None:
+        transaction, notes = self._transaction_of_commit(commit)
+        self.index.begin_with(transaction, notes)
 
     def close(self) -> None:
         self.index.close()
@@ -312,6 +372,9 @@ class History:
         for frame in read:
             self.journal.note(frame.end, max(record.seq for record in frame.records))
         standing = sorted(committed(read).items())
+        for seq, record in standing:
+            if self.floor.seq <= seq <= self.packed and self.index.id_of(seq) != record.commit.hex():
+                raise self._damaged(f"its journal has another transaction {seq} than its store")
         hot = [record for seq, record in standing if seq > self.packed]
         for record in hot:
             if record.seq != self._seq + 1:
@@ -331,6 +394,7 @@ class History:
             self._hold(record, splice)
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
+        self._compare_with_mark()
         self.hot = tuple(hot)
         synced = read_synced(self.folder)
         if synced is None:
@@ -338,8 +402,20 @@ class History:
             self.note_synced(synced)
         self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
 
+    def _compare_with_mark(self) -> None:
+        """What was acknowledged must be here."""
+        mark = read_mark(self.journal.folder)
+        if mark is not None and self._seq < mark.seq:
+            raise self._damaged(
+                f"it ends with transaction {self._seq}, and transactions up to {mark.seq} were acknowledged"
+            )
+        if mark is not None and mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
+            raise self._damaged(f"its transaction {self._seq} is not the one that was acknowledged")
+
     def _catch_up_index(self) -> None:
         """Bring the index to the packed head, from the git commits that it lacks."""
+        if self.floor.commit is not None and self.index.first < self.floor.seq:
+            self.index.forget(self.floor.seq)
         last = self.index.last
         if last >= 0 and (last > self.packed or not self._is_ancestor(last)):
             in_journal = last > self.packed and self._is_ancestor(int(self.packed))
@@ -354,6 +430,8 @@ class History:
         for oid in reversed(lacking):
             transaction, notes = self._transaction_of_commit(oid)
             self.index.add(transaction, notes)
+        if self.floor.commit is not None:
+            self._index_floor(self.floor.commit)
         self._indexed = max(last, self.packed)
 
     def _is_ancestor(self, seq: int) -> bool:
@@ -370,29 +448,10 @@ class History:
 
     def _transaction_of_commit(self, oid: Oid) -> tuple[Transaction, bytes]:
         """Read a transaction back from its commit: the trailers, and the difference of the trees."""
-        written, commit = self._written(oid), self._commit(oid)
-        touches: list[Touch] = []
-        if commit.parent is not None:
-            sources = {target: source for source, target in written.moves}
-            bits = dict(written.permissions)
-            before = self._commit(commit.parent).tree
-            for path, old, new in tree_changes(self._tree_bytes, before, commit.tree):
-                text = os.fsdecode(path)
-                source = sources.get(text)
-                touches.append(
-                    Touch(
-                        WorkspacePath(text),
-                        _named(old, None),
-                        _named(new, bits.get(text)),
-                        None if source is None else WorkspacePath(source),
-                    )
-                )
-        transaction = Transaction(
-            written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
-            tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
-            parts=written.parts,
-        )  # fmt: skip
-        return transaction, written.notes.encode()
+        try:
+            return transaction_of_commit(self._object_bytes, oid)
+        except ValueError as error:
+            raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
     def _written(self, oid: Oid) -> trailers.Written:
         try:
@@ -402,7 +461,7 @@ class History:
 
     def _commit(self, oid: Oid) -> CommitObject:
         try:
-            return CommitObject.decode(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
+            return CommitObject.decode(self._read(oid)[1])
         except (KeyError, ValueError, pygit2.GitError) as error:
             raise self._damaged(f"commit {oid.hex()} cannot be read") from error
 
@@ -413,14 +472,22 @@ class History:
             data={"file": self.store},
         )
 
+    def _read(self, oid: Oid) -> tuple[int, bytes]:
+        """An object's type and bytes from the store. Raises KeyError, pygit2.GitError."""
+        kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+        return kind, self.floor.seen(oid, content)
+
     def _tree_bytes(self, oid: Oid) -> bytes:
+        return self._object_bytes(oid)
+
+    def _object_bytes(self, oid: Oid) -> bytes:
         pending = self._pending.get(oid)
         if pending is not None:
             return pending[1]
         try:
-            return bytes(self._repository.odb.read(pygit2.Oid(raw=oid))[1])
+            return bytes(self._read(oid)[1])
         except (KeyError, pygit2.GitError) as error:
-            raise self._damaged(f"the tree {oid.hex()} cannot be read") from error
+            raise self._damaged(f"the object {oid.hex()} cannot be read") from error
 
 
 def commit_oid(

@@ -153,8 +153,39 @@ class Index:
 
     # ── asking ──
 
+    def forget(self, below: int, transactions: int = NEVER) -> bool:
+        """Take out so many of the oldest transactions before `below`; returns whether there are more."""
+        row = self._one(
+            "select seq from tx where seq < ? order by seq limit 1 offset ?", (below, transactions)
+        )
+        until = below if row is None else row[0]
+        self._touched.clear()
+        with _writing(self._database):
+            self._database.execute("delete from touch where seq < ?", (until,))
+            self._database.execute("delete from tx where seq < ?", (until,))
+        return row is not None
+
+    def begin_with(self, transaction: Transaction, notes: bytes) -> None:
+        """The history begins with `transaction`, which is a baseline now: what it did is forgotten."""
+        self.flush()
+        self._touched.clear()
+        with _writing(self._database):
+            self._database.execute("delete from touch where seq = ?", (transaction.seq,))
+            _insert(self._database, transaction, notes)
+
     @property
     def last(self) -> int:
+    @property
+    def first(self) -> int:
+        """The lowest seq that is in; `NEVER` when it is empty."""
+        row = self._one("select min(seq) from tx", ())
+        return NEVER if row is None or row[0] is None else cast("int", row[0])
+
+    def first_of(self, session: str) -> int | None:
+        """The first transaction of a session that is in."""
+        row = self._one("select min(seq) from tx where session = ?", (_stored(session),))
+        return None if row is None else cast("int | None", row[0])
+
         """The highest seq that is in; -1 when it is empty."""
         self.flush()
         found = self._database.execute("select max(seq) from tx").fetchone()[0]
@@ -336,9 +367,9 @@ class Index:
         row = self._one("select kind from tx where seq = ?", (seq,))
         return None if row is None else cast("Kind", row[0])
 
-    def count(self) -> int:
-        """How many transactions there are, the baseline not counted."""
-        return cast("int", self._all("select count(*) from tx where seq > 0", ())[0][0])
+    def count(self, after: int = 0) -> int:
+        """How many transactions there are after one; after the baseline, if none is given."""
+        return cast("int", self._all("select count(*) from tx where seq > ?", (after,))[0][0])
 
     def _transaction(self, row: Sequence[Any]) -> Transaction:
         seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row

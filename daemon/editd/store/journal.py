@@ -31,10 +31,11 @@ from editd.errors import HistoryDamaged
 from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
 from editd.store.mark import NAME as MARK
 from editd.store.record import DECODER, ENCODER, Committed, Record
+from editd.store.relaxed import note_relaxed, relaxed_through
 from editd.system.disk import folder_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
@@ -80,6 +81,9 @@ class Journal:
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
         self._size = 0
+        self.is_relaxed = False  # an append returns before it is synced: C1 holds but for a power cut
+        self._unsynced: Record | None = None  # the newest of those that are to be synced
+        self._relaxed_through = relaxed_through(folder) if not is_sealed else 0
         self.position = Position(0, 0)
         self._next = max(segments(folder), default=0) + 1
 
@@ -103,25 +107,48 @@ class Journal:
         if self._descriptor < 0 or self.position.offset + length > self._size:
             self._turn(length)
         number, offset = self.position.segment, self.position.offset
+        if self.is_relaxed and number > self._relaxed_through:
+            note_relaxed(self.folder, number)
+            self._relaxed_through = number
         head = _FRAME.pack(_FRAME_MAGIC, VERSION, number, len(payload), zlib.crc32(payload), 0)
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:
             _write_all(self._descriptor, head + payload, offset)
-            os.fdatasync(self._descriptor)
+            if not self.is_relaxed:
+                os.fdatasync(self._descriptor)
         except OSError as error:
             self._take_back(offset, error)
             raise
         self.position = Position(number, _aligned(offset + length))
-        self._acknowledge(records[-1])
+        self._unsynced = records[-1] if self.is_relaxed else None
+        if not self.is_relaxed:
+            self._acknowledge(records[-1], self.position)
         for record in records:
             self._last_seqs[number] = max(self._last_seqs.get(number, 0), record.seq)
 
-    def _acknowledge(self, last: Record) -> None:
+    def begin_sync(self) -> tuple[int, Callable[[], None]] | None:
+        """What is to be synced, if there is anything: a descriptor to sync, in a thread, and to close; and
+        what is to be called when that is done.
+        """
+        last, end = self._unsynced, self.position
+        if last is None or self._descriptor < 0:
+            return None
+
+        def done() -> None:
+            if self._unsynced is None or self.position.segment != end.segment:
+                return  # all of it was synced with something else meanwhile
+            self._acknowledge(last, end)
+            if self.position == end:
+                self._unsynced = None
+
+        return os.dup(self._descriptor), done
+
+    def _acknowledge(self, last: Record, end: Position) -> None:
         assert self._mark is not None, "what is sealed is not written"
         seq, commit = (
             (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
         )
-        self._mark.write(self.position.segment, self.position.offset, seq, commit)
+        self._mark.write(end.segment, end.offset, seq, commit)
 
     def sync_mark(self) -> None:
         """Make durable how far the journal is acknowledged. Raises OSError."""
@@ -164,6 +191,10 @@ class Journal:
             self._mark = None
 
     def _let_go(self) -> None:
+        if self._descriptor >= 0 and self._unsynced is not None:
+            os.fdatasync(self._descriptor)
+            self._acknowledge(self._unsynced, self.position)
+            self._unsynced = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -225,15 +256,20 @@ def frames(folder: str, start: Position, until: Position | None = None) -> Itera
     """The frames from `start` on, up to `until` or to the end of what is whole, in order.
 
     A frame behind all that is known to be acknowledged (`known_ends`), with no whole frame after it, was cut
-    off while it was written: it ends the journal. Any other that is bad is damage: HistoryDamaged.
+    off while it was written: it ends the journal. Any other that is bad is damage: HistoryDamaged; but for
+    segments that were written relaxed (`store.relaxed`), where a power cut leaves holes.
     """
     ends = known_ends(folder) if until is None else {}
+    holes_through = relaxed_through(folder)
     for number in segments(folder):
         if number < start.segment or (until is not None and number > until.segment):
             continue
         offset = start.offset if number == start.segment else 0
         end = until.offset if until is not None and number == until.segment else None
-        yield from _frames_of(segment_path(folder, number), number, offset, end, ends.get(number, 0))
+        yield from _frames_of(
+            segment_path(folder, number), number, offset, end, ends.get(number, 0),
+            has_holes=number <= holes_through,
+        )  # fmt: skip
 
 
 def known_ends(folder: str) -> dict[int, int]:
@@ -302,7 +338,7 @@ def committed(read: Iterable[Frame]) -> dict[int, Committed]:
 
 
 def _frames_of(
-    path: str, number: int, offset: int, end: int | None, acknowledged: int
+    path: str, number: int, offset: int, end: int | None, acknowledged: int, *, has_holes: bool = False
 ) -> Iterator[Frame]:
     if offset == 0:
         if not _is_begun(path, number):
@@ -316,7 +352,7 @@ def _frames_of(
         frame = _frame_at(content, at, number)
         if frame is None:
             is_known = end is not None or offset + at < acknowledged
-            if is_known or _any_frame_after(content, at, number):
+            if is_known or (not has_holes and _any_frame_after(content, at, number)):
                 raise _damaged(path, f"the frame at byte {offset + at} does not check", offset + at)
             return
         records, length = frame

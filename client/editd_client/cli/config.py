@@ -1,0 +1,284 @@
+"""`editctl config`: the configuration, what holds and why, and the ways to change it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import Unreachable, refusal
+
+if TYPE_CHECKING:
+    from editd.config.reading import Loaded, WrongConfig
+    from editd.wire.messages import ConfigReloadResult
+    from editd_client.cli.invocation import Invocation
+
+HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which goes over yours.")
+REFUSED = 1
+
+
+@click.group(invoke_without_command=True)
+@as_json
+@click.pass_context
+def verb(ctx: click.Context) -> int:
+    """Show the configuration, check it and change it.
+
+    Without a command: every key, its value, and where that comes from. There are two files, and both
+    may be missing: yours, and one for this workspace alone that goes over it key by key. Neither lies in
+    the workspace, so nobody who edits there can loosen them. docs/configuration.md has every key.
+
+    \b
+    Examples:
+      editctl config
+      editctl config init && editctl config edit
+      editctl config set history.quota 10GiB
+      editctl config set --here protect '["migrations/**"]'
+      editctl config check
+      editctl config reload
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
+    invocation: Invocation = ctx.obj
+    from editd.config.reading import WrongConfig, read_config
+
+    try:
+        loaded = read_config(invocation.workspace.id)
+    except WrongConfig as wrong:
+        return _tell(invocation, wrong)
+    rows = list(_rows(loaded))
+    if invocation.json:
+        output.say(output.json_text({"files": _files(invocation), "keys": rows}))
+        return 0
+    width = max(len(row["key"]) for row in rows)
+    for row in rows:
+        where = "default" if row["file"] is None else f"{_short(row['file'])}:{row['line']}"
+        value = f"{row['key']:<{width}} = {row['text']}"
+        output.say(output.plain(f"{value:<60}") + output.paint(f"  # {output.plain(where)}", "cyan"))
+    return 0
+
+
+@verb.command("path")
+@HERE
+@as_json
+@click.pass_obj
+def print_path(invocation: Invocation, here: bool) -> None:
+    """Print the file's path, whether or not it is there."""
+    path = _path(invocation, here=here)
+    output.say(output.json_text({"path": path}) if invocation.json else path)
+
+
+@verb.command("check")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@as_json
+@click.pass_obj
+def check(invocation: Invocation, file: str | None) -> int:
+    """Tell all that is wrong, with the line, in both files, or in FILE; the exit code is then 1.
+
+    \b
+    Examples:
+      editctl config check
+      editctl config check new.toml && mv new.toml "$(editctl config path)"
+    """
+    from editd.config.reading import WrongConfig, check_text, read_config
+    from editd_client.configuring import read_text
+
+    try:
+        if file is None:
+            read_config(invocation.workspace.id)
+        else:
+            check_text(read_text(file), file)
+    except WrongConfig as wrong:
+        return _tell(invocation, wrong)
+    output.say(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
+    return 0
+
+
+@verb.command("init")
+@HERE
+@click.option("--print", "is_printed", is_flag=True, help="Print it, and write nothing.")
+@as_json
+@click.pass_obj
+def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
+    """Write a file with every key as a comment: its default, and what it does."""
+    from editd.config.page import template
+    from editd_client.configuring import write_text
+
+    if is_printed:
+        sys.stdout.write(template())
+        return
+    path = _path(invocation, here=here)
+    if os.path.lexists(path):
+        raise refusal("file_exists", f"{path} is there already.", hint="`editctl config edit` opens it.")
+    about = f"# For {invocation.workspace.root} alone.\n" if here else ""
+    write_text(path, about + template())
+    output.say(output.json_text({"path": path}) if invocation.json else path)
+
+
+@verb.command("set")
+@HERE
+@click.argument("key")
+@click.argument("value")
+@as_json
+@click.pass_obj
+def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
+    """Set KEY to VALUE, as TOML has it; a text may go without its quotes.
+
+    What else is in the file stays as it is, and a file that would be wrong is not written. A daemon that
+    runs is told.
+
+    \b
+    Examples:
+      editctl config set durability relaxed
+      editctl config set history.keep '{ age = "90d", count = 10000 }'
+      editctl config set --here protect '["migrations/**", "**/*.pem"]'
+    """
+    from editd.config.reading import WrongConfig
+    from editd_client.configuring import read_text, with_key, write_text
+
+    path = _path(invocation, here=here)
+    try:
+        changed = with_key(read_text(path), key, value, path)
+    except WrongConfig as wrong:
+        return _tell(invocation, wrong)
+    write_text(path, changed)
+    return _reload_if_running(invocation)
+
+
+@verb.command("edit")
+@HERE
+@as_json
+@click.pass_obj
+def edit(invocation: Invocation, here: bool) -> int:
+    """Open the file in your editor: VISUAL, else EDITOR, else vi. It is taken only if nothing is wrong.
+
+    Where there is no file, it begins as `config init` writes it. A daemon that runs is told.
+    """
+    from editd.config.page import template
+    from editd.config.reading import WrongConfig, check_text
+    from editd_client.configuring import read_text, write_text
+
+    path = _path(invocation, here=here)
+    text = read_text(path) or template()
+    while True:
+        text = _edited(text)
+        try:
+            check_text(text, path)
+        except WrongConfig as wrong:
+            code = _tell(invocation, wrong)
+            if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
+                continue
+            click.echo("hint: nothing was changed.", err=True)
+            return code
+        break
+    write_text(path, text)
+    return _reload_if_running(invocation)
+
+
+@verb.command("reload")
+@as_json
+@click.pass_obj
+def reload(invocation: Invocation) -> None:
+    """Have the running daemon read the files again, and tell what that changes.
+
+    Where a file is wrong, the daemon keeps what it has, and `editctl status` says so too.
+    """
+    with invocation.client(start=False) as client:
+        result = client.config_reload()
+    if not invocation.say_json(result):
+        _say_reloaded(result)
+
+
+def _say_reloaded(result: ConfigReloadResult) -> None:
+    for key in result.applied:
+        output.say(f"{key} is in force")
+    for key in result.restart:
+        output.say(f"{key} waits for a restart: `editctl stop`, then `editctl start`")
+    if not result.applied and not result.restart:
+        output.say("nothing has changed")
+
+
+def _reload_if_running(invocation: Invocation) -> int:
+    try:
+        with invocation.client(start=False) as client:
+            result = client.config_reload()
+    except Unreachable:
+        if invocation.json:
+            output.say(output.json_text({"applied": [], "restart": []}))
+        return 0
+    if not invocation.say_json(result):
+        _say_reloaded(result)
+    return 0
+
+
+def _edited(text: str) -> str:
+    import tempfile
+
+    from editd_client.configuring import read_text
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="editctl-") as folder:
+        name = os.path.join(folder, "config.toml")
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+        try:
+            status = subprocess.run([*shlex.split(editor), name], check=False).returncode
+        except OSError as error:
+            raise refusal("io_error", f"The editor cannot be started: {error}.", hint="Set EDITOR.") from None
+        if status:
+            raise refusal("rejected", f"The editor ended with status {status}; nothing was changed.")
+        return read_text(name)
+
+
+def _rows(loaded: Loaded) -> list[dict[str, Any]]:
+    from editd.config.page import toml
+    from editd.config.reading import keys, value_of
+
+    rows: list[dict[str, Any]] = []
+    for key in keys():
+        value, source = value_of(loaded.config, key.name), loaded.sources.get(key.name)
+        rows.append(
+            {
+                "key": key.name,
+                "value": value,
+                "text": "(none)" if value is None else toml(value),
+                "default": key.default,
+                "file": None if source is None else source.file,
+                "line": None if source is None else source.line(key.name),
+                "restart": key.needs_restart,
+            }
+        )
+    return rows
+
+
+def _tell(invocation: Invocation, wrong: WrongConfig) -> int:
+    from editd.config.reading import problem_facts
+
+    if invocation.json:
+        problems = [problem_facts(problem) for problem in wrong.problems]
+        output.say(output.json_text({"ok": False, "problems": problems}))
+    else:
+        for problem in wrong.problems:
+            click.echo(output.plain(str(problem)), err=True)
+    return REFUSED
+
+
+def _path(invocation: Invocation, *, here: bool) -> str:
+    from editd.config.reading import config_path, workspace_config_path
+
+    return workspace_config_path(invocation.workspace.id) if here else config_path()
+
+
+def _files(invocation: Invocation) -> list[dict[str, object]]:
+    paths = (_path(invocation, here=False), _path(invocation, here=True))
+    return [{"path": path, "exists": os.path.exists(path)} for path in paths]
+
+
+def _short(path: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + path.removeprefix(home) if path.startswith(home + "/") else path

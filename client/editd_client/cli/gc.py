@@ -1,0 +1,46 @@
+"""`editctl gc`: the oldest history is compacted, and its room freed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+MIB = 1024 * 1024
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be freed, and change nothing.")
+@as_json
+@click.pass_obj
+def verb(invocation: Invocation, dry_run: bool) -> None:
+    """Compact the history that `history.keep` does not keep, and free its room.
+
+    What is compacted cannot be shown, read or undone any more; the files stay as they are. Without
+    `history.keep` in the configuration everything is kept, and only what nothing needs is freed.
+
+    \b
+    Examples:
+      editctl config set history.keep '{ age = "90d", count = 10000, bytes = "2GiB" }'
+      editctl gc --dry-run
+      editctl gc
+    """
+    with invocation.client() as client:
+        result = client.gc(dry_run=dry_run)
+    if invocation.say_json(result):
+        return
+    if result.compacted:
+        is_one = result.compacted == 1
+        what = "one transaction" if is_one else f"{result.compacted} transactions"
+        verb_ = "would be" if dry_run else "is" if is_one else "are"
+        output.say(f"{what} {verb_} compacted: the history begins with {result.oldest}")
+    else:
+        output.say("no transaction goes beyond what is kept")
+    about = "about " if dry_run else ""
+    output.say(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")

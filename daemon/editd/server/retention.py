@@ -1,0 +1,225 @@
+"""Retention: how far back the history goes, as `history.keep` says and `gc` asks.
+
+The work is a process's (`store.compaction`); here is when, how far at most, and the step from the old history
+to the new. What is kept whatever the configuration says: the newest transaction, what is not packed, and all
+that the open sessions have done, so that each can still be rolled back as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
+from editd.server.children import PYTHON, Child
+from editd.store.compaction import MARKER
+from editd.values.transaction import CommitId
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.config.schema import Keep
+    from editd.engine.engine import Engine
+    from editd.engine.guard import Guard
+    from editd.server.background import Background
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.turns import Turns
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 600.0  # between two looks at whether there is too much
+FIRST_LOOK_SECONDS = 2.0  # after the start, and after the configuration has changed
+REST_SECONDS = 3600.0  # after a run by itself, before the next one
+MARGIN = 1.1  # so much over a limit, before the daemon compacts by itself
+INDEX_SLICE = 200  # transactions that are taken out of the index at once: some milliseconds
+COMPACTOR_NICE = 15
+
+
+NO_HISTORY: dict[str, Any] = {
+    "transactions": 0, "bytes": 0, "oldest": 0, "quota": None, "is_full": False, "compacting": False,
+}  # fmt: skip
+
+
+class Retention:
+    def __init__(
+        self, engine: Engine, turns: Turns, background: Background, guard: Guard, folder: str, keep: Keep
+    ) -> None:
+        """`folder` is the state folder."""
+        self._engine = engine
+        self._turns = turns
+        self._background = background
+        self._guard = guard
+        self._folder = folder
+        self.keep = keep
+        self._one = asyncio.Lock()  # one run at a time
+        self._child: Child | None = None
+        self._answer: asyncio.Future[dict[str, Any] | None] | None = None
+        self._wake = asyncio.Event()
+        self._rests_until = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """End what runs: a run that is cut off has changed nothing, or is finished by the next one."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._child is not None:
+            child, self._child = self._child, None
+            self._heard(None)
+            await child.close(0.1)
+
+    def look_soon(self) -> None:
+        """The configuration has changed."""
+        self._rests_until = 0.0
+        self._wake.set()
+
+    def methods(
+        self, later: Callable[[Coroutine[Any, Any, None], Call], None]
+    ) -> dict[type[messages.Params], Callable[[Any, Visitor, Call], None]]:
+        def gc(params: messages.Gc, visitor: Visitor, call: Call) -> None:
+            del visitor
+
+            async def run() -> None:
+                call.reply(await self.run(is_dry=params.dry_run))
+
+            later(run(), call)
+
+        return {messages.Gc: gc}
+
+    def status(self) -> dict[str, Any]:
+        """What `status` says of the history."""
+        history = self._engine.history
+        return {
+            "transactions": int(history.head) - history.floor.seq,
+            "bytes": history.bytes,
+            "oldest": history.floor.seq,
+            "quota": self._engine.rules.quota,
+            "is_full": self._engine.rules.quota is not None and history.bytes >= self._engine.rules.quota,
+            "compacting": self._one.locked(),
+        }
+
+    async def run(self, *, is_dry: bool = False) -> messages.GcResult:
+        """Compact what goes beyond `keep`, and free what nothing needs. Raises Refused."""
+        async with self._one:
+            await self._background.pack()
+            await self._turns.back()
+            history = self._engine.history
+            if self._engine.broken is not None:
+                raise self._engine.broken
+            before, oldest = history.bytes, history.floor.seq
+            most = self._most()
+            least = min(max(oldest, *self._beyond()), most)
+            limit = self.keep.bytes
+            request = {"do": "prepare", "least": least, "most": most, "bytes": limit, "dry": is_dry}
+            try:
+                planned = await self._ask(request)
+                floor, packs = int(planned["floor"]), planned["packs"]
+                if not is_dry:
+                    await self._switch(floor, CommitId(planned["commit"]), packs)
+            finally:
+                await self._end_child()
+            freed = planned["freed"] if is_dry else max(0, before - history.bytes)
+            if not is_dry and floor > oldest:
+                log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
+            after = before - freed if is_dry else history.bytes
+            return messages.GcResult(oldest=floor, compacted=floor - oldest, freed=freed, bytes=after)
+
+    async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
+        """From the old history to the new: the floor is the one step, all else follows from it."""
+        history = self._engine.history
+        async with self._background.alone():
+            await self._turns.back()
+            if floor > history.floor.seq:
+                history.compact(commit)
+            while history.forget_compacted(INDEX_SLICE):
+                await asyncio.sleep(0)
+                await self._turns.back()
+            await self._ask({"do": "sweep", "packs": packs})
+            await self._turns.back()
+            history.look_anew()
+
+    def _beyond(self) -> tuple[int, int]:
+        """The newest transactions that go beyond the age and the count that are kept."""
+        history, keep = self._engine.history, self.keep
+        by_count = 0 if keep.count is None else int(history.head) - keep.count
+        by_age = None
+        if keep.age is not None:
+            by_age = history.index.at_time(self._engine.clock.now_us() - int(keep.age * 1_000_000))
+        return by_count, by_age or 0
+
+    def _most(self) -> int:
+        """How far up the history can begin at most."""
+        history = self._engine.history
+        firsts = (history.index.first_of(found.session.name) for found in self._guard.sessions)
+        held = [seq - 1 for seq in firsts if seq is not None]
+        return max(history.floor.seq, min([int(history.packed) - 1, *held]))
+
+    def _is_due(self) -> bool:
+        """Is there so much that the daemon compacts by itself, or a run that was cut off?"""
+        if os.path.exists(os.path.join(self._folder, MARKER)):
+            return True
+        history, keep = self._engine.history, self.keep
+        if self._most() <= history.floor.seq:
+            return False
+        count = int(history.head) - history.floor.seq
+        if keep.count is not None and count > max(keep.count * MARGIN, keep.count + 1):
+            return True
+        if keep.bytes is not None and history.bytes > keep.bytes * MARGIN:
+            return True
+        if keep.age is None:
+            return False
+        old = history.index.at_time(self._engine.clock.now_us() - int(keep.age * MARGIN * 1_000_000))
+        return old is not None and old > history.floor.seq
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        while True:
+            try:
+                await self._turns.back()
+                if self._engine.broken is None and loop.time() >= self._rests_until and self._is_due():
+                    self._rests_until = loop.time() + REST_SECONDS
+                    await self.run()
+            except (Refused, OSError) as error:
+                log.error("the history could not be compacted: %s", error)
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request to the compacting process, started if need be. Raises Refused where it fails."""
+        if self._child is None:
+            argv = [*PYTHON, "editd.store.compaction", self._folder]
+            child = Child(argv, nice=COMPACTOR_NICE, on_frame=self._heard, on_death=self._died)
+            await child.start()
+            self._child = child
+        self._answer = asyncio.get_running_loop().create_future()
+        self._child.send(request)
+        answer = await self._answer
+        if answer is None:
+            raise ShuttingDown("Compacting was cut off.", hint="Run it again: what is missing is done then.")
+        if "failed" in answer:
+            kind = HistoryDamaged if answer.get("damaged") else Broken
+            raise kind(f"The history could not be compacted: {answer['failed']}", hint="Nothing is lost.")
+        return answer
+
+    async def _end_child(self) -> None:
+        if self._child is not None:
+            child, self._child = self._child, None
+            await child.close()
+
+    def _heard(self, answer: dict[str, Any] | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def _died(self, _status: int) -> None:
+        self._child = None
+        self._heard(None)

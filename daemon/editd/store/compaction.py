@@ -1,0 +1,252 @@
+"""Compacting: what the past before a transaction alone had is freed, in a process of its own.
+
+`python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
+
+    prepare   the objects that are still needed go into a new pack, durably; nothing else is touched
+    (floor)   the daemon lets the history begin anew (`store.floor`): from here on it is compacted
+    sweep     the packs whose objects are in the new one, or are needed no more, go
+
+A crash before the floor is written leaves the old state and a pack too many, one after it the new state and
+packs too many; either is freed by the next run, which the file `compacting` in the state folder asks for.
+Packing goes on meanwhile: what it writes is not among the packs that were looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pygit2
+
+from editd.errors import HistoryDamaged, Refused
+from editd.store.floor import forget_half_written
+from editd.store.head import read_head
+from editd.store.manifest import write_manifest
+from editd.store.objects import EMPTY_TREE, CommitObject, Oid
+from editd.store.trailers import parse
+from editd.system.flock import take
+from editd.system.pipe import read_frame, write_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MARKER = "compacting"
+_MADE = "tmp_gc_"
+_FAN_OUT = struct.Struct(">256I")
+_LARGE = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where the history may begin: between two transactions, and so that it takes so many bytes at most."""
+
+    least: int
+    most: int
+    bytes: int | None
+
+
+@dataclass
+class Reached:
+    """What the transactions from the floor to head need, and how much of that is in our own packs."""
+
+    floor: int
+    commit: Oid
+    oids: set[Oid] = field(default_factory=set)
+
+
+class Compactor:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._store = os.path.join(folder, "store.git")
+        self._packs = os.path.join(self._store, "objects", "pack")
+        self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+
+    def prepare(self, limits: Limits, *, is_dry: bool) -> dict[str, object]:
+        """Work out the floor and, unless `is_dry`, write what is needed of the packs that hold more.
+
+        Raises HistoryDamaged, OSError, pygit2.GitError; nothing has changed then.
+        """
+        packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
+        sizes = {oid: size for entries in packs.values() for oid, size in entries}
+        reached = self._reach(limits, sizes)
+        mixed = [name for name, oids in packs.items() if not reached.oids.issuperset(oid for oid, _ in oids)]
+        clean = {oid for name, entries in packs.items() if name not in mixed for oid, _ in entries}
+        needed = {oid for name in mixed for oid, _ in packs[name]} & reached.oids - clean
+        freed = sum(size for oid, size in sizes.items() if oid not in reached.oids)
+        if not is_dry:
+            self._begin()
+            self._write(needed)
+        return {"floor": reached.floor, "commit": reached.commit.hex(), "freed": freed, "packs": mixed}
+
+    def sweep(self, packs: Iterable[str]) -> None:
+        """Let those packs go, which the new one stands for. Raises OSError."""
+        gone = [name for name in packs if os.path.exists(os.path.join(self._packs, name + ".pack"))]
+        write_manifest(self._store, without=gone)
+        for name in gone:
+            for suffix in (".idx", ".pack"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._packs, name + suffix))
+        _sync(self._packs)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, MARKER))
+
+    def _begin(self) -> None:
+        """Leave a mark until all is swept, and nothing that an earlier run has left."""
+        os.close(os.open(os.path.join(self._folder, MARKER), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        for name in os.listdir(self._packs):
+            if name.startswith(_MADE):
+                shutil.rmtree(os.path.join(self._packs, name))
+        forget_half_written(self._store)
+
+    def _write(self, needed: set[Oid]) -> None:
+        """Put these objects into a pack of their own, durably, and prove that it has them."""
+        if not needed:
+            return
+        with tempfile.TemporaryDirectory(prefix=_MADE, dir=self._packs) as made:
+            self._repository.pack(made, lambda builder: _add_all(builder, needed), n_threads=1)
+            name = next(name[: -len(".idx")] for name in os.listdir(made) if name.endswith(".idx"))
+            if {oid for oid, _ in pack_sizes(made, name)} != needed:
+                raise HistoryDamaged("The new pack does not hold what is needed.", data={"file": self._store})
+            for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
+                _sync(os.path.join(made, name + suffix))
+                os.chmod(os.path.join(made, name + suffix), 0o600)
+                os.rename(os.path.join(made, name + suffix), os.path.join(self._packs, name + suffix))
+        _sync(self._packs)
+        write_manifest(self._store)
+
+    def _reach(self, limits: Limits, sizes: dict[Oid, int]) -> Reached:
+        """Go back from head as far as the limits let, and gather all that is needed on the way."""
+        oid = read_head(self._store)
+        if oid is None:
+            raise HistoryDamaged("The history has no head.", data={"file": self._store})
+        seq = parse(self._commit(oid).message).seq
+        reached = Reached(int(seq), oid)
+        total = 0
+        while True:
+            commit = self._commit(oid)
+            new = {oid}
+            self._walk(commit.tree, reached.oids, new)
+            total += sum(sizes.get(one, 0) for one in new)
+            if limits.bytes is not None and total > limits.bytes and seq < limits.most:
+                return reached
+            reached.oids |= new
+            reached.floor, reached.commit = int(seq), oid
+            if seq <= limits.least or commit.parent is None:
+                return reached
+            oid, seq = commit.parent, type(seq)(seq - 1)
+
+    def _walk(self, root: Oid, known: set[Oid], new: set[Oid]) -> None:
+        """Add the trees and blobs below `root` that are not known yet."""
+        waiting = [root]
+        while waiting:
+            tree = waiting.pop()
+            if tree in known or tree in new:
+                continue
+            new.add(tree)
+            for is_folder, oid in _entries(b"" if tree == EMPTY_TREE else self._read(tree)):
+                if is_folder:
+                    waiting.append(oid)
+                elif oid not in known:
+                    new.add(oid)
+
+    def _commit(self, oid: Oid) -> CommitObject:
+        try:
+            return CommitObject.decode(self._read(oid))
+        except ValueError as error:
+            raise HistoryDamaged(f"The commit {oid.hex()} cannot be read: {error}.") from error
+
+    def _read(self, oid: Oid) -> bytes:
+        try:
+            return self._repository.odb.read(pygit2.Oid(raw=oid))[1]
+        except KeyError:
+            raise HistoryDamaged(
+                f"The object {oid.hex()} is missing, so nothing is compacted.",
+                hint="Run `editctl check`.",
+                data={"file": self._store},
+            ) from None
+
+
+def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:
+    """Each object of a pack, and the bytes that it takes there, from its index (gitformat-pack(5))."""
+    with open(os.path.join(folder, f"{name}.idx"), "rb") as file:
+        content = file.read()
+    count = _FAN_OUT.unpack_from(content, 8)[-1]
+    at = 8 + _FAN_OUT.size
+    oids = [content[at + 20 * place : at + 20 * place + 20] for place in range(count)]
+    at += 24 * count  # the ids, and their checksums
+    offsets = list(struct.unpack_from(f">{count}I", content, at))
+    large = at + 4 * count
+    for place, offset in enumerate(offsets):
+        if offset & _LARGE:
+            offsets[place] = struct.unpack_from(">Q", content, large + 8 * (offset & ~_LARGE))[0]
+    end = os.stat(os.path.join(folder, f"{name}.pack")).st_size - 20
+    ordered = sorted(range(count), key=offsets.__getitem__)
+    for place, following in zip(ordered, [*ordered[1:], None], strict=True):
+        until = end if following is None else offsets[following]
+        yield oids[place], until - offsets[place]
+
+
+def _names(folder: str) -> list[str]:
+    """The packs that are whole, and not kept for a head that has yet to move."""
+    names = set(os.listdir(folder))
+    stems = [name[: -len(".pack")] for name in names if name.endswith(".pack")]
+    return sorted(stem for stem in stems if f"{stem}.idx" in names and f"{stem}.keep" not in names)
+
+
+def _entries(tree: bytes) -> Iterator[tuple[bool, Oid]]:
+    """Whether each entry of a tree is a folder, and its id."""
+    at = 0
+    while at < len(tree):
+        end = tree.index(b"\0", at)
+        yield tree.startswith(b"40000 ", at), tree[end + 1 : end + 21]
+        at = end + 21
+
+
+def _add_all(builder: pygit2.PackBuilder, oids: Iterable[Oid]) -> None:
+    for oid in sorted(oids):
+        builder.add(pygit2.Oid(raw=oid))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    """Serve requests until stdin closes.
+
+    `{do: "prepare", least, most, bytes, dry}` → `{floor, commit, freed, packs}`;
+    `{do: "sweep", packs}` → `{}`; either → `{failed}`.
+    """
+    alone = take(os.path.join(sys.argv[1], MARKER + ".lock"), wait=True)
+    assert alone is not None
+    while (request := read_frame(sys.stdin.buffer)) is not None:
+        try:
+            answer = _answered(request)
+        except Refused as refusal:
+            answer = {"failed": refusal.text()}
+        except (OSError, pygit2.GitError) as error:
+            answer = {"failed": str(error)}
+        write_frame(sys.stdout.buffer, answer)
+
+
+def _answered(request: dict[str, Any]) -> dict[str, object]:
+    compactor = Compactor(sys.argv[1])
+    if request["do"] == "sweep":
+        compactor.sweep(request["packs"])
+        return {}
+    limits = Limits(request["least"], request["most"], request["bytes"])
+    return compactor.prepare(limits, is_dry=request["dry"])
+
+
+if __name__ == "__main__":
+    main()

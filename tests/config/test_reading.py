@@ -1,0 +1,125 @@
+"""config.reading: all that is wrong is told at once, with file, line, key and the nearest known one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.config.reading import (
+    WrongConfig,
+    check_text,
+    config_path,
+    keys,
+    read_config,
+    value_of,
+    workspace_config_path,
+)
+from editd.config.schema import Config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def wrong(text: str) -> list[str]:
+    with pytest.raises(WrongConfig) as caught:
+        check_text(text, "c.toml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('\npublish = "renam"', "c.toml:2: publish: is none of its values, got 'renam'. Is 'rename' meant?"),
+        ("[history]\nqouta = 1", "c.toml:2: history.qouta: there is no such key. Is `history.quota` meant?"),
+        ("quota = 1", "c.toml:1: quota: there is no such key. Is `history.quota` meant?"),
+        ("xyzzy = 1", "c.toml:1: xyzzy: there is no such key. docs/configuration.md has them all."),
+        ("# x\nregex_seconds = 100", "c.toml:2: regex_seconds: expected float <= 60.0, got 100."),
+        ('idle_seconds = "x"', "c.toml:1: idle_seconds: expected float, got 'x'."),
+        (
+            "history.keep = { count = 0 }",
+            "c.toml:1: history.keep.count: expected int >= 1, got 0.",
+        ),
+        (
+            'history.keep.age = "90"',
+            "c.toml:1: history.keep.age: expected a duration, "
+            "such as \"90d\" (units: s, m, h, d, w), got '90'.",
+        ),
+        ('protect = [\n"[a",\n]', "c.toml:1: protect: the glob '[a' has a [ that is not closed, got ['[a']."),
+        ('encoding = "klingon"', "c.toml:1: encoding: 'klingon' is not an encoding, got 'klingon'."),
+        ("serena = 3", "c.toml:1: serena: expected a table, got 3. Its keys are serena.ignored_paths."),
+        ("a = 1\nb = = 2\n", "c.toml:2: is not TOML: Invalid value."),
+        ("a = [1,\n", "c.toml:1: is not TOML: Invalid value."),
+        ("a = 1\na = 2\n", "c.toml:2: is not TOML: Cannot overwrite a value."),
+    ],
+)  # fmt: skip
+def test_a_problem_names_file_line_and_key_and_what_may_be_meant(text: str, said: str) -> None:
+    assert wrong(text) == [said]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    found = wrong('publish = "x"\nidle_secnds = 3\n\n[history]\nquota = "much"\nkeep = { ages = "1d" }\n')
+    assert [line.split(":")[1] for line in found] == ["1", "2", "5", "6"]
+
+
+def test_a_right_file_gives_its_values_in_the_daemons_own_form() -> None:
+    text = (
+        'history.keep = { age = "90d", count = 5, bytes = "2GiB" }\nprotect = ["*.pem"]\nidle_seconds = 3\n'
+    )
+    assert check_text(text, "c.toml") == {
+        "history.keep.age": 90 * 86400.0, "history.keep.count": 5, "history.keep.bytes": 2 << 30,
+        "protect": ("*.pem",), "idle_seconds": 3.0,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "editd" / "workspaces").mkdir(parents=True)
+    return tmp_path / "editd"
+
+
+def test_without_a_file_everything_is_the_default(home: Path) -> None:
+    loaded = read_config("0123")
+    assert loaded.config == Config()
+    assert not loaded.sources
+    assert [config_path(), workspace_config_path("0123")] == [
+        str(home / "config.toml"), str(home / "workspaces" / "0123.toml"),
+    ]  # fmt: skip
+
+
+def test_a_workspaces_own_file_goes_over_the_users_key_by_key(home: Path) -> None:
+    (home / "config.toml").write_text('durability = "relaxed"\n[history.keep]\nage = "1d"\ncount = 3\n')
+    (home / "workspaces" / "0123.toml").write_text("\n[history.keep]\ncount = 9\n")
+    loaded = read_config("0123")
+    assert loaded.config.history.keep.count == 9
+    assert loaded.config.history.keep.age == 86400
+    assert loaded.config.durability == "relaxed"
+    assert loaded.sources["history.keep.count"].file.endswith("0123.toml")
+    assert loaded.sources["history.keep.count"].line("history.keep.count") == 3
+    assert loaded.sources["history.keep.age"].line("history.keep.age") == 3
+    assert read_config("4567").config.history.keep.count == 3
+
+
+def test_problems_of_both_files_are_told_together(home: Path) -> None:
+    (home / "config.toml").write_text("x = 1\n")
+    (home / "workspaces" / "0123.toml").write_bytes(b"# \xff\n")
+    with pytest.raises(WrongConfig) as caught:
+        read_config("0123")
+    assert [problem.line for problem in caught.value.problems] == [1, 1]
+    assert "is not UTF-8" in caught.value.message
+
+
+def test_what_is_too_large_or_no_file_is_refused(home: Path) -> None:
+    (home / "config.toml").write_text("#" * 70_000)
+    with pytest.raises(WrongConfig, match="larger than 65536 bytes"):
+        read_config()
+    (home / "config.toml").unlink()
+    (home / "config.toml").mkdir()
+    with pytest.raises(WrongConfig, match="Is a directory"):
+        read_config()
+
+
+def test_the_default_of_every_key_is_what_a_configuration_of_nothing_has() -> None:
+    for key in keys():
+        assert value_of(Config(), key.name) == key.default
