@@ -402,11 +402,20 @@ class Unsubscribe(Params):
 
 REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
+class Gc(Params):
+    method: ClassVar[str] = "gc"
+    dry_run: bool = False
+
+
+class ConfigReload(Params):
+    method: ClassVar[str] = "config.reload"
+
+
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
-        Unsubscribe,
+        Unsubscribe, Gc, ConfigReload,
     )
 }  # fmt: skip
 
@@ -450,7 +459,8 @@ class StatusResult(Message):
     proposals: int
     watcher: dict[str, Any]
     journal: dict[str, int]
-    history: dict[str, int]
+    history: dict[str, Any]
+    config: dict[str, Any]
     clients: int
     weaker: list[str]  # what this file system cannot give
     uncovered: list[str]  # what the baseline left out, and why
@@ -676,6 +686,18 @@ class SubscribeResult(Message):
 ERROR_CODES: dict[str, int] = {
     "parse_error": -32700,
     "invalid_request": -32600,
+class GcResult(Message):
+    oldest: int  # the history begins with this transaction
+    compacted: int  # transactions that this run has dropped, or a dry run would
+    freed: int  # bytes
+    bytes: int  # what the history takes then
+
+
+class ConfigReloadResult(Message):
+    applied: list[str]  # keys that are in force now
+    restart: list[str]  # keys that have changed and wait for a restart
+
+
     "method_not_found": -32601,
     "invalid_params": -32602,
     "internal_error": -32603,
