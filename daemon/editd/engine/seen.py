@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from editd.engine.requests import Reader
     from editd.values.path import WorkspacePath
 
+READERS_MAX = 1_000  # that are not kept: names of sessions that nobody opened; the oldest are forgotten
 PATHS_MAX = 50_000  # for one reader; the oldest are forgotten, and an edit there needs its own base again
 
 
@@ -21,6 +22,7 @@ class Seen:
 
     def __init__(self) -> None:
         self._seen: dict[Reader, OrderedDict[WorkspacePath, Sight]] = {}
+        self._passing: OrderedDict[Reader, None] = OrderedDict()  # those that are not kept, the oldest first
         self._kept: set[Reader] = set()
         self._changed: set[tuple[Reader, WorkspacePath]] = set()
 
@@ -31,6 +33,8 @@ class Seen:
         is_kept = reader in self._kept
         if is_kept:
             self._changed.add((reader, path))
+        else:
+            self._pass(reader)
         if len(paths) > PATHS_MAX:
             oldest, _ = paths.popitem(last=False)
             if is_kept:
@@ -52,12 +56,22 @@ class Seen:
         paths = self._seen.get(reader)
         return None if paths is None else paths.get(path)
 
+    def _pass(self, reader: Reader) -> None:
+        """It has come by; whoever has not for longest is forgotten where there are too many."""
+        self._passing[reader] = None
+        self._passing.move_to_end(reader)
+        if len(self._passing) > READERS_MAX:
+            oldest, _ = self._passing.popitem(last=False)
+            self._seen.pop(oldest, None)
+
     def forget(self, reader: Reader) -> None:
         self._seen.pop(reader, None)
+        self._passing.pop(reader, None)
 
     def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, Sight]]) -> None:
         """From now on this reader is kept; `known` is what it has seen until now, the oldest first."""
         self._seen[reader] = OrderedDict(known)
+        self._passing.pop(reader, None)
         self._kept.add(reader)
 
     def keep_no_more(self, reader: Reader) -> None:

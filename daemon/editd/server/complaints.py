@@ -18,7 +18,7 @@ PERIOD_SECONDS = 60.0
 
 
 class Sparing(logging.Filter):
-    """Lets `ALIKE_MAX` messages that are alike pass in each period; the first after it tells of the others."""
+    """Lets `ALIKE_MAX` messages that are alike pass in each period; the next tells of the others."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

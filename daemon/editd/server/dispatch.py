@@ -266,6 +266,7 @@ class Dispatch:
 
     def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
         changeset = self._changesets.get(params.changeset, visitor.number)
+        self._changesets.check_room(visitor.number, edits)
         edits = translate.edits(params.edits)
 
         def answer(outcome: Outcome, _: View) -> None:

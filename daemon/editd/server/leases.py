@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import InvalidParams, Leased, Timeout, UnknownSession
 from editd.store.trailers import rfc3339
-from editd.values.glob import Glob
+from editd.values.glob import parse_all
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from editd.server.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.server.turns import Turns
+    from editd.values.glob import Glob
     from editd.values.lease import Lease
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
@@ -82,7 +83,7 @@ class LeaseMethods:
 
     def _acquire(self, params: messages.LeaseAcquire, visitor: Visitor, call: Call) -> None:
         session = self._sessions.own(params.session, visitor)
-        paths = tuple(map(Glob.parse, params.paths))
+        paths = parse_all(params.paths, "A lease")
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")

@@ -14,7 +14,7 @@ from editd.errors import InvalidParams, UnknownSession
 from editd.store.registry import Registry
 from editd.store.sights import Sights
 from editd.store.trailers import rfc3339
-from editd.values.glob import Glob
+from editd.values.glob import parse_all
 from editd.values.session import Bounds
 from editd.wire import messages
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import Call, Visitor
     from editd.server.subscriptions import Subscriptions
     from editd.server.turns import Turns
+    from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
     from editd.workspace.tree import Tree
@@ -206,11 +207,7 @@ def _entry(found: Open) -> messages.SessionEntry:
 
 
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
-    if texts is None:
-        return None
-    if len(texts) > 1000:
-        raise InvalidParams("A scope holds at most 1000 globs.")
-    return tuple(map(Glob.parse, texts))
+    return None if texts is None else parse_all(texts, "A scope")
 
 
 def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownTransaction
 from editd.server import translate
-from editd.values.glob import Glob
+from editd.values.glob import parse_all
 from editd.wire import messages
 from editd.wire.limits import LIMITS
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import Call, Visitor
     from editd.server.turns import Turns
     from editd.store.history import History
+    from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
     from editd.wire.connection import Connection
@@ -276,9 +277,9 @@ class Subscriptions:
         since = head if params.since is None else params.since
         if since < 0:
             raise InvalidParams("`since` is a transaction's number, 0 or more.")
-        if since > head:
         if since < self._history.floor.seq:
             self._history.find(since)  # which says that it is compacted
+        if since > head:
             raise UnknownTransaction(
                 f"There is no transaction {since}; the newest is {head}.",
                 hint="Another history may have taken this one's place: read the files anew.",
@@ -288,7 +289,7 @@ class Subscriptions:
             number,
             listener,
             None if params.events is None else frozenset(params.events),
-            None if params.paths is None else tuple(Glob.parse(text) for text in params.paths),
+            None if params.paths is None else parse_all(params.paths, "A subscription"),
             Form() if params.notify is None else Form(params.notify.method, tuple(params.notify.prefix)),
             since,
             State.LIVE if since == head else State.CATCHING_UP,

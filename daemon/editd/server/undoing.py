@@ -10,7 +10,7 @@ from editd.engine.requests import Outcome, Restore, Undo, Write
 from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
 from editd.errors import InvalidParams, Refused
 from editd.server import translate
-from editd.values.glob import Glob
+from editd.values.glob import Glob, check_count
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def _filter(given: messages.Filter) -> Filter:
         )
     if given.paths == []:
         raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")
+    check_count(given.paths or (), "A `filter`")
     paths = tuple(map(_path_or_glob, given.paths or ()))
     return Filter(given.session, given.actor, given.since, given.until, paths, given.kind)
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 GLOB_CHARACTERS_MAX = 400  # with wildcards: two of them have so many states squared
 PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
-STATES_MAX = 30_000  # looked at to hold globs against each other, for one request: some 0.3 s
+GLOBS_MAX = 1000  # of a scope, a subscription or a filter; with those below they are made within a second
+ALL_CHARACTERS_MAX = 16_000  # of them together
+ALL_CLASSES_MAX = 100  # of them together: `re` takes 6 ms for a class that is wide enough
+STATES_MAX = 20_000  # looked at to hold globs against each other, for one request: some 0.3 s
 
 Span = tuple[int, int]  # of code points, both ends included
 Characters = tuple[Span, ...]
@@ -81,6 +84,24 @@ class Glob:
 
     def __str__(self) -> str:
         return self.text
+
+
+def parse_all(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
+    """The globs of `what`. Raises InvalidParams, also for too many of them."""
+    check_count(texts, what)
+    return tuple(map(Glob.parse, texts))
+
+
+def check_count(texts: Sequence[str], what: str) -> None:
+    """Raises InvalidParams for more globs than `what` may have."""
+    sizes = (len(texts), GLOBS_MAX), (sum(map(len, texts)), ALL_CHARACTERS_MAX)
+    classes = sum(text.count("[") for text in texts), ALL_CLASSES_MAX
+    if any(size > most for size, most in (*sizes, classes)):
+        raise InvalidParams(
+            f"{what} has at most {GLOBS_MAX} globs, of {ALL_CHARACTERS_MAX} characters and {ALL_CLASSES_MAX}"
+            " classes (`[a-z]`) in all.",
+            hint="A folder's glob means all that lies below it.",
+        )
 
 
 def is_among(path: WorkspacePath, globs: Iterable[Glob]) -> bool:
@@ -264,8 +285,9 @@ def _class_expression(characters: Characters) -> str:
         return "[^/]"
     if not characters:
         return "(?!)"  # a class that holds nothing but `/`
-    spans = (f"\\U{low:08x}-\\U{high:08x}" for low, high in characters)
-    return f"[{''.join(spans)}]"
+    is_most = characters[-1][1] == 0x10FFFF  # then what is left out is less to write, and far less to compile
+    spans = (f"\\U{low:08x}-\\U{high:08x}" for low, high in (_others(characters) if is_most else characters))
+    return f"[{'^' if is_most else ''}{''.join(spans)}]"
 
 
 # ── meeting ──

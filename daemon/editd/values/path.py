@@ -52,7 +52,8 @@ class WorkspacePath:
                 hint="Send names that are not UTF-8 as bytes.",
             ) from None
         if is_long:
-            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data={"path": _shown(text)})
+            told = {"path": _shown(text)}
+            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
         if text.startswith("/"):
             raise PathOutside(
                 f"{_shown(text)} is absolute.",

@@ -1,0 +1,22 @@
+"""engine.seen: readers that nobody keeps are forgotten, the oldest first."""
+
+from __future__ import annotations
+
+from editd.engine.requests import reader_of
+from editd.engine.seen import READERS_MAX, Seen
+from editd.values.changeset import Base, Sight
+from editd.values.path import WorkspacePath
+
+PATH = WorkspacePath.parse("a")
+
+
+def test_names_that_nobody_opened_are_forgotten_where_there_are_too_many() -> None:
+    seen = Seen()
+    seen.keep(reader_of("kept"), ())
+    names = ["kept", *(f"passing {number}" for number in range(READERS_MAX + 10))]
+    for name in names:
+        seen.note(reader_of(name), PATH, Sight(Base(None)))
+    assert len(seen) == READERS_MAX + 1
+    assert seen.by(reader_of("kept"), PATH) is not None
+    assert seen.by(reader_of("passing 0"), PATH) is None
+    assert seen.by(reader_of(names[-1]), PATH) is not None
