@@ -49,7 +49,7 @@ def test_after_200_power_cuts_all_that_was_acknowledged_is_there_and_no_file_is_
     while disk.cuts < wanted:
         with disk.start() as client:
             client.settle()
-            assert strays(place.root) == []
+            assert strays(place.root) == [], place.log()
             verify(place, client, writers)
             if disk.cuts % 10 == 0:
                 assert client.check().problems == []

@@ -38,6 +38,7 @@ class Background:
         self._turns = turns
         self._folder = folder
         self._packer: Child | None = None
+        self._deaths = 0  # of it, one after the other
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
         self._busy = asyncio.Lock()  # one request to the packer at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
@@ -140,13 +141,17 @@ class Background:
         answer = await self._ask(request)
         await self._turns.back()
         if answer is None:
+            self._deaths += 1
             log.warning("the packing process ended; it will be started again")
+            if self._deaths > 1:
+                raise Broken("The packing process ends each time.", hint="The log has its last words.")
         elif "failed" in answer:
             failure = Broken(f"Packing failed: {answer['failed']}", hint="Run `editctl check`.")
             if answer["damaged"]:
                 self._engine.broken = failure
             raise failure  # else what is not packed waits in the journal
         else:
+            self._deaths = 0
             self._engine.packed(answer["packed"], Position(*answer["until"]))
 
     async def _sync_journal(self) -> None:

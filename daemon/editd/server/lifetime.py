@@ -301,6 +301,9 @@ class Daemon:
         except (Refused, OSError) as error:
             log.critical("the baseline failed: %s", error)
             self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
+        except Exception:  # a fault of ours: who waits for the baseline is told, rather than waiting for ever
+            log.exception("the baseline failed")
+            self._failed = Broken("The baseline failed; its log tells where.", hint="Start it again.")
         self._is_scanning = False
         gc.collect()
         gc.freeze()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
+from editd.system.disk import write_whole
 
 REF = "refs/heads/history"
 _LINE_BYTES = 41  # 40 hex digits and the end of the line
@@ -42,7 +43,7 @@ def move_head(store: str, commit: bytes) -> None:
     temporary = path + ".lock"  # git's own name for it, so that git would wait for us
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, commit.hex().encode("ascii") + b"\n")
+        write_whole(descriptor, commit.hex().encode("ascii") + b"\n")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -10,6 +10,7 @@ is the daemon told, so that the journal's segments can be used again (C3).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -47,12 +48,16 @@ class Packer:
         self._head, self.packed, root = self._where()
         self._trees = Trees(root, self._tree)
         self._new_trees: dict[Oid, bytes] = {}
+        self._is_head_unsure = False  # it may have moved, and not be durable
 
     def pack(self, start: Position, until: Position, through: int) -> None:
         """Put every transaction up to `through` into git; the journal between the positions holds them.
 
         Raises HistoryDamaged where a record does not give the commit that it names: nothing is moved then.
         """
+        if self._is_head_unsure:
+            move_head(self._store, self._head)
+            self._is_head_unsure = False
         records = committed(_reading(self.folder, start, until))
         wanted = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
         if not wanted:
@@ -65,6 +70,9 @@ class Packer:
             move_head(self._store, self._head)
         except BaseException:
             writer.abandon()
+            with contextlib.suppress(OSError):
+                tidy(self._packs)
+            self._is_head_unsure = True
             self._head, self.packed, root = self._where()
             self._trees = Trees(root, self._tree)
             self._new_trees.clear()
