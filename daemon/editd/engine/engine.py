@@ -606,9 +606,13 @@ class Engine:
         )  # fmt: skip
 
     def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
-        """The reader knows what the answer holds; one that is a repetition tells nothing newer than known."""
+        """The reader knows what the answer holds; one that is a repetition tells nothing newer than known.
+
+        What a reader itself has told of (`server.recalling`) is older than that.
+        """
         for change in (*outcome.changes, *outcome.unchanged):
-            if is_news or self.seen.by(reader, change.path) is None:
+            known = self.seen.sight(reader, change.path)
+            if is_news or known is None or known.lines == ():
                 self.seen.note(reader, change.path, Sight(_base_after(change)))
         if outcome.sights:
             self._note_sights(outcome.sights, reader, {change.path: change for change in outcome.changes})
