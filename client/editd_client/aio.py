@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import msgspec
 
@@ -47,9 +47,15 @@ class Method(Generic[Given, Result]):
 
     if TYPE_CHECKING:
 
+        @overload
+        def __get__(
+            self, client: None, kind: type[AsyncClient]
+        ) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Result]]: ...
+        @overload
         def __get__(
             self, client: AsyncClient, kind: type[AsyncClient]
         ) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
+        def __get__(self, client: AsyncClient | None, kind: type[AsyncClient]) -> Any: ...
 
 
 def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
@@ -288,11 +294,11 @@ class AsyncClient:
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: _Link(self._conversation), sock=stream)
+        is_first = self._conversation.generation == 0
         self._conversation.begun()
         try:
-            greeting = self._conversation.greeting(first)
-            if greeting is not None:
-                await link.exchange(greeting)
+            if not is_first:
+                await link.exchange(self._conversation.greeting(first))
             for subscription in self._conversation.unheard():
                 try:
                     await link.exchange(self._conversation.subscribing(subscription))

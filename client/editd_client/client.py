@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import msgspec
 
@@ -47,7 +47,13 @@ class Method(Generic[Given, Result]):
 
     if TYPE_CHECKING:
 
+        @overload
+        def __get__(
+            self, client: None, kind: type[Client]
+        ) -> Callable[Concatenate[Client, Given], Result]: ...
+        @overload
         def __get__(self, client: Client, kind: type[Client]) -> Callable[Given, Result]: ...
+        def __get__(self, client: Client | None, kind: type[Client]) -> Any: ...
 
 
 def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
@@ -228,9 +234,7 @@ class Client:
         """Take up the conversation on a new connection. Raises OSError where that is lost, too."""
         self._stream, self._wire = stream, ClientConnection()
         self._conversation.begun()
-        greeting = self._conversation.greeting(first)
-        if greeting is not None:
-            self._exchange(greeting)
+        self._exchange(self._conversation.greeting(first))
         for subscription in self._conversation.unheard():
             try:
                 self._exchange(self._conversation.subscribing(subscription))

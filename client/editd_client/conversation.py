@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the daemon
-SENDS_MAX = 3  # of one request: a daemon that dies of it is not made to die for ever
+SENDS_MAX = 5  # of one request: a daemon that dies of it is not made to die for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,16 @@ class Conversation:
         self.generation += 1
         self.has_ended = False
 
-    def greeting(self, first: messages.Params | None) -> Asked[messages.HelloResult] | None:
-        """What a new connection is to hear before the request that it is made for; None at the beginning."""
-        hello, seen = self._hello, self._sightings()
+    def greeting(self, first: messages.Params | None) -> Asked[messages.HelloResult]:
+        """What a new connection is to hear before the request that it is made for.
+
+        Where it is that of a daemon that is dying, this is lost, and not the request.
+        """
+        hello = self._hello
         if isinstance(first, messages.Hello | messages.SessionOpen) and hello is not None:
             # That says who we are: the session that we had may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
-        if hello is None and not seen:
-            return None
-        said = msgspec.structs.replace(hello or messages.Hello(), seen=seen)
+        said = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
         return requests.asking(said, messages.HelloResult)
 
     def unheard(self) -> list[Subscription]:

@@ -76,7 +76,7 @@ def test_after_a_refusal_the_client_goes_on(tmp_path: Path) -> None:
 def test_a_daemon_that_hangs_up_is_unreachable(tmp_path: Path) -> None:
     with (
         scripted(tmp_path / "s", lambda _: None),
-        Client(str(tmp_path / "s")) as client,
+        Client(str(tmp_path / "s"), reconnect=False) as client,
         pytest.raises(Unreachable, match="went away during `status`"),
     ):
         client.status()
