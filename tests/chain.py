@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from editd_client.errors import Unreachable
 from injection import Call, attached
-from scenarios import Expected, Scenario, Standing, standing
+from scenarios import Expected, Scenario, Standing, differing, standing
 from torment import fsck, strays, transactions
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class Chain:
         assert is_whole or (
             not is_acknowledged and tuple(one.kind for one in made) == expected.kinds_before
         ), made
-        assert standing(self.place) == (expected.after if is_whole else expected.before)
+        wrong = differing(standing(self.place), expected.after if is_whole else expected.before)
+        assert not wrong, wrong
         assert strays(self.place.root) == []
         again = scenario.ask(client, tag).transaction
         assert again is not None
@@ -141,10 +142,12 @@ def verify_whole(chain: Chain, scenario: Scenario, tag: str, expected: Expected,
     made = transactions(client, after=head)
     assert tuple(one.kind for one in made) == expected.kinds_after
     assert [one.request_id for one in made if one.request_id is not None] == [tag]
-    assert standing(chain.place) == expected.after
-    assert client.check().problems == []
+    wrong = differing(standing(chain.place), expected.after)
+    assert not wrong, wrong
+    problems, left = client.check().problems, leftovers(chain.place, expected.after)
+    assert not problems, problems
+    assert not left, left
     fsck(chain.place)
-    assert leftovers(chain.place, expected.after) == []
 
 
 def leftovers(place: Workplace, known: Standing) -> list[str]:

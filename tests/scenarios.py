@@ -61,6 +61,12 @@ def standing(place: Workplace) -> Standing:
     return found
 
 
+def differing(found: Standing, expected: Standing) -> str:
+    """What stands otherwise than expected, to be read by a person; empty where nothing does."""
+    paths = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    return "\n".join(f"{path}: {found.get(path)} instead of {expected.get(path)}"[:300] for path in paths)
+
+
 def with_folders(files: Standing) -> Standing:
     """The files with the folders that they need, and no others."""
     above = {
