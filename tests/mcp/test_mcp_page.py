@@ -65,7 +65,11 @@ def test_every_configuration_is_json_and_names_this_command() -> None:
 
 
 @pytest.mark.parametrize("words", sorted({tuple(words[2:]) for _, words in snippets()}), ids=" ".join)
-def test_the_command_of_a_configuration_starts(place: Workplace, words: tuple[str, ...]) -> None:
+def test_the_command_of_a_configuration_starts(
+    place: Workplace, words: tuple[str, ...], is_long: bool
+) -> None:
+    if "cline" not in words and not is_long:
+        pytest.skip("the short form starts the longest only")
     named = {"/home/ann/project", "${workspaceFolder}"}
     with agent(place, *(str(place.root) if word in named else word for word in words)) as made:
         dialect = {"gemini": "replace", "cline": "replace_in_file"}

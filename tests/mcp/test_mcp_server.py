@@ -370,7 +370,7 @@ def test_a_call_that_is_cancelled_waits_no_more(shared: Workplace, modern: Agent
     assert either.does("lease", action="list")["leases"] == []
 
 
-def test_a_daemon_that_is_killed_in_between_is_started_and_the_session_goes_on(
+def test_a_daemon_that_is_killed_or_stopped_in_between_is_started_and_the_session_goes_on(
     shared: Workplace, modern: Agent, legacy: Agent
 ) -> None:
     modern.does("apply_edits", edits=[write("k.txt", "k\n")])
@@ -380,6 +380,10 @@ def test_a_daemon_that_is_killed_in_between_is_started_and_the_session_goes_on(
     assert legacy.does("read_file", path="k.txt")["content"] == "K\n"
     entry = legacy.does("log", limit=1)["transactions"][0]
     assert (entry["seq"], entry["session"]) == (seq, "agent")
+    with shared.client() as client:
+        client.shutdown()
+    assert modern.does("apply_edits", edits=[swap("k.txt", "K", "k")])["transaction"] == seq + 1
+    assert legacy.does("log", limit=1)["transactions"][0]["session"] == "agent"
 
 
 def test_a_session_that_was_ended_from_outside_is_opened_anew(shared: Workplace, modern: Agent) -> None:
