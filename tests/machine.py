@@ -53,10 +53,10 @@ def missing() -> str | None:
 
 
 @contextlib.contextmanager
-def mounted(image: Path, where: Path, *, options: str = "loop") -> Iterator[None]:
-    """`image` mounted at `where` until the block ends. Raises CalledProcessError."""
+def mounted(what: Path | str, where: Path, *, options: str = "loop", kind: str = "ext4") -> Iterator[None]:
+    """`what` mounted at `where` until the block ends. Raises CalledProcessError."""
     where.mkdir(exist_ok=True)
-    _run("mount", "-o", options, str(image), str(where))
+    _run("mount", "-t", kind, "-o", options, str(what), str(where))
     try:
         yield
     finally:

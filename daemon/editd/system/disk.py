@@ -352,9 +352,18 @@ def write_whole(descriptor: int, content: bytes) -> None:
 
 
 def folder_bytes(path: str) -> int:
-    """The bytes of the files right in a folder; what is renamed meanwhile may be left out."""
+    """The bytes of the files right in a folder; what is renamed meanwhile may be left out.
+
+    0 where there are no descriptors left to look with: nobody is refused his answer for that.
+    """
     total = 0
-    with os.scandir(path) as entries:
+    try:
+        found = os.scandir(path)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        return 0
+    with found as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
                 total += entry.stat().st_size

@@ -1,0 +1,189 @@
+"""What is full or read-only in earnest: an edit is refused with a hint, and goes through once it is not."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import subprocess
+from collections import deque
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+import machine as machines
+from editd_client.errors import EditdError
+from machine import mounted
+from torment import fsck, held, strays, wait_until
+from workplace import workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import RawIOBase
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+SMALL = "size=24m,nr_inodes=400"  # two segments of the journal, and little else
+LARGE = "x" * 1_000_000
+
+pytestmark = pytest.mark.skipif(machines.missing() is not None, reason=f"{machines.missing()}")
+
+
+@pytest.fixture
+def mounts() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def small(mounts: ExitStack, where: Path) -> Path:
+    """A small file system of its own, mounted at `where`."""
+    where.mkdir(parents=True, exist_ok=True)
+    mounts.enter_context(mounted("none", where, options=SMALL, kind="tmpfs"))
+    return where
+
+
+def fill(where: Path) -> Path:
+    """Take all the room that there is."""
+    taken = where / "taken"
+    with taken.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with pytest.raises(OSError, match="No space"):
+                write_on(file, size)
+    return taken
+
+
+def write_on(file: RawIOBase, size: int) -> None:
+    while file.write(bytes(size)):
+        continue
+
+
+def take_inodes(where: Path) -> Path:
+    taken = where / "taken"
+    taken.mkdir()
+    with pytest.raises(OSError, match="No space"):
+        deque((taken / str(number)).write_bytes(b"") for number in range(10_000))
+    return taken
+
+
+def refused(client: Client, number: int, content: str = LARGE) -> None:
+    """The edit is refused, says why and what to do, and nothing of it is there."""
+    before = client.status().head
+    with pytest.raises(EditdError) as refusal:
+        client.apply([write("large", content)])
+    assert refusal.value.name == "io_error"
+    assert refusal.value.data["errno"] == number
+    assert refusal.value.hint
+    status = client.status()
+    assert (status.state, status.head) == ("ready", before)
+
+
+def goes_on(place: Workplace, client: Client) -> None:
+    client.apply([write("large", LARGE)])
+    client.settle()
+    assert held(place)["large"] == LARGE.encode()
+    assert strays(place.root) == []
+    assert client.check().problems == []
+
+
+@pytest.mark.parametrize("lack", ["room", "inodes"])
+def test_a_full_workspace_refuses_until_there_is_room(tmp_path: Path, mounts: ExitStack, lack: str) -> None:
+    with workplace(tmp_path / "place") as place:
+        small(mounts, place.root)
+        with place.start() as client:
+            client.apply([write("small", "small\n")])
+            taken = fill(place.root) if lack == "room" else take_inodes(place.root)
+            refused(client, errno.ENOSPC)
+            assert client.read("small").content == "small\n"
+            subprocess.run(["rm", "-r", str(taken)], check=True)
+            goes_on(place, client)
+        place.stop()
+        fsck(place)
+        mounts.close()
+
+
+def test_a_full_state_folder_refuses_until_there_is_room(tmp_path: Path, mounts: ExitStack) -> None:
+    with workplace(tmp_path / "place") as place:
+        where = small(mounts, tmp_path / "place" / "state")
+        with place.start() as client:
+            client.apply([write("small", "small\n")])
+            taken = fill(where)
+            with pytest.raises(EditdError, match="disk is full"):
+                deque(
+                    client.apply([write(f"{number}", LARGE)]) for number in range(30)
+                )  # the journal's segments
+            refused(client, errno.ENOSPC)
+            assert client.read("small").content == "small\n"
+            assert client.status().journal["unpacked"], "packing needs room, too"
+            taken.unlink()
+            remount(where, "size=200m")
+            wait_until(lambda: not client.status().journal["unpacked"], "it is not packed")
+            goes_on(place, client)
+        place.stop()
+        fsck(place)
+        mounts.close()
+
+
+def test_a_read_only_workspace_refuses_until_it_is_writable(tmp_path: Path, mounts: ExitStack) -> None:
+    with workplace(tmp_path / "place") as place:
+        small(mounts, place.root)
+        with place.start() as client:
+            client.apply([write("small", "small\n")])
+            client.settle()
+            remount(place.root, "ro")
+            refused(client, errno.EROFS)
+            assert client.read("small").content == "small\n"
+            remount(place.root, "rw")
+            goes_on(place, client)
+        place.stop()
+        fsck(place)
+        mounts.close()
+
+
+def test_no_daemon_starts_on_a_read_only_state_folder_and_one_does_once_it_is_writable(
+    tmp_path: Path, mounts: ExitStack
+) -> None:
+    with workplace(tmp_path / "place") as place:
+        where = small(mounts, tmp_path / "place" / "state")
+        place.start().close()
+        place.stop()
+        remount(where, "ro")
+        with pytest.raises(AssertionError, match="Read-only file system"):
+            place.start()
+        assert place.process is not None
+        assert place.process.wait() == 1
+        remount(where, "rw,size=200m")
+        with place.start() as client:
+            goes_on(place, client)
+        place.stop()
+        mounts.close()
+
+
+def test_edits_go_on_while_connections_take_all_descriptors(tmp_path: Path) -> None:
+    with workplace(tmp_path / "place") as place:
+        place.launcher = ("prlimit", "--nofile=64")
+        with place.start() as client, ExitStack() as connections:
+            client.apply([write("small", "small\n")])
+            for _ in range(100):
+                connection = connections.enter_context(socket.socket(socket.AF_UNIX))
+                connection.connect(place.socket)
+            for number in range(10):
+                try:
+                    client.apply([write("another", f"{number}\n")])
+                except EditdError as refusal:
+                    assert_emfile(refusal)
+                assert client.status().state == "ready"
+            connections.close()
+            wait_until(lambda: client.status().clients == 1, "the daemon has not noticed that they are gone")
+            goes_on(place, client)
+        place.stop()
+        fsck(place)
+
+
+def assert_emfile(refusal: EditdError) -> None:
+    assert (refusal.name, refusal.data["errno"]) == ("io_error", errno.EMFILE)
+
+
+def remount(where: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(where)], check=True)
