@@ -1,4 +1,4 @@
-"""Requests at random, by the types of the wire: right ones, nearly right ones, and their bytes in any encoding."""
+"""Requests at random, by the types of the wire: right, nearly right and wrong, in any encoding."""
 
 from __future__ import annotations
 
@@ -65,14 +65,62 @@ WORDS: dict[str, tuple[Any, ...]] = {
         "--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b\n",
         "@@ -1,99999999 +1 @@\n",
     ),
-}  # fmt: skip
+}
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 10**40,
-    1e308, 0.5, float("inf"), float("nan"), "", "\0", "..", "/", ".git/config", ".GIT/x", ".editd-x", "a" * 256,
-    "x/" * 3000, "\ud800", "\udcff", "\udfff\udc80", "\ufeff", "\u202e", "0" * 40, "{", "x" * 20_000, [], {}, [[]],
-    [{}], {"base64": "/w=="}, {"base64": "!"}, {"base64": "AA==", "x": 1}, {"": 0}, {"op": "write"}, {"op": 7},
-    b"", b"\xff\xfe", b"a\0b", -0.0, "NaN", "\x1b[31m", "\n\n\nSeq: 9", [None] * 50,
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    -(2**63),
+    -(2**63) - 1,
+    2**64 - 1,
+    10**40,
+    1e308,
+    0.5,
+    float("inf"),
+    float("nan"),
+    "",
+    "\0",
+    "..",
+    "/",
+    ".git/config",
+    ".GIT/x",
+    ".editd-x",
+    "a" * 256,
+    "x/" * 3000,
+    "\ud800",
+    "\udcff",
+    "\udfff\udc80",
+    "\ufeff",
+    "\u202e",
+    "0" * 40,
+    "{",
+    "x" * 20_000,
+    [],
+    {},
+    [[]],
+    [{}],
+    {"base64": "/w=="},
+    {"base64": "!"},
+    {"base64": "AA==", "x": 1},
+    {"": 0},
+    {"op": "write"},
+    {"op": 7},
+    b"",
+    b"\xff\xfe",
+    b"a\0b",
+    -0.0,
+    "NaN",
+    "\x1b[31m",
+    "\n\n\nSeq: 9",
+    [None] * 50,
+)
 
 
 class Grammar:

@@ -1,4 +1,4 @@
-"""What the attacks on the socket share: raw connections, a client that must go on being served, and what it cost."""
+"""What the attacks on the socket share: raw connections, a client that must be served, and what it cost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Siege:
         return stream
 
     def flood(self, data: bytes) -> bytes:
-        """Send it on a connection of its own, for as long as it is taken; return what is answered by the end."""
+        """Send it on a connection of its own, as far as it is taken; return all that is answered."""
         with self.connect() as stream:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 stream.sendall(data)
@@ -81,8 +81,8 @@ def siege(
 ) -> Iterator[Siege]:
     """An attack on a running daemon: others are served meanwhile, and afterwards it is as it was before.
 
-    `peak_mib` is how much more memory it may take at its highest than before, `seconds_max` the time for 99 of
-    100 answers to somebody else.
+    `peak_mib` is how much more memory it may take at its highest than before, `seconds_max` the time for
+    99 of 100 answers to somebody else.
     """
     assert place.process is not None
     made = Siege(place, place.process.pid)
@@ -107,7 +107,8 @@ def siege(
     seconds = sorted(float(line) for line in said.splitlines() if line.count(".") == 1 and len(line) > 6)
     slowest, peak = seconds[len(seconds) * 99 // 100], made.memory("VmHWM") - before
     print(
-        f"{len(seconds)} answers to others, 99 % within {slowest * 1000:.1f} ms, all within {seconds[-1] * 1000:.0f} ms;"
+        f"{len(seconds)} answers to others, 99 % within {slowest * 1000:.1f} ms,"
+        f" all within {seconds[-1] * 1000:.0f} ms;"
         f" {peak / MIB:.1f} MiB more at its highest, log {len(place.log()) - logged} bytes"
     )
     wait_until(lambda: made.descriptors() <= descriptors, "a descriptor is left open")
@@ -115,7 +116,8 @@ def siege(
         lambda: made.memory() - before < RSS_MAX, f"memory is kept: {(made.memory() - before) / MIB:.0f} MiB"
     )
     assert len(seconds) > 10, "others were hardly served"
-    assert slowest < seconds_max
+    loaded = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # by others, in the last minute
+    assert slowest < seconds_max * loaded
     assert peak < peak_mib * MIB
     assert len(place.log()) - logged < 200_000, "it can be made to fill its log"
     assert "Traceback" not in place.log()[logged:], place.log()[logged:]

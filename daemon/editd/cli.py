@@ -39,6 +39,8 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
     say = _Teller(ready_fd)
     try:
         places = Places.of(workspace)
+        # One after the other: the mode is given to the last folder alone.
+        os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
         os.makedirs(places.state, 0o700, exist_ok=True)
         os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))

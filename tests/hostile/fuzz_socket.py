@@ -1,9 +1,9 @@
-"""The fuzzer of the socket: requests right, nearly right and wrong, in three encodings, against a real daemon.
+"""The fuzzer of the socket: requests right, nearly right and wrong, in three encodings, at a real daemon.
 
     python tests/hostile/fuzz_socket.py --seconds 3600 --seed 7
 
 Every input is a connection with a few requests on it, by chance spoilt in their values or their bytes, sent in
-pieces of any size. What must hold, however it ends: no `internal_error`, nothing of a fault in the log, no
+pieces of any size. What must hold, however it ends: no `internal_error`, no fault in the log, no
 connection without an end, each well-formed request with an id answered once, a client beside it answered all
 the time, not a byte from outside of the workspace in any answer, none of it changed, and `check` clean at the
 end. The last line has the figures. An input that breaks this is written to a file, and the exit status is 1.
@@ -41,9 +41,13 @@ CANARY_SECONDS = 10.0  # the longest that the client beside it may wait for one 
 PROGRESS_SECONDS = 10.0
 SECRET = b"it lies outside of the workspace"
 FILES = {
-    "a.txt": "one\ntwo\nthree\n", "b/c.txt": "two\n" * 50, "b/d.py": "def f():\n    return 2\n", "é.txt": "é\n",
-    ".gitignore": "*.log\n", "ignored.log": "two\n",
-}  # fmt: skip
+    "a.txt": "one\ntwo\nthree\n",
+    "b/c.txt": "two\n" * 50,
+    "b/d.py": "def f():\n    return 2\n",
+    "é.txt": "é\n",
+    ".gitignore": "*.log\n",
+    "ignored.log": "two\n",
+}
 FAULTS = ("Traceback", " ERROR ", " CRITICAL ", "never awaited", "Fatal error")
 
 
@@ -62,10 +66,11 @@ class Figures:
 
     def line(self, place: Workplace) -> str:
         refused = ", ".join(f"{name} {count}" for name, count in self.refusals.most_common())
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.inputs.items()))
         return (
-            f"{self.inputs.total()} inputs ({', '.join(f'{k} {n}' for k, n in sorted(self.inputs.items()))}), "
-            f"{self.requests} requests, {self.answers} answers, {self.closed_early} connections closed by the daemon, "
-            f"canary at most {self.slowest * 1000:.0f} ms, VmHWM {memory(place)['VmHWM'] >> 10} MiB; refusals: {refused}"
+            f"{self.inputs.total()} inputs ({kinds}), {self.requests} requests, {self.answers} answers,"
+            f" {self.closed_early} connections closed by the daemon, canary at most {self.slowest * 1000:.0f} ms,"
+            f" VmHWM {memory(place)['VmHWM'] >> 10} MiB; refusals: {refused}"
         )
 
 
@@ -216,8 +221,15 @@ class Fuzzer:
             raise Broke(f"requests were not answered: {sorted(missing)}")
 
     def _learn(self, result: dict[str, Any]) -> None:
-        names = {"version": "base", "changeset": "changeset", "lease": "lease", "token": "token", "exec": "exec",
-                 "subscription": "subscription", "head": "since"}  # fmt: skip
+        names = {
+            "version": "base",
+            "changeset": "changeset",
+            "lease": "lease",
+            "token": "token",
+            "exec": "exec",
+            "subscription": "subscription",
+            "head": "since",
+        }
         for found, name in names.items():
             if result.get(found) is not None:
                 self._grammar.learn(name, result[found])

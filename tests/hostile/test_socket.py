@@ -1,6 +1,6 @@
 """The socket under attack: others are served meanwhile, memory stays bounded, and nothing is left behind.
 
-`pytest --long tests/hostile/test_socket.py -s` makes them many times larger, and prints what each of them cost.
+`pytest --long tests/hostile/test_socket.py -s` makes them larger, and prints what each of them cost.
 """
 
 from __future__ import annotations
@@ -186,25 +186,36 @@ GIANTS: dict[str, tuple[bytes, list[str]]] = {
     "two lengths": (b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{} ", ["parse_error"]),
     "a length of 4,000 digits": (b"Content-Length: " + b"9" * 4000 + b"\r\n\r\n", ["too_large"]),
     "a header without an end": (b"Content-Length: 1\r\nX: " + b"x" * 100_000, ["parse_error"]),
-    "bin32 of 2^32": (b"\x94\x00\x01\xa6status\x91\xc6\xff\xff\xff\xff", []),  # it waits for them, up to its limit
+    "bin32 of 2^32": (
+        b"\x94\x00\x01\xa6status\x91\xc6\xff\xff\xff\xff",
+        [],
+    ),  # it waits for them, up to its limit
     "str32 of 2^32": (b"\x94\x00\x01\xa6status\x91\xdb\xff\xff\xff\xff", []),
     "array32 of 2^32": (b"\x94\x00\x01\xa6status\x91\xdd\xff\xff\xff\xff", ["too_large"]),
     "map32 of 2^32": (b"\x94\x00\x01\xa6status\x91\xdf\xff\xff\xff\xff", ["too_large"]),
     "ext32 of 2^32": (b"\x94\x00\x01\xa6status\x91\xc9\xff\xff\xff\xff\x01", ["too_large"]),
     "an extension type": (b"\x94\x00\x01\xa6status\x91\x81\xa1x\xd4\x01\x00", ["invalid_params"]),
     "a thousand arrays that announce 131,072 each": (
-        b"\x94\x00\x01\xa4stat\x91\x81\xa5paths" + b"\xdd\x00\x02\x00\x00" * 1000 + b"\xc1", ["parse_error"],
+        b"\x94\x00\x01\xa4stat\x91\x81\xa5paths" + b"\xdd\x00\x02\x00\x00" * 1000 + b"\xc1",
+        ["parse_error"],
     ),
     "numbers as keys, which could collide": (
-        b"\x94\x00\x01\xa6status\x91\xde\x04\x00" + b"".join(b"\xcf" + (k * (2**61 - 1) % 2**64).to_bytes(8, "big") + b"\xc0" for k in range(1024)),
+        b"\x94\x00\x01\xa6status\x91\xde\x04\x00"
+        + b"".join(b"\xcf" + (k * (2**61 - 1) % 2**64).to_bytes(8, "big") + b"\xc0" for k in range(1024)),
         ["parse_error"],
     ),
     "a map as a key": (b"\x94\x00\x01\xa6status\x91\x81\x80\xc0", ["parse_error"]),
-    "a number of 10^6 digits": (b'{"id": 1, "method": "log", "params": {"limit": ' + b"9" * 10**6 + b"}}\n", ["parse_error"]),
+    "a number of 10^6 digits": (
+        b'{"id": 1, "method": "log", "params": {"limit": ' + b"9" * 10**6 + b"}}\n",
+        ["parse_error"],
+    ),
     "10^6 arrays in each other": (deep("json", 10**6 - 10), ["parse_error"]),
     "10^6 arrays in each other, packed": (deep("msgpack", 10**6), ["parse_error"]),
     "keys that occur twice": (b'{"id": 1, "id": 2, "method": "status", "method": "log"}\n', ["ok"]),
-    "a surrogate that is alone": (rb'{"id": 1, "method": "read", "params": {"path": "\ud800"}}' + b"\n", ["parse_error"]),
+    "a surrogate that is alone": (
+        rb'{"id": 1, "method": "read", "params": {"path": "\ud800"}}' + b"\n",
+        ["parse_error"],
+    ),
     "a NUL": (b'{"id": 1, "method": "read", "params": {"path": "a\\u0000"}}\n', ["invalid_params"]),
     "a byte-order mark": (b"\xef\xbb\xbf" + line("status"), ["parse_error"]),
     "bytes that are not UTF-8": (b'{"id": 1, "method": "\xff"}\n', ["parse_error"]),
@@ -214,19 +225,25 @@ GIANTS: dict[str, tuple[bytes, list[str]]] = {
     "an actor of a mebibyte": (line("begin", actor="x" * MIB), ["invalid_params"]),
     "a message of a mebibyte": (line("apply", edits=[], message="x" * MIB), ["invalid_params"]),
     "a message that is not UTF-8": (
-        packed("apply", edits=[{"op": "write", "path": "b", "content": "", "force": True}], message=b"\xff"), ["invalid_params"],
+        packed("apply", edits=[{"op": "write", "path": "b", "content": "", "force": True}], message=b"\xff"),
+        ["invalid_params"],
     ),
-    "an actor that is not UTF-8": (packed("hello", client={"name": b"\xff"}) + packed("begin", 2), ["ok", "ok"]),
+    "an actor that is not UTF-8": (
+        packed("hello", client={"name": b"\xff"}) + packed("begin", 2),
+        ["ok", "ok"],
+    ),
     "10^6 empty arrays": (line("stat", paths=[[]] * (10**6 + 1)), ["too_large"]),
     "10^6 empty arrays, packed": (
-        b"\x94\x00\x01\xa4stat\x91\x81\xa5paths\x98" + (b"\xdd\x00\x02\x00\x00" + b"\x90" * 131072) * 8, ["too_large"],
+        b"\x94\x00\x01\xa4stat\x91\x81\xa5paths\x98" + (b"\xdd\x00\x02\x00\x00" + b"\x90" * 131072) * 8,
+        ["too_large"],
     ),
     "edits in edits in edits": (line("apply", edits=[[[{"op": "write"}]]]), ["invalid_params"]),
     "a subscription of 100,000 globs": (line("subscribe", paths=["**/*.py"] * 100_000), ["invalid_params"]),
     "a scope of wide classes": (
-        line("session.open", name="wide", scope={"write": ["[\u0100-\uffff]" * 60 + "*"] * 100}), ["invalid_params"],
+        line("session.open", name="wide", scope={"write": ["[\u0100-\uffff]" * 60 + "*"] * 100}),
+        ["invalid_params"],
     ),
-}  # fmt: skip
+}
 
 
 def test_what_is_made_to_be_hard_to_read_is_refused_by_its_name(place: Workplace) -> None:

@@ -27,7 +27,7 @@ PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
 GLOBS_MAX = 1000  # of a scope, a subscription or a filter; with those below they are made within a second
 ALL_CHARACTERS_MAX = 16_000  # of them together
 ALL_CLASSES_MAX = 100  # of them together: `re` takes 6 ms for a class that is wide enough
-STATES_MAX = 20_000  # looked at to hold globs against each other, for one request: some 0.3 s
+STATES_MAX = 10_000  # looked at to hold globs against each other, for one request: some 0.3 s
 
 Span = tuple[int, int]  # of code points, both ends included
 Characters = tuple[Span, ...]
