@@ -76,9 +76,13 @@ def status() -> Asked[messages.StatusResult]:
     return asking(messages.Status(), messages.StatusResult)
 
 
-def check() -> Asked[messages.CheckResult]:
-    """Whether history, journal and files agree. Waits for as long as that takes."""
-    return asking(messages.Check(), messages.CheckResult, extra=None)
+def check(*, repair: bool = False, lose: bool = False) -> Asked[messages.CheckResult]:
+    """Whether history, journal and files agree. Waits for as long as that takes.
+
+    With `repair` what is damaged is mended, and the daemon ends after it. Refused with `history_damaged`
+    where something cannot be brought back, unless `lose`.
+    """
+    return asking(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
 
 
 def shutdown() -> Asked[None]:
@@ -162,10 +166,16 @@ def apply(
 
 
 def begin(
-    *, session: str | None = None, actor: str | None = None, message: str | None = None
+    *,
+    session: str | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    on_stale: messages.OnStale | None = None,
 ) -> Asked[messages.BeginResult]:
     """Open a changeset, to be put together in steps; `Client.transaction` does this by itself."""
-    return asking(messages.Begin(session=session, actor=actor, message=message), messages.BeginResult)
+    return asking(
+        messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale), messages.BeginResult
+    )
 
 
 def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Asked[messages.ApplyResult]:

@@ -19,6 +19,7 @@ from editd.store.journal import Frame, Journal, Position, frames, segment_path
 from editd.store.record import Committed
 from editd.store.synced import note_synced
 from editd.wire.messages import AnyEdit, Delete
+from editd_client.errors import EditdError
 from torment import fsck, held, history_files, packer, strays, surveyor, transactions, wait_until
 from workplace import Workplace, write
 
@@ -362,7 +363,7 @@ def test_damage_in_the_journal_is_refused_by_name_and_nothing_is_touched(hot: Ho
     path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
     lose(place, {"changed": "before\n"})  # so that there would be something to do
     files, history = held(place), history_files(place)
-    assert str(path) in refused(place)
+    assert str(path) in broken(place)
     assert (held(place), history_files(place)) == (files, history)
     assert strays(place.root) == []
     path.write_bytes(sound)
@@ -375,21 +376,24 @@ def test_a_store_without_its_newest_pack_is_refused_by_name(hot: HotJournal) -> 
     hot.crash_after(BEFORE)
     packs = sorted((place.store / "objects" / "pack").glob("*.pack"), key=os.path.getmtime)
     packs[-1].rename(place.folder / "aside")
-    assert (place.store / "refs" / "heads" / "history").read_text().strip() in refused(place)
+    assert str(packs[-1]) in broken(place)
     (place.folder / "aside").rename(packs[-1])
     verify(place, BEFORE, adopted=[])
 
 
-def refused(place: Workplace) -> str:
-    """What a daemon says that will not start."""
-    argv = [sys.executable, "-m", "editd", "--foreground", "-C", str(place.root)]
-    done = subprocess.run(
-        argv, env=place.environment, capture_output=True, text=True, timeout=30, check=False
-    )
-    assert done.returncode == 1
-    assert "damaged" in done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr
+def broken(place: Workplace) -> str:
+    """What a daemon says of itself that has found its history damaged; it takes no edit, and ends cleanly."""
+    with place.start() as client:
+        status = client.status()
+        assert status.state == "broken"
+        assert status.reason is not None
+        with pytest.raises(EditdError) as refused:
+            client.apply([write("changed", "not now\n")])
+        assert refused.value.name == "history_damaged"
+        assert not client.check().ok
+    place.stop()
+    assert "Traceback" not in place.log()
+    return status.reason
 
 
 # ── The baseline ──

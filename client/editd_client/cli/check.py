@@ -1,39 +1,105 @@
-"""`editctl check`: the proof that history, head, journal and files agree."""
+"""`editctl check`: the proof that history, head, journal and files agree, and the mending where they do not."""
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
+from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
+    from editd.wire.messages import CheckResult
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 PROBLEMS_EXIT_CODE = 4
+END_SECONDS_MAX = 60.0  # for the daemon to end once the repair is done
+LOST_SHOWN_MAX = 20
 
 
 @click.command()
+@click.option(
+    "--repair", is_flag=True, help="Mend what can be; damaged files are moved aside, never deleted."
+)
+@click.option("--yes", is_flag=True, help="With --repair: do not ask where something would be lost.")
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation) -> int:
+def verb(invocation: Invocation, repair: bool, yes: bool) -> int:
     """Prove that history, journal and files agree.
 
     Changes nothing. Where something does not agree, every problem is a line on standard output and
-    the exit code is 4.
+    the exit code is 4. With --repair a damaged history is mended from all that is left: the packs read
+    around the damage, the journal, the index, and the files themselves. What cannot be brought back is
+    named first, and you are asked. The daemon is started anew after it, and the check is made again.
 
     \b
     Examples:
       editctl check
       editctl check --json | jq -r '.problems[]'
+      editctl check --repair
+      editctl check --repair --yes     # in a script: whatever is lost by it
     """
+    if yes and not repair:
+        raise click.UsageError("--yes goes with --repair.")
+    repaired = _repaired(invocation, yes) if repair else None
     with invocation.client() as client:
         result = client.check()
+    if repaired is not None and repaired.repaired:
+        result = type(result)(
+            ok=result.ok, problems=result.problems, repaired=repaired.repaired, lost=repaired.lost,
+            aside=repaired.aside,
+        )  # fmt: skip
     if not invocation.say_json(result):
-        for problem in result.problems:
-            output.say(output.plain(problem))
-        if result.ok:
-            output.say("history, journal and files agree")
+        _say(result)
     return 0 if result.ok else PROBLEMS_EXIT_CODE
+
+
+def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
+    """Have the history repaired, and wait until that daemon is gone."""
+    with invocation.client(attach=False) as client:
+        pid = client.status().pid
+        descriptor = os.pidfd_open(pid)
+        try:
+            result = _asked(client, yes)
+            if result.repaired and not select.select([descriptor], [], [], END_SECONDS_MAX)[0]:
+                raise Unreachable(f"The daemon (pid {pid}) has not ended in {END_SECONDS_MAX:.0f} s.")
+        finally:
+            os.close(descriptor)
+    return result
+
+
+def _asked(client: Client, yes: bool) -> CheckResult:
+    """Ask for the repair, and on a terminal the person where something would be lost."""
+    try:
+        return client.check(repair=True, lose=yes)
+    except EditdError as refusal:
+        lost = refusal.data.get("lost")
+        if not lost or not sys.stdin.isatty():
+            raise
+        click.echo("These cannot be brought back:", err=True)
+        for sentence in lost[:LOST_SHOWN_MAX]:
+            click.echo(f"  {output.plain(sentence)}", err=True)
+        if len(lost) > LOST_SHOWN_MAX:
+            click.echo(f"  and {len(lost) - LOST_SHOWN_MAX} more", err=True)
+        if not click.confirm("Repair all the same?", default=False, err=True):
+            raise
+    return client.check(repair=True, lose=True)
+
+
+def _say(result: CheckResult) -> None:
+    for sentence in result.repaired:
+        output.say(output.plain(f"repaired: {sentence}"))
+    for sentence in result.lost:
+        output.say(output.plain(f"lost: {sentence}"))
+    if result.aside is not None:
+        output.say(output.plain(f"the damaged files are in {result.aside}"))
+    for problem in result.problems:
+        output.say(output.plain(problem))
+    if result.ok:
+        output.say("history, journal and files agree")

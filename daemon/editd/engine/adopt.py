@@ -71,13 +71,16 @@ def displaced(files: Iterable[WorkspacePath], history: History) -> set[Workspace
 
 def recorded_state(entry: Entry | None, history: History) -> FileState | None:
     """What the history says a path held, with its bytes. Raises HistoryDamaged where they are gone."""
-    if entry is not None and history.content(entry.version) is None:
+    if entry is None:
+        return None
+    content = history.content(entry.version)
+    if content is None:
         raise HistoryDamaged(
-            f"The content {entry.version[:12]} was lost in damage, or was borrowed and is gone.",
-            hint="What else the history has can be read.",
+            f"The history no longer has the content {entry.version[:12]}.",
+            hint="It was lost in damage, or was only in the repository's own git objects and removed there.",
             data={"version": entry.version},
         )
-    return state_of(entry, history)
+    return FileState(content, entry.mode, entry.permissions, entry.version)
 
 
 def state_of(entry: Entry | None, history: History) -> FileState | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from editd.edits.expressions import Match, Search
     from editd.engine.requests import Reader
     from editd.errors import Refused
-    from editd.values.changeset import Edit
+    from editd.values.changeset import Edit, OnStale
     from editd.values.transaction import Authorship
 
 EDITS_MAX = 100_000  # in one changeset
@@ -29,6 +29,7 @@ class Changeset:
     owner: int  # the connection that began it; it is gone when that ends
     reader: Reader
     authorship: Authorship
+    on_stale: OnStale | None = None
     edits: list[Edit] = field(default_factory=list)
     bytes: int = 0
     found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # for its tools
@@ -38,7 +39,9 @@ class Changesets:
     def __init__(self) -> None:
         self._open: dict[str, Changeset] = {}
 
-    def begin(self, owner: int, reader: Reader, authorship: Authorship) -> str:
+    def begin(
+        self, owner: int, reader: Reader, authorship: Authorship, on_stale: OnStale | None = None
+    ) -> str:
         """Open a changeset and return its id. Raises TooLarge, Overloaded where too many are open."""
         if len(self._of(owner)) >= OPEN_OF_ONE_MAX:
             raise Overloaded(
@@ -48,7 +51,7 @@ class Changesets:
         if len(self._open) >= OPEN_MAX:
             raise TooLarge(f"{OPEN_MAX} changesets are open.", hint="Commit or abort some of them first.")
         name = secrets.token_hex(8)
-        self._open[name] = Changeset(owner, reader, authorship)
+        self._open[name] = Changeset(owner, reader, authorship, on_stale)
         return name
 
     def get(self, name: str, owner: int) -> Changeset:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
-from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, displaced, state_of
+from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, displaced, recorded_state
 from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.inspection import Inspection
@@ -55,7 +55,7 @@ from editd.errors import (
 )
 from editd.system.clock import Clock, boot_id
 from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, FileReport, Plan, Sight
+from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, Sight
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
 
@@ -503,7 +503,7 @@ class Engine:
         """
         if at is not None:
             seq = self.history.find(at).seq
-            state = state_of(self.history.entry_at(path, seq), self.history)
+            state = recorded_state(self.history.entry_at(path, seq), self.history)
             if state is None:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
             return Reading(path, state)
@@ -531,13 +531,14 @@ class Engine:
         reader: Reader,
         found: Mapping[Search, tuple[Match, ...] | Refused],
         session: str | None = None,
+        on_stale: OnStale | None = None,
     ) -> tuple[Outcome, View]:
         """What these edits of a session would make of the files, and the view in which they have.
 
         Raises Unanswered where a search is not in `found`.
         """
         view = View(self.tree, self.history, quiet=False)
-        request = Apply(edits, Authorship("", session), reader, dry_run=True, found=found)
+        request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         worked_out = self._plan(view, request)
         self._permit(request, worked_out.changes)
         self.files.check(worked_out.changes)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
+from editd.engine.adopt import recorded_state
 from editd.engine.requests import InTheWay
 from editd.engine.scopes import Target, whole_of
-from editd.engine.undo import Place, invert, recorded_state
+from editd.engine.undo import Place, invert
 from editd.errors import Conflict
 
 if TYPE_CHECKING:

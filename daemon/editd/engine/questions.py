@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.engine.adopt import state_of
+from editd.engine.adopt import recorded_state
 from editd.errors import NotAFile
 from editd.values.changeset import Change
 
@@ -52,7 +52,7 @@ class Questions:
         for path in sorted(candidates):
             if paths is not None and not any(_is_below(path, given) for given in paths):
                 continue
-            before = state_of(self._history.entry_at(path, start), self._history)
+            before = recorded_state(self._history.entry_at(path, start), self._history)
             after = self._now_or_at(path, end)
             if before != after:
                 changes.append(Change(path, before, after))
@@ -60,7 +60,7 @@ class Questions:
 
     def _now_or_at(self, path: WorkspacePath, end: int | None) -> FileState | None:
         if end is not None:
-            return state_of(self._history.entry_at(path, end), self._history)
+            return recorded_state(self._history.entry_at(path, end), self._history)
         try:
             return self._tree.read(path)
         except NotAFile:
@@ -74,6 +74,11 @@ def _is_below(path: WorkspacePath, given: WorkspacePath) -> bool:
 def changes_of(transaction: Transaction, history: History) -> tuple[Change, ...]:
     """The changes of a transaction, with their bytes."""
     return tuple(
-        Change(touch.path, state_of(touch.before, history), state_of(touch.after, history), touch.source)
+        Change(
+            touch.path,
+            recorded_state(touch.before, history),
+            recorded_state(touch.after, history),
+            touch.source,
+        )
         for touch in transaction.touches
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.engine.adopt import recorded_state
 from editd.engine.scopes import seq_at
-from editd.engine.undo import recorded_state
 from editd.errors import FileMissing
 from editd.store.index import Wanted
 from editd.values.changeset import Change

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
-from editd.errors import Conflict, HistoryDamaged
+from editd.engine.adopt import recorded_state
+from editd.errors import Conflict
 from editd.values.changeset import Change
-from editd.values.content import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.engine.scopes import Target
     from editd.store.history import History
+    from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Touch
 
@@ -122,20 +123,6 @@ def invert(
     ]
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
     return Inverted(tuple(changed), tuple(work.places))
-
-
-def recorded_state(entry: Entry | None, history: History) -> FileState | None:
-    """What an entry of the history stands for, with its bytes. Raises HistoryDamaged where they are gone."""
-    if entry is None:
-        return None
-    content = history.content(entry.version)
-    if content is None:
-        raise HistoryDamaged(
-            f"The history no longer has the content {entry.version[:12]}, so this cannot be undone.",
-            hint="It was only in the repository's own git objects, and those were removed.",
-            data={"version": entry.version},
-        )
-    return FileState(content, entry.mode, entry.permissions, entry.version)
 
 
 def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:

@@ -11,7 +11,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import Broken, Refused
+from editd.errors import Broken, HistoryDamaged, Refused
 from editd.server.children import PYTHON, Child
 from editd.store.journal import Position
 
@@ -73,7 +73,13 @@ class Background:
         except Refused as refusal:
             return [refusal.text()]
         answer = await self._ask({"do": "check"})
-        return ["The packing process ended during the check."] if answer is None else list(answer["problems"])
+        if answer is None:
+            return ["The packing process ended during the check."]
+        problems = list(answer["problems"])
+        if answer["damaged"] and self._engine.broken is None:
+            await self._turns.back()
+            self._engine.broken = HistoryDamaged(problems[0], hint="Nothing was changed.")
+        return problems
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -116,7 +122,8 @@ class Background:
         await self._turns.back()
         if quiet > QUIET_SECONDS:
             self._engine.history.index.flush()
-            self._spare()
+            if self._engine.broken is None:
+                self._spare()
 
     def _spare(self) -> None:
         """Have a segment of the journal ready, so that no edit waits for one to be made."""

@@ -22,11 +22,11 @@ from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import translate
 from editd.server.blaming import Blaming
 from editd.server.brackets import BracketMethods
+from editd.server.checking import Checking
 from editd.server.leases import LeaseMethods
 from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
 from editd.server.undoing import Undoing
-from editd.store.journal import frames
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
 
@@ -101,7 +101,6 @@ class Dispatch:
         self._fallback = fallback_encoding
         self._tasks: set[asyncio.Task[None]] = set()
         self._methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
-            messages.Check: self._check,
             messages.Dialects: self._dialects,
             messages.Read: self._read,
             messages.Stat: self._stat,
@@ -115,7 +114,7 @@ class Dispatch:
             messages.Show: self._show,
             messages.Diff: self._diff,
         }
-        self._methods |= workshop.subscriptions.methods
+        self._methods |= workshop.subscriptions.methods | Checking(workshop, self._later).methods
         self._methods |= workshop.retention.methods(self._later) | workshop.configuration.methods
         self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
         self.sessions = SessionMethods(workshop.guard, workshop.turns, workshop.subscriptions)
@@ -194,7 +193,11 @@ class Dispatch:
         """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
         try:
             outcome, view = self._engine.staged(
-                (*changeset.edits, *more), changeset.reader, changeset.found, changeset.authorship.session
+                (*changeset.edits, *more),
+                changeset.reader,
+                changeset.found,
+                changeset.authorship.session,
+                changeset.on_stale,
             )
         except Unanswered as need:
             search = need.search
@@ -261,13 +264,15 @@ class Dispatch:
             params.session if params.session is not None else visitor.session,
             params.message or "",
         )
-        name = self._changesets.begin(visitor.number, _reader(params.session, visitor), authorship)
+        name = self._changesets.begin(
+            visitor.number, _reader(params.session, visitor), authorship, params.on_stale
+        )
         call.reply(messages.BeginResult(changeset=name))
 
     def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
         changeset = self._changesets.get(params.changeset, visitor.number)
-        self._changesets.check_room(visitor.number, edits)
         edits = translate.edits(params.edits)
+        self._changesets.check_room(visitor.number, edits)
 
         def answer(outcome: Outcome, _: View) -> None:
             self._changesets.add(params.changeset, visitor.number, edits)
@@ -283,7 +288,7 @@ class Dispatch:
             tuple(changeset.edits),
             Authorship(said.actor, said.session, said.message, params.request_id),
             changeset.reader,
-            params.on_stale,
+            params.on_stale or changeset.on_stale,
             fingerprint=translate.fingerprint(params) if params.request_id is not None else "",
             found=changeset.found,
         )
@@ -368,36 +373,6 @@ class Dispatch:
             pid=os.getpid(),
             id=self.name,
         )
-
-    def _check(self, params: messages.Check, visitor: Visitor, call: Call) -> None:
-        del params, visitor
-
-        async def check() -> None:
-            await self._workshop.scanner.settle(self._engine, self._workshop.turns)
-            problems = await self._workshop.background.check()
-            await self._workshop.turns.back()
-            problems += self._disagreements()
-            call.reply(messages.CheckResult(ok=not problems, problems=problems))
-
-        self._later(check(), call)
-
-    def _disagreements(self) -> list[str]:
-        """Where journal, index, head and files do not agree, as sentences."""
-        history = self._engine.history
-        problems = [f"The files and the history differ: {path}" for path in self._workshop.scanner.unrecorded]
-        if self._engine.broken is not None:
-            problems.append(self._engine.broken.text())
-        try:
-            for _ in frames(history.journal.folder, history.tail, history.journal.position):
-                continue
-        except Refused as refusal:
-            problems.append(refusal.text())
-        if history.index.count(history.floor.seq) != history.head - history.floor.seq:
-            problems.append(
-                f"The index has {history.index.count(history.floor.seq)} transactions after "
-                f"{history.floor.seq}, the history {history.head - history.floor.seq}."
-            )
-        return problems
 
     def _later(self, work: Coroutine[Any, Any, None], call: Call) -> None:
         async def run() -> None:

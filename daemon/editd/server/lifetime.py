@@ -35,6 +35,7 @@ from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.listen import bind, serve
 from editd.server.recalling import recall
+from editd.server.repairing import Repairing
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
@@ -44,8 +45,8 @@ from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
 from editd.server.watching import Watching
 from editd.store.head import move_head
-from editd.store.mending import open_history
 from editd.store.manifest import write_manifest
+from editd.store.mending import open_history
 from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
@@ -178,6 +179,7 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_quietly)
         disk = RealDisk(self._places.root)
+        self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
@@ -215,6 +217,7 @@ class Daemon:
                 await workshop.background.finish()
                 workshop.guard.sessions.close_all()
                 workshop.engine.close()
+            await self._repairing.finish()
             self._clients.close()
             disk.close()
             log.info("ended")
@@ -348,6 +351,8 @@ class Daemon:
                 call.refuse(
                     ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
                 )
+            case messages.Check(repair=True):
+                self._repairing.ask(params, call)
             case _ if self._failed is not None:
                 call.refuse(self._failed)
             case _ if self._dispatch is None:
@@ -486,7 +491,9 @@ def set_up_log(path: str | None) -> None:
     if path is None:
         handler = logging.StreamHandler()
     else:
-        handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8", errors="backslashreplace"
+        )  # names need not be UTF-8
         os.chmod(path, 0o600)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Sparing())

@@ -113,7 +113,8 @@ class Scanner:
         suspects += self.unseen
         await self._record(engine, turns, suspects)
         await turns.back()
-        sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
+        if engine.broken is None:  # else they may be what recovery needs
+            sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
         return True
 
     async def _record(self, engine: Engine, turns: Turns, suspects: list[WorkspacePath]) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import sqlite3
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +23,8 @@ from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Tou
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 3
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
@@ -97,14 +101,13 @@ class Index:
         self._touched: set[bytes] = set()
 
     def _open(self) -> sqlite3.Connection:
-        with contextlib.suppress(sqlite3.DatabaseError):
-            database = _connect(self._path)
-            if database.execute("pragma user_version").fetchone()[0] == SCHEMA:
-                return database
-            database.close()
-        for suffix in ("", "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path + suffix)
+        if os.path.exists(self._path):
+            with contextlib.suppress(sqlite3.DatabaseError):
+                database = _connect(self._path)
+                if database.execute("pragma user_version").fetchone()[0] == SCHEMA:
+                    return database
+                database.close()
+            put_aside(self._path)
         database = _connect(self._path)
         os.chmod(self._path, 0o600)
         database.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
@@ -151,8 +154,6 @@ class Index:
             self._database.execute("delete from tx")
             self._database.execute("delete from touch")
 
-    # ── asking ──
-
     def forget(self, below: int, transactions: int = NEVER) -> bool:
         """Take out so many of the oldest transactions before `below`; returns whether there are more."""
         row = self._one(
@@ -173,8 +174,8 @@ class Index:
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
             _insert(self._database, transaction, notes)
 
-    @property
-    def last(self) -> int:
+    # ── asking ──
+
     @property
     def first(self) -> int:
         """The lowest seq that is in; `NEVER` when it is empty."""
@@ -186,6 +187,8 @@ class Index:
         row = self._one("select min(seq) from tx where session = ?", (_stored(session),))
         return None if row is None else cast("int | None", row[0])
 
+    @property
+    def last(self) -> int:
         """The highest seq that is in; -1 when it is empty."""
         self.flush()
         found = self._database.execute("select max(seq) from tx").fetchone()[0]
@@ -394,6 +397,17 @@ class Index:
     def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self.flush()
         return self._database.execute(query, values).fetchall()
+
+
+def put_aside(path: str) -> None:
+    """Move a database that is damaged, or of another version, into `damaged`, beside what else went there."""
+    aside = os.path.join(os.path.dirname(path), "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
+    for suffix in ("", "-wal", "-shm"):
+        if os.path.exists(path + suffix):
+            os.makedirs(os.path.dirname(aside), 0o700, exist_ok=True)  # the mode is the last folder's alone
+            os.makedirs(aside, 0o700, exist_ok=True)
+            os.replace(path + suffix, os.path.join(aside, os.path.basename(path) + suffix))
+            log.warning("%s is moved to %s, and made anew", path + suffix, aside)
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -23,8 +23,10 @@ from editd.store.consolidate import consolidate
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.journal import Frame, Position, committed, frames
-from editd.store.objects import EMPTY_TREE, CommitObject, ObjectKind, Oid, TreeEntry, Trees, object_id
+from editd.store.manifest import write_manifest
+from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.pack import PackWriter, release
+from editd.store.proof import whole_proof
 from editd.store.record import Committed, transaction_of
 from editd.store.tidying import tidy
 from editd.store.trailers import parse
@@ -61,12 +63,15 @@ class Packer:
         records = committed(_reading(self.folder, start, until))
         wanted = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
         if not wanted:
+            if self.packed < through:
+                raise HistoryDamaged(f"The journal has no transaction {self.packed + 1}.")
             return
         writer = PackWriter(self._packs)
         try:
             for record in wanted:
                 self._add(writer, record)
             name = writer.finish(keep=True)
+            write_manifest(self._store)
             move_head(self._store, self._head)
         except BaseException:
             writer.abandon()
@@ -126,62 +131,28 @@ def _reading(folder: str, start: Position, until: Position) -> Iterator[Frame]:
     return frames(os.path.join(folder, "journal"), start, until)
 
 
-def check(folder: str) -> list[str]:
-    """Prove the store: each object has the content that its id names, and head's chain is whole.
-
-    Returns what is wrong, as sentences. Reads everything, so it takes its time.
-    """
-    store = os.path.join(folder, "store.git")
-    problems: list[str] = []
-    odb = pygit2.Odb()
-    odb.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
-    names: dict[int, ObjectKind] = {_COMMIT: "commit", _TREE: "tree", _BLOB: "blob"}
-    for oid in odb:
-        try:
-            kind, content = odb.read(oid)
-            sound = object_id(names[kind], content) == oid.raw
-        except (KeyError, ValueError, pygit2.GitError):
-            sound = False
-        if not sound:
-            problems.append(f"The object {oid} in {store} is damaged.")
-    expected: int | None = None
-    oid_: Oid | None = read_head(store)
-    while oid_ is not None and not problems:
-        try:
-            commit = CommitObject.decode(odb.read(pygit2.Oid(raw=oid_))[1])
-            seq = parse(commit.message).seq
-            odb.read(pygit2.Oid(raw=commit.tree))
-        except (KeyError, ValueError, pygit2.GitError) as error:
-            problems.append(f"The commit {oid_.hex()} cannot be read: {error}.")
-            break
-        if expected is not None and seq != expected:
-            problems.append(f"The commit {oid_.hex()} is transaction {seq}, where {expected} was to be.")
-        expected, oid_ = seq - 1, commit.parent
-    if expected not in (None, -1) and not problems:
-        problems.append(f"The history begins with transaction {(expected or 0) + 1}, not with the baseline.")
-    return problems
-
-
-_COMMIT, _TREE, _BLOB = 1, 2, 3  # git's object types, gitformat-pack(5)
-
-
 def main() -> None:
     """Serve requests until stdin closes.
 
     `{do: "pack", start, until, through}` → `{packed, until}` or `{failed, damaged}`;
-    `{do: "check"}` → `{problems}`.
+    `{do: "check"}` → `{problems, damaged}`.
     """
     # A packer outlives a killed daemon until its pack is done, and would then move head back behind the
     # next daemon's: there is one at a time, and only then is head read.
     alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
     assert alone is not None
     tidy(os.path.join(sys.argv[1], "store.git", "objects", "pack"))
-    packer = Packer(sys.argv[1])
+    packer: Packer | None = None
     while (request := read_frame(sys.stdin.buffer)) is not None:
         if request["do"] == "check":
-            answer: dict[str, object] = {"problems": check(sys.argv[1])}
+            problems, is_damaged = whole_proof(sys.argv[1])
+            answer: dict[str, object] = {"problems": problems, "damaged": is_damaged}
         else:
-            answer = _packed(packer, request)
+            try:
+                packer = packer or Packer(sys.argv[1])
+                answer = _packed(packer, request)
+            except (Refused, KeyError, ValueError, pygit2.GitError) as error:
+                answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
         write_frame(sys.stdout.buffer, answer)
 
 

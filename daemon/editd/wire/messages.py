@@ -40,6 +40,8 @@ class Edit(Message, tag_field="op"):
 
 
 class Write(Edit, tag="write"):
+    """The whole file; over one that was not read, `base` or `force` is needed."""
+
     path: str
     content: str
     base: str | UnsetType | None = UNSET
@@ -48,6 +50,8 @@ class Write(Edit, tag="write"):
 
 
 class Replace(Edit, tag="replace"):
+    """Exact text for exact text, in `count` places."""
+
     path: str
     old: str
     new: str
@@ -56,17 +60,23 @@ class Replace(Edit, tag="replace"):
 
 
 class Position(Message):
+    """LSP's: a line and a character in it, from 0."""
+
     line: int
     character: int
 
 
 class TextEdit(Message):
+    """LSP's: what stands from `start` to `end` becomes `text`."""
+
     start: Position
     end: Position
     text: str
 
 
 class EditText(Edit, tag="text"):
+    """LSP's text edits, made for `base`."""
+
     path: str
     base: str | None
     edits: list[TextEdit]
@@ -74,16 +84,22 @@ class EditText(Edit, tag="text"):
 
 
 class Patch(Edit, tag="patch"):
+    """A unified or git diff; `fuzz` lines of context may differ."""
+
     patch: str
     fuzz: int = 0
 
 
 class Delete(Edit, tag="delete"):
+    """No file any more."""
+
     path: str
     base: str | UnsetType | None = UNSET
 
 
 class Move(Edit, tag="move"):
+    """A file gets another path."""
+
     path: str
     to: str
     base: str | UnsetType | None = UNSET
@@ -91,11 +107,15 @@ class Move(Edit, tag="move"):
 
 
 class Chmod(Edit, tag="chmod"):
+    """A file becomes executable, or stops being so."""
+
     path: str
     executable: bool
 
 
 class Symlink(Edit, tag="symlink"):
+    """A symlink to `target`."""
+
     path: str
     target: str
     base: str | UnsetType | None = UNSET
@@ -146,6 +166,8 @@ class Status(Params):
 
 class Check(Params):
     method: ClassVar[str] = "check"
+    repair: bool = False
+    lose: bool = False  # repair also where something cannot be brought back
 
 
 class Shutdown(Params):
@@ -194,6 +216,7 @@ class Begin(Params):
     session: str | None = None
     actor: str | None = None
     message: str | None = None
+    on_stale: OnStale | None = None
 
 
 class Stage(Params):
@@ -400,8 +423,6 @@ class Unsubscribe(Params):
     subscription: int
 
 
-REQUESTS: dict[str, type[Params]] = {
-    kind.method: kind
 class Gc(Params):
     method: ClassVar[str] = "gc"
     dry_run: bool = False
@@ -411,6 +432,8 @@ class ConfigReload(Params):
     method: ClassVar[str] = "config.reload"
 
 
+REQUESTS: dict[str, type[Params]] = {
+    kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, SessionOpen, SessionClose,
@@ -471,6 +494,9 @@ class StatusResult(Message):
 class CheckResult(Message):
     ok: bool
     problems: list[str]
+    repaired: list[str]  # what a repair has done; the daemon ends after it
+    lost: list[str]  # what it could not bring back
+    aside: str | None  # the folder that the damaged files are in now
 
 
 class ReadResult(Message):
@@ -681,11 +707,6 @@ class SubscribeResult(Message):
     head: int
 
 
-# ── Errors ─────────────────────────────────────────────────────────────────────────────────────
-
-ERROR_CODES: dict[str, int] = {
-    "parse_error": -32700,
-    "invalid_request": -32600,
 class GcResult(Message):
     oldest: int  # the history begins with this transaction
     compacted: int  # transactions that this run has dropped, or a dry run would
@@ -698,6 +719,11 @@ class ConfigReloadResult(Message):
     restart: list[str]  # keys that have changed and wait for a restart
 
 
+# ── Errors ─────────────────────────────────────────────────────────────────────────────────────
+
+ERROR_CODES: dict[str, int] = {
+    "parse_error": -32700,
+    "invalid_request": -32600,
     "method_not_found": -32601,
     "invalid_params": -32602,
     "internal_error": -32603,

@@ -1,0 +1,68 @@
+"""The method `check`: the proof that history, journal and files agree, asked of whoever can give it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from editd.errors import Refused
+from editd.store.journal import Position, frames
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from editd.server.dispatch import Call, Visitor, Workshop
+
+TRIES = 5  # of reading a journal whose segments are being given new names
+
+
+class Checking:
+    def __init__(self, workshop: Workshop, later: Callable[[Coroutine[Any, Any, None], Call], None]) -> None:
+        self._workshop = workshop
+        self._engine = workshop.engine
+        self._later = later
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.Check: self._check
+        }
+
+    def _check(self, params: messages.Check, visitor: Visitor, call: Call) -> None:
+        del params, visitor
+        self._later(self._answer(call), call)
+
+    async def _answer(self, call: Call) -> None:
+        await self._workshop.scanner.settle(self._engine, self._workshop.turns)
+        problems = await self._workshop.background.check()
+        problems += await asyncio.get_running_loop().run_in_executor(None, self._of_journal)
+        await self._workshop.turns.back()
+        problems += self._disagreements(problems)
+        call.reply(messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None))
+
+    def _of_journal(self) -> list[str]:
+        """What is wrong with the journal, all of it read, while it is being written."""
+        for _ in range(TRIES):
+            try:
+                for _frame in frames(self._engine.history.journal.folder, Position(0, 0)):
+                    continue
+            except FileNotFoundError:
+                continue
+            except Refused as refusal:
+                return [refusal.text()]
+            break
+        return []
+
+    def _disagreements(self, known: list[str]) -> list[str]:
+        """Where index, head and files do not agree, and why the engine is broken, if that is not `known`."""
+        history = self._engine.history
+        problems = [f"The files and the history differ: {path}" for path in self._workshop.scanner.unrecorded]
+        broken = self._engine.broken
+        if broken is not None:
+            file = broken.data.get("file")
+            is_known = any(broken.message in said or (file and file in said) for said in known)
+            return problems if is_known else [*problems, broken.text()]
+        if history.index.count(history.floor.seq) != history.head - history.floor.seq:
+            problems.append(
+                f"The index has {history.index.count(history.floor.seq)} transactions after "
+                f"{history.floor.seq}, the history {history.head - history.floor.seq}."
+            )
+        return problems

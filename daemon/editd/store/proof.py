@@ -1,0 +1,368 @@
+"""The proof: what is wrong with a history on disk, said precisely. Reads only.
+
+`quick_proof` is made at each start, and reads what is small whole and of the packs the newest up to a budget;
+`whole_proof` is made by `check`, reads everything, and looks at each object and each transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from editd.errors import HistoryDamaged
+from editd.store import trailers
+from editd.store.chain import transactions_of
+from editd.store.floor import read_floor
+from editd.store.head import REF, read_head
+from editd.store.index import Index
+from editd.store.journal import known_ends
+from editd.store.manifest import packs_in, read_manifest
+from editd.store.objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
+from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.repository import CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
+NAMED_MAX = 20  # objects or transactions that are named one by one
+MENDS = "`editctl check --repair` mends what can be."
+KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that is wrong: the file, what is wrong with it, what that means and what is next."""
+
+    file: str
+    what: str
+    means: str
+    next: str = MENDS
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.file} is damaged: {self.what}. {self.means} {self.next}"
+
+    def refusal(self) -> HistoryDamaged:
+        return HistoryDamaged(
+            f"The history is damaged: {self.file}: {self.what}. {self.means}",
+            hint=f"Nothing was changed. {self.next}",
+            data={"file": self.file},
+        )
+
+
+def is_begun(folder: str) -> bool:
+    """Is there a history in the state folder, or what is left of one?"""
+    store = os.path.join(folder, "store.git")
+    return any(
+        os.path.lexists(path)
+        for path in (
+            os.path.join(store, REF),
+            os.path.join(folder, "journal"),
+            os.path.join(folder, "index.db"),
+        )
+    )
+
+
+def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage]:
+    """What a start looks at. `bytes_max` None: every pack is read whole."""
+    store = os.path.join(folder, "store.git")
+    found = list(_of_small_files(store))
+    try:
+        read_floor(store)
+    except HistoryDamaged as damage:
+        found.append(_of(damage))
+    try:
+        manifest = read_manifest(store)
+        listed = {} if manifest is None else manifest.packs
+    except HistoryDamaged as damage:
+        found.append(_of(damage))
+        listed = {}
+    if not os.path.isdir(os.path.join(store, "objects", "pack")):
+        return [*found, Damage(os.path.join(store, "objects", "pack"), "it is missing", _NO_PACK)]
+    found += _of_packs(store, listed, bytes_max)
+    found += _of_head(store, folder)
+    if os.path.isdir(os.path.join(folder, "journal")):
+        try:
+            known_ends(os.path.join(folder, "journal"))
+        except HistoryDamaged as damage:
+            found.append(_of(damage))
+    return found
+
+
+def _of(damage: HistoryDamaged) -> Damage:
+    path = str(damage.data.get("file", ""))
+    what = damage.message.partition(path)[2].lstrip(": ").rstrip(".")
+    return Damage(path, what, damage.hint)
+
+
+_NO_COMMIT = "Either it is not what was written, or a pack is damaged or missing."
+_NO_PACK = "What was packed into it cannot be read."
+
+
+def _of_small_files(store: str) -> Iterator[Damage]:
+    for name, expected in (("HEAD", f"ref: {REF}\n"), ("config", CONFIG)):
+        path = os.path.join(store, name)
+        try:
+            with open(path, "rb") as file:
+                content = file.read(4096)
+        except OSError as error:
+            yield Damage(path, f"it cannot be read: {error.strerror}", "git does not know the store.")
+            continue
+        if content != expected.encode():
+            at = next(
+                (
+                    place
+                    for place, (one, other) in enumerate(zip(content, expected.encode(), strict=False))
+                    if one != other
+                ),
+                min(len(content), len(expected)),
+            )
+            yield Damage(path, f"from byte {at} on it is not what was written", "No transaction is lost.")
+
+
+def _of_head(store: str, folder: str) -> Iterator[Damage]:
+    path = os.path.join(store, REF)
+    try:
+        head = read_head(store)
+    except HistoryDamaged:
+        yield Damage(path, "it holds no commit's id", "No transaction is lost; it only names the newest one.")
+        return
+    if head is None and is_begun(folder):
+        yield Damage(path, "it is missing", "No transaction is lost; it only names the newest one.")
+    if head is not None and pygit2.Oid(raw=head) not in _own_objects(store):
+        yield Damage(path, f"it names the commit {head.hex()}, and no pack has that", _NO_COMMIT)
+
+
+def _of_packs(store: str, listed: dict[str, int], bytes_max: int | None) -> Iterator[Damage]:
+    folder = os.path.join(store, "objects", "pack")
+    present = packs_in(store)
+    for name, size in listed.items():
+        path = os.path.join(folder, name)
+        if name not in present:
+            for suffix in (".pack", ".idx"):
+                if not os.path.exists(path + suffix):
+                    means = _NO_PACK if suffix == ".pack" else f"{name}.pack cannot be read without it."
+                    yield Damage(path + suffix, "it is missing", means)
+        elif present[name] != size:
+            yield Damage(path + ".pack", f"it has {present[name]} bytes and had {size}", _NO_PACK)
+    left = bytes_max
+    for name in sorted(present, key=lambda name: -os.path.getmtime(os.path.join(folder, name + ".pack"))):
+        path = os.path.join(folder, name)
+        if listed.get(name, present[name]) != present[name]:
+            continue
+        if left is not None:
+            left -= present[name]
+        flaw = None if left is not None and left < 0 else flaw_of_pack(path + ".pack")
+        if flaw is not None:
+            yield Damage(path + ".pack", flaw, _lost_in(path))
+            continue
+        flaw = flaw_of_index(path + ".idx", path + ".pack")
+        if flaw is not None:
+            yield Damage(path + ".idx", flaw, f"It only tells where in {name}.pack an object is.")
+
+
+def _lost_in(path: str) -> str:
+    """Which objects of a damaged pack cannot be read, as a sentence."""
+    pack = Pack(path + ".pack")
+    holes = [f"{start} to {end}" for start, end in pack.holes]
+    where = f"Bytes {', '.join(holes)} cannot be read. " if holes else ""
+    try:
+        gone = [oid for oid in offsets_in(path + ".idx") if oid not in pack]
+    except (OSError, ValueError):
+        return where + "What else is in it is whole."
+    finally:
+        pack.close()
+    if not gone:
+        return where + "Each object in it is whole."
+    named = ", ".join(oid.hex() for oid in gone[:NAMED_MAX])
+    more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
+    return f"{where}Its objects {named}{more} are damaged."
+
+
+# ── All of it ──
+
+
+def whole_proof(folder: str) -> tuple[list[str], bool]:
+    """Prove everything that is packed: files, objects, chain, what transactions touched, and the index.
+
+    Returns what is wrong, as sentences, and whether the history itself is damaged: of the index, and of what
+    was borrowed, nothing that was recorded depends.
+    """
+    damages = quick_proof(folder, None)
+    if damages:
+        return [damage.sentence for damage in damages], True
+    problems = _of_objects(os.path.join(folder, "store.git"))
+    if problems:
+        return problems, True
+    walk = _Walk(folder)
+    problems = walk.problems()
+    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index()], False)
+
+
+def _own_objects(store: str) -> pygit2.Odb:
+    """The objects that the store has itself, without those that it borrows."""
+    odb = pygit2.Odb()
+    odb.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
+    return odb
+
+
+def _of_objects(store: str) -> list[str]:
+    """Each object of the store against its own id."""
+    odb = _own_objects(store)
+    found: list[str] = []
+    for oid in odb:
+        try:
+            kind, content = odb.read(oid)
+            is_sound = object_id(KINDS[kind], content) == oid.raw
+        except (KeyError, ValueError, pygit2.GitError):
+            is_sound = False
+        if not is_sound:
+            found.append(f"The object {oid} in {store} is damaged. {MENDS}")
+    return found
+
+
+class _Walk:
+    """The chain of transactions, from head to the baseline, and the index held against it."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._store = os.path.join(folder, "store.git")
+        self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        self._own = _own_objects(self._store)
+        manifest = read_manifest(self._store)
+        self._gone: list[str] = []
+        self._lost = frozenset[bytes]() if manifest is None else manifest.lost
+        self._floor = read_floor(self._store)  # where the history begins, once it was compacted
+
+    def problems(self) -> list[str]:
+        found: list[str] = []
+        chain: list[tuple[Oid, CommitObject]] = []
+        expected: int | None = None
+        oid = read_head(self._store)
+        while oid is not None:
+            try:
+                commit = CommitObject.decode(self._tree(oid))
+                seq = trailers.parse(commit.message).seq
+            except (KeyError, ValueError, pygit2.GitError) as error:
+                name = "head" if expected is None else f"transaction {expected}"
+                return [f"The commit {oid.hex()} of {name} in {self._store} cannot be read: {error}. {MENDS}"]
+            if expected is not None and seq != expected:
+                found.append(f"The commit {oid.hex()} is transaction {seq}, where {expected} was to be.")
+            chain.append((oid, commit))
+            expected, oid = seq - 1, commit.parent
+        is_compacted = bool(chain) and chain[-1][0] == self._floor.commit
+        if expected not in (None, -1) and not is_compacted and not found:
+            found.append(f"The history begins with transaction {(expected or 0) + 1}, not with the baseline.")
+        return found or list(self._of_contents(chain))
+
+    def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
+        """What each transaction touched must be in the store itself, and the baseline somewhere."""
+        first = int(trailers.parse(chain[-1][1].message).seq) if chain else 0
+        for place, (_, commit) in enumerate(chain):
+            seq = first + len(chain) - 1 - place
+            try:
+                if place + 1 < len(chain):
+                    yield from self._of_changes(seq, chain[place + 1][1].tree, commit.tree)
+                elif commit.tree != EMPTY_TREE:
+                    self._gone = self._missing_in(commit.tree)
+            except (KeyError, ValueError, pygit2.GitError) as error:
+                yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
+
+    def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
+        for path, *sides in tree_changes(self._tree, before, after):
+            for side in sides:
+                if side is None or pygit2.Oid(raw=side.oid) in self._own or side.oid in self._lost:
+                    continue
+                if side is sides[0] and pygit2.Oid(raw=side.oid) in self._repository.odb:
+                    continue
+                yield (
+                    f"The content {side.oid.hex()} of {os.fsdecode(path)} in transaction {seq} is missing in "
+                    f"{self._store}. `editctl check --repair` looks for it elsewhere."
+                )
+
+    def _missing_in(self, tree: Oid) -> list[str]:
+        """The files of the baseline whose content is nowhere; each of its folders is read."""
+        gone: list[str] = []
+        waiting = [(b"", tree)]
+        while waiting:
+            prefix, oid = waiting.pop()
+            folder = Folder.decode(self._tree(oid))
+            for name, entry in folder.files().items():
+                if pygit2.Oid(raw=entry.oid) not in self._repository.odb and entry.oid not in self._lost:
+                    gone.append(os.fsdecode(prefix + name))
+            for name in folder.folders():
+                below = folder.entry(name)
+                assert below is not None
+                waiting.append((prefix + name + b"/", below.oid))
+        return sorted(gone)
+
+    def of_baseline(self) -> Iterator[str]:
+        """What the baseline has lost that was only borrowed."""
+        if self._gone:
+            more = f" and {len(self._gone) - NAMED_MAX} more" if len(self._gone) > NAMED_MAX else ""
+            yield (
+                f"What the baseline has of {', '.join(self._gone[:NAMED_MAX])}{more} was borrowed from the "
+                f"repositories in {self._store}/objects/info/alternates and is gone there. No transaction "
+                "rests on it. `editctl check --repair` takes it from the files that still hold it."
+            )
+
+    def of_index(self) -> Iterator[str]:
+        """Hold the index against one that is made anew from the commits."""
+        path = os.path.join(self._folder, "index.db")
+        with tempfile.TemporaryDirectory(prefix="proof-", dir=self._folder) as made:
+            fresh = Index(os.path.join(made, "index.db"))
+            last = -1
+            for transaction, notes in transactions_of(self._tree, read_head(self._store)):
+                fresh.add(transaction, notes)
+                fresh.relieve()
+                last = int(transaction.seq)
+            fresh.close()
+            try:
+                differing = _first_difference(path, os.path.join(made, "index.db"), last)
+            except sqlite3.Error as error:
+                differing = str(error)
+        if differing is not None:
+            yield (
+                f"{path} is damaged: {differing}. It is made from the history, and nothing is lost. "
+                "`editctl check --repair` makes it anew."
+            )
+
+    def _tree(self, oid: Oid) -> bytes:
+        return self._floor.seen(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
+
+
+_COLUMNS = {
+    "tx": "seq, id, kind, actor, session, message, request_id, time_us, undoes, notes",
+    "touch": "seq, path, before_mode, before, after_mode, after, source",
+}
+
+
+def _first_difference(path: str, other: str, last: int) -> str | None:
+    """Where the index at `path` differs from the other in what is packed; None for nowhere."""
+    database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    fresh = sqlite3.connect(f"file:{other}?mode=ro", uri=True)
+    try:
+        flaw = database.execute("pragma integrity_check(1)").fetchone()[0]
+        if flaw != "ok":
+            return str(flaw)
+        for table, columns in _COLUMNS.items():
+            order = "seq" if table == "tx" else "seq, path"
+            query = f"select {columns} from {table} where seq <= ? order by {order}"  # noqa: S608  # ours
+            mine, theirs = database.execute(query, (last,)), fresh.execute(query, (last,))
+            while True:
+                row, expected = mine.fetchone(), theirs.fetchone()
+                if row != expected:
+                    seq = min(side[0] for side in (row, expected) if side is not None)
+                    return f"what it says of transaction {seq} is not what the history says"
+                if row is None:
+                    break
+    finally:
+        database.close()
+        fresh.close()
+    return None

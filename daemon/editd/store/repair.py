@@ -1,0 +1,536 @@
+"""Repairing a damaged history: everything that can be had from what is left, and a list of what cannot.
+
+Done while nobody has the history open. What is damaged is moved into `damaged/<time>/`, never deleted. The
+sources, each held against the ids and checksums that are known:
+
+- objects: the packs, read around what is damaged; the records of the journal; folders and commits made anew
+  from the index; contents from the files that still hold them, and from the user's own repositories;
+- transactions: the whole records; those of damaged ones from the index, whose commit proves that it is right;
+- head, the manifest, the mark, the indexes of packs and the index of the history are made anew.
+
+`Repair` works out what would be lost, writing nothing; `carry_out` does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from editd.errors import HistoryDamaged
+from editd.store.floor import NAME as FLOOR
+from editd.store.floor import write_floor
+from editd.store.head import REF, move_head, read_head
+from editd.store.history import commit_oid
+from editd.store.journal import Journal, Position, committed, frames, whole_records
+from editd.store.manifest import NAME as MANIFEST
+from editd.store.manifest import read_manifest, write_manifest
+from editd.store.mark import read_mark
+from editd.store.objects import (
+    EMPTY_TREE,
+    CommitObject,
+    Folder,
+    ObjectKind,
+    Oid,
+    TreeEntry,
+    Trees,
+    object_id,
+    tree_changes,
+)
+from editd.store.pack import PackWriter, write_durably
+from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.packing import Packer
+from editd.store.proof import KINDS, quick_proof, whole_proof
+from editd.store.record import ChangeRecord, Committed, EntryRecord, transaction_of
+from editd.store.repository import create_store
+from editd.store.salvage import Salvage
+from editd.store.trailers import parse
+from editd.values.content import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.values.transaction import Entry, Transaction
+
+PATHS_NAMED_MAX = 20
+_INDEX = ("index.db", "index.db-wal", "index.db-shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What is done, and what is lost by it, as sentences."""
+
+    done: list[str]
+    lost: list[str]
+
+
+@dataclass
+class _Link:
+    """One transaction of the chain as it will be: its commit and its tree."""
+
+    commit: Oid
+    tree: Oid
+
+
+@dataclass
+class Repair:
+    """A plan is made when it is made; `carry_out` does it. Raises OSError where it cannot read or write."""
+
+    folder: str
+    find: Callable[[str], bytes | None]  # what the file of that path holds now
+    done: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._store = os.path.join(self.folder, "store.git")
+        self._packs = os.path.join(self._store, "objects", "pack")
+        self._journal = os.path.join(self.folder, "journal")
+        self._aside: list[str] = []  # what is to be moved before anything is written in its place
+        self._replaced: list[str] = []  # packs that go once what is whole in them is in another
+        self._indexes: dict[str, bytes] = {}  # of packs that are whole, by path
+        self._own: set[Oid] = set()  # what the store will have of its own
+        self._whole: dict[Oid, Pack] = {}  # of packs that are damaged
+        self._found: dict[Oid, tuple[ObjectKind, bytes]] = {}  # made anew, or found elsewhere
+        self._gone: set[Oid] = set()
+        self._records: list[Committed] | None = None  # of the new journal, where there is to be one
+        self._pack_through = 0
+        self._head: Oid | None = None
+        self._begins_anew = False
+        self._is_floor_damaged = False
+        self._floor: Oid | None = None
+        try:
+            manifest = read_manifest(self._store)
+            self._gone |= set() if manifest is None else manifest.lost
+            listed = set() if manifest is None else set(manifest.packs)
+        except HistoryDamaged:
+            listed = set[str]()
+        self._plan_files()
+        self._plan_packs(listed)
+        self._salvage = Salvage(self.folder, HistoryDamaged(""))
+        self._by_seq = {record.seq: record for record in whole_records(self._journal)}
+        try:
+            end = self._plan_chain()
+            if not self._begins_anew:
+                self._plan_journal(*end)
+            if not self.done and not self.lost:
+                self._plan_index()
+        finally:
+            self._salvage.close()
+
+    @property
+    def outcome(self) -> Repaired:
+        return Repaired(self.done, self.lost)
+
+    # ── the plan ──
+
+    def _plan_files(self) -> None:
+        for damage in quick_proof(self.folder, 0):
+            name = os.path.relpath(damage.file, self._store)
+            self._is_floor_damaged |= name == FLOOR
+            if name in ("HEAD", "config", MANIFEST, REF, FLOOR):
+                self._put_aside(damage.file)
+                self.done.append(f"{damage.file} is made anew: {damage.what}.")
+
+    def _plan_index(self) -> None:
+        """Where nothing else is wrong, the index may be."""
+        problems, _ = whole_proof(self.folder)
+        path = os.path.join(self.folder, _INDEX[0])
+        if any(path in problem for problem in problems):
+            self.done.append(f"{path} is made anew.")
+
+    def _plan_packs(self, listed: set[str]) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self._packs)):
+                stem, _, suffix = name.rpartition(".")
+                path = os.path.join(self._packs, stem)
+                if suffix == "pack":
+                    self._plan_pack(path, is_listed=stem in listed)
+                elif suffix == "idx" and not os.path.exists(path + ".pack"):
+                    self._put_aside(path + ".idx")
+
+    def _plan_pack(self, path: str, *, is_listed: bool) -> None:
+        has_index = os.path.exists(path + ".idx")
+        if not has_index and not is_listed:
+            return  # left from a crash, and nothing rests on it
+        flaw = flaw_of_pack(path + ".pack")
+        is_indexed = has_index and flaw_of_index(path + ".idx", path + ".pack") is None
+        if flaw is None and is_indexed:
+            self._own |= offsets_in(path + ".idx").keys()
+            return
+        pack = Pack(path + ".pack")
+        self._own |= set(pack)
+        if flaw is None:
+            self._put_aside(path + ".idx")
+            self._indexes[path + ".idx"] = pack.index()
+            self.done.append(f"{path}.idx is made anew from its pack.")
+            pack.close()
+            return
+        self._whole |= dict.fromkeys(pack, pack)
+        self._replaced.append(path)
+        self.done.append(f"What is whole in {path}.pack goes into a new pack: {flaw}.")
+
+    def _put_aside(self, path: str) -> None:
+        if os.path.lexists(path):
+            self._aside.append(path)
+
+    def _plan_chain(self) -> tuple[int, _Link]:
+        """Prove or mend each packed transaction, from the baseline on; the last that stands, and its link."""
+        packed, ids = self._packed()
+        link: _Link | None = None
+        for seq in range(self._first(ids), packed + 1):
+            here = self._link(seq, ids.get(seq), link)
+            if here is None:
+                break
+            link = here
+            self._need_contents(seq)
+            last = seq
+        if link is None:
+            self._begins_anew = True
+            top = self._top(packed)
+            self.done.append("The history begins anew with the files as they are.")
+            self.lost.append(f"Transactions 1 to {top} and the baseline: the baseline cannot be read.")
+            return -1, _Link(b"", EMPTY_TREE)
+        with contextlib.suppress(HistoryDamaged):
+            if read_head(self._store) != link.commit:
+                self._put_aside(os.path.join(self._store, REF))
+        self._head = link.commit
+        return last, link
+
+    def _packed(self) -> tuple[int, dict[int, Oid]]:
+        """The seq of the newest packed transaction, and the commits that are known from there down."""
+        head: Oid | None = None
+        with contextlib.suppress(HistoryDamaged):
+            head = read_head(self._store)
+        if head is None:
+            head = self._salvage._newest()
+        packed, ids = self._packed_below(head)
+        if ids:
+            return packed, ids
+        named_by = [] if head is None else self._salvage.index.by_id(head.hex())
+        if named_by and head is not None:
+            return named_by[0], {named_by[0]: head}
+        of_record = [record.seq for record in self._by_seq.values() if record.commit == head]
+        if of_record:
+            return of_record[0], {}
+        if head != self._salvage._newest():  # head names nothing that ever was
+            return self._packed_below(self._salvage._newest())
+        return self._salvage.index.last, {}
+
+    def _packed_below(self, head: Oid | None) -> tuple[int, dict[int, Oid]]:
+        """The commits that can be read from this one down, by seq, and the highest seq; -1 for none."""
+        ids: dict[int, Oid] = {}
+        oid = head
+        while oid is not None:
+            try:
+                commit = self._commit(oid)
+                seq = int(parse(commit.message).seq)
+            except (KeyError, ValueError):
+                break
+            ids[seq], oid = oid, commit.parent
+        return max(ids, default=-1), ids
+
+    def _first(self, ids: dict[int, Oid]) -> int:
+        """Where the history begins: at the floor, which is found again where what names it is damaged."""
+        if self._is_floor_damaged and ids:
+            self._floor = ids[min(ids)]
+            return min(ids)
+        return self._salvage.floor.seq
+
+    def _top(self, least: int) -> int:
+        with contextlib.suppress(HistoryDamaged):
+            mark = read_mark(self._journal) if os.path.isdir(self._journal) else None
+            least = max(least, 0 if mark is None else mark.seq)
+        return max(least, self._salvage.index.last, *self._by_seq, 0)
+
+    def _link(self, seq: int, known: Oid | None, before: _Link | None) -> _Link | None:
+        """The commit of a transaction and its folders, made anew where need be; None where they are lost."""
+        transaction, notes = self._transaction(seq)
+        oid = known or (None if transaction is None else bytes.fromhex(transaction.id))
+        if oid is None:
+            return None
+        try:
+            commit = self._commit(oid)
+            self._walk(commit.tree, None if before is None else before.tree)
+        except (KeyError, ValueError):
+            if before is None or transaction is None:
+                return None
+            made = self._made_anew(transaction, notes, before)
+            if made is None or made.commit != oid:
+                return None
+            self.done.append(f"The commit and the folders of transaction {seq} are made anew.")
+            return made
+        if before is not None and commit.parent != before.commit:
+            return None
+        return _Link(oid, commit.tree)
+
+    def _transaction(self, seq: int) -> tuple[Transaction | None, bytes]:
+        record = self._by_seq.get(seq)
+        if record is not None and self._salvage.index.id_of(seq) in (None, record.commit.hex()):
+            return transaction_of(record), record.notes
+        return self._salvage.index.transaction(seq), self._salvage.index.notes(seq)
+
+    def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
+        trees = Trees(before.tree, self._read)
+        try:
+            splice = trees.splice((touch.path.raw, _tree_entry(touch.after)) for touch in transaction.touches)
+        except KeyError:
+            return None
+        commit, content = commit_oid(
+            splice.root, before.commit, transaction.seq, transaction.kind, transaction.authorship,
+            transaction.time_us, transaction.touches, transaction.undoes, notes.decode(), transaction.parts,
+        )  # fmt: skip
+        if commit.hex() != transaction.id:
+            return None
+        for oid, raw in splice.trees.items():
+            self._take("tree", oid, raw)
+        if splice.root == EMPTY_TREE:
+            self._take("tree", EMPTY_TREE, b"")
+        self._take("commit", commit, content)
+        return _Link(commit, splice.root)
+
+    def _take(self, kind: ObjectKind, oid: Oid, content: bytes) -> None:
+        if oid not in self._own:
+            self._found[oid] = (kind, content)
+
+    def _read(self, oid: Oid) -> bytes:
+        """An object's bytes, proven; what the store has not of its own is taken in. Raises KeyError."""
+        found = self._found.get(oid)
+        if found is not None:
+            return found[1]
+        if oid == EMPTY_TREE:
+            return b""
+        number, content = self._salvage.raw(oid)
+        kind = KINDS[number]
+        if object_id(kind, content) != oid:
+            raise KeyError(oid)
+        self._take(kind, oid, content)
+        return content
+
+    def _commit(self, oid: Oid) -> CommitObject:
+        return CommitObject.decode(self._salvage.floor.seen(oid, self._read(oid)))
+
+    def _walk(self, tree: Oid, before: Oid | None) -> None:
+        """Read each folder that is new in `tree`, or of the baseline all. Raises KeyError, ValueError."""
+        if before is not None:
+            for _ in tree_changes(self._read, before, tree):
+                continue
+            return
+        for path, oid in self._baseline(tree):
+            self._need(oid, path, "the baseline")
+
+    def _baseline(self, tree: Oid) -> Iterator[tuple[str, Oid]]:
+        waiting = [(b"", tree)]
+        while waiting:
+            prefix, oid = waiting.pop()
+            folder = Folder.decode(self._read(oid))
+            for name, entry in folder.files().items():
+                if not self._is_borrowed(entry.oid):
+                    yield os.fsdecode(prefix + name), entry.oid
+            for name in folder.folders():
+                below = folder.entry(name)
+                if below is not None:
+                    waiting.append((prefix + name + b"/", below.oid))
+
+    def _is_borrowed(self, oid: Oid) -> bool:
+        repository = self._salvage._repository
+        return oid not in self._own and repository is not None and pygit2.Oid(raw=oid) in repository.odb
+
+    def _need_contents(self, seq: int) -> None:
+        transaction, _ = self._transaction(seq)
+        for touch in () if transaction is None else transaction.touches:
+            for entry in (touch.before, touch.after):
+                if entry is not None:
+                    self._need(bytes.fromhex(entry.version), touch.path.text, f"transaction {seq}")
+
+    def _need(self, oid: Oid, path: str, where: str) -> bytes | None:
+        """See that the store will have a content, from wherever it is to be had. None where it is lost."""
+        if oid in self._own or oid in self._found:
+            return b""
+        with contextlib.suppress(KeyError):
+            return self._read(oid)
+        content = self._in_records(oid)
+        if content is None:
+            held = self.find(path)
+            content = held if held is not None and version_of(held) == oid.hex() else None
+        if content is not None:
+            self._take("blob", oid, content)
+            self.done.append(f"The content {oid.hex()[:12]} of {path} in {where} is found elsewhere.")
+        elif oid not in self._gone:
+            self._gone.add(oid)
+            self.lost.append(f"The content {oid.hex()[:12]} of {path} in {where}.")
+        return content
+
+    def _in_records(self, oid: Oid) -> bytes | None:
+        for record in self._by_seq.values():
+            for change in record.changes:
+                for side in (change.before, change.after):
+                    if side is not None and side.version == oid and side.content is not None:
+                        return side.content
+        return None
+
+    # ── the journal ──
+
+    def _plan_journal(self, packed: int, link: _Link) -> None:
+        if self._is_journal_whole(packed):
+            return
+        top = self._top(packed)
+        self._records = []
+        for seq in range(packed + 1, top + 1):
+            record, made = self._record(seq, link)
+            if record is None or made is None:
+                self._lose(seq, top)
+                break
+            self._records.append(record)
+            link = made
+        self._put_aside(self._journal)
+        self.done.append(f"The journal is made anew, with {len(self._records)} transactions.")
+
+    def _is_journal_whole(self, packed: int) -> bool:
+        index = self._salvage.index
+        seq = packed
+        try:
+            standing = committed(frames(self._journal, Position(0, 0)))
+            mark = read_mark(self._journal)
+        except (HistoryDamaged, OSError):
+            return False
+        for found, record in sorted(standing.items()):
+            if found <= packed:
+                if index.id_of(found) not in (None, record.commit.hex()):
+                    return False
+            elif found != seq + 1:
+                return False
+            else:
+                seq = found
+        return mark is None or seq >= mark.seq
+
+    def _record(self, seq: int, before: _Link) -> tuple[Committed | None, _Link | None]:
+        """The record of a transaction, as it was or made anew, if it follows the one before."""
+        transaction, notes = self._transaction(seq)
+        made = None if transaction is None else self._made_anew(transaction, notes, before)
+        if transaction is None or made is None:
+            return None, None
+        known = self._by_seq.get(seq)
+        if known is not None and known.commit == made.commit:
+            return known, made
+        changes: list[ChangeRecord] = []
+        for touch in transaction.touches:
+            after = None
+            if touch.after is not None:
+                content = self._content(bytes.fromhex(touch.after.version), touch.path.text, seq)
+                if content is None:
+                    self._pack_through = seq  # recovery must not look at it
+                after = _entry_record(touch.after, content)
+            if touch.before is not None:
+                self._need(bytes.fromhex(touch.before.version), touch.path.text, f"transaction {seq}")
+            source = None if touch.source is None else touch.source.raw
+            changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
+        said = transaction.authorship
+        self.done.append(f"Transaction {seq} is made anew from the index.")
+        record = Committed(
+            seq, made.commit, transaction.kind, said.actor, said.session, said.message, said.request_id,
+            transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
+            parts=tuple((part.seq, part.path.raw) for part in transaction.parts),
+        )  # fmt: skip
+        return record, made
+
+    def _content(self, oid: Oid, path: str, seq: int) -> bytes | None:
+        found = self._need(oid, path, f"transaction {seq}")
+        if found is None:
+            return None
+        return self._read(oid)
+
+    def _lose(self, first: int, last: int) -> None:
+        for seq in range(first, last + 1):
+            transaction, _ = self._transaction(seq)
+            paths = [] if transaction is None else [touch.path.text for touch in transaction.touches]
+            named_paths = ", ".join(paths[:PATHS_NAMED_MAX]) or "it is not known what it changed"
+            more = f" and {len(paths) - PATHS_NAMED_MAX} more" if len(paths) > PATHS_NAMED_MAX else ""
+            self.lost.append(f"Transaction {seq}: {named_paths}{more}. The files stay as they are.")
+
+    # ── doing it ──
+
+    def carry_out(self) -> str | None:
+        """Do what is planned; where the damaged files are now. None: nothing was to be moved."""
+        aside = os.path.join(self.folder, "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
+        if self._begins_anew:
+            for name in ("store.git", "journal", *_INDEX):
+                self._move(os.path.join(self.folder, name), aside)
+            return aside
+        for path in self._replaced:
+            for suffix in (".pack", ".idx", ".keep"):
+                self._keep(path + suffix, aside)
+        made = self._write_pack()
+        for path in self._aside:
+            self._move(path, aside)
+        for path, index in self._indexes.items():
+            write_durably(path, index)
+        create_store(self._store)
+        if self._floor is not None:
+            write_floor(self._store, self._floor)
+        gone = {os.path.basename(path) for path in self._replaced} - {made}
+        write_manifest(self._store, without=gone, lost=frozenset(self._gone))
+        assert self._head is not None, "else it begins anew"
+        move_head(self._store, self._head)
+        for path in self._replaced:
+            for suffix in (".idx", ".pack", ".keep") if os.path.basename(path) != made else ():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path + suffix)  # it lies aside under its other name
+        for name in _INDEX:
+            self._move(os.path.join(self.folder, name), aside)
+        self._write_journal()
+        return aside if os.path.isdir(aside) else None
+
+    def _write_pack(self) -> str | None:
+        """Put what was found into a pack; its name. The same objects give the same name as before."""
+        writer = PackWriter(self._packs)
+        try:
+            for oid, pack in self._whole.items():
+                writer.add(*pack.read(oid), oid)
+            for oid, (kind, content) in self._found.items():
+                writer.add(kind, content, oid)
+            made = writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        for pack in set(self._whole.values()):
+            pack.close()
+        return made
+
+    def _write_journal(self) -> None:
+        if self._records is None:
+            return
+        journal = Journal(self._journal)
+        for record in self._records:
+            journal.append([record])
+        position = journal.position
+        journal.close()
+        if self._pack_through:
+            Packer(self.folder).pack(Position(0, 0), position, self._pack_through)
+
+    def _keep(self, path: str, aside: str) -> None:
+        """Give it a second name aside, under which it outlives being replaced."""
+        if os.path.lexists(path):
+            target = os.path.join(aside, os.path.relpath(path, self.folder))
+            os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+            os.link(path, target)
+
+    def _move(self, path: str, aside: str) -> None:
+        if not os.path.lexists(path):
+            return
+        target = os.path.join(aside, os.path.relpath(path, self.folder))
+        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        os.rename(path, target)
+
+
+def _tree_entry(entry: Entry | None) -> TreeEntry | None:
+    return None if entry is None else TreeEntry(entry.mode, bytes.fromhex(entry.version))
+
+
+def _entry_record(entry: Entry | None, content: bytes | None) -> EntryRecord | None:
+    if entry is None:
+        return None
+    return EntryRecord(entry.mode, bytes.fromhex(entry.version), entry.permissions, content)

@@ -1,0 +1,178 @@
+"""Salvage: a damaged history, opened for reading as far as it is whole.
+
+Whatever checks is there: the packed transactions as far down as their chain can be read, each whole record of
+the journal wherever it lies, and what the index knows of the rest, in a copy of it. Nothing in the store, the
+journal or the index is written, and whoever has this has set the engine to refuse edits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections import deque
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from editd.errors import HistoryDamaged, UnknownTransaction
+from editd.store import trailers
+from editd.store.head import read_head
+from editd.store.history import History
+from editd.store.index import Index
+from editd.store.journal import Journal, Position, whole_records
+from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
+from editd.store.packfile import Pack, whole_objects
+from editd.store.record import transaction_of
+from editd.values.transaction import Seq
+
+if TYPE_CHECKING:
+    from editd.store.record import Committed
+
+NUMBERS = {"commit": 1, "tree": 2, "blob": 3}  # git's object types, gitformat-pack(5)
+
+
+class Salvage(History):
+    def __init__(self, folder: str, damage: HistoryDamaged) -> None:
+        """Open what is whole of the history in `folder`; `damage` says why it is not all."""
+        self.folder = folder
+        self.store = os.path.join(folder, "store.git")
+        self.damage = damage
+        self._repository = None  # type: ignore[assignment]  # where git cannot open it, `_read` does without
+        with contextlib.suppress(pygit2.GitError):
+            self._repository = pygit2.Repository(self.store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        self.journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
+        self._made = tempfile.TemporaryDirectory(prefix="salvage-", dir=folder)
+        self.index = _copy(os.path.join(folder, "index.db"), os.path.join(self._made.name, "index.db"))
+        self._pending: dict[Oid, tuple[int, bytes]] = {}
+        self._pending_order: deque[tuple[int, Oid]] = deque()
+        self.pending_bytes = 0
+        self._tail = Position(0, 0)
+        self.hot: tuple[Committed, ...] = ()
+        self.unsynced: tuple[Committed, ...] = ()
+        with contextlib.suppress(OSError):
+            self.measure()
+        with contextlib.suppress(HistoryDamaged):
+            self.floor = self._read_floor()
+        self._trees = Trees(EMPTY_TREE, self._tree_bytes)
+        self._head = self._packed_commit = bytes(20)
+        self.packed = Seq(0)
+        self._seq = 0
+        newest = self._newest()
+        if newest is not None:
+            commit, self._head = newest, newest
+            self._packed_commit = commit
+            self.packed = self._written(commit).seq
+            self._seq = int(self.packed)
+            self._trees = Trees(self._commit(commit).tree, self._tree_bytes)
+            self._take_in_packed(commit)
+        self._take_in_records()
+
+    def packs(self) -> list[str]:
+        """The packs that are there, with or without an index."""
+        folder = os.path.join(self.store, "objects", "pack")
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".pack"))
+        except OSError:
+            return []
+        return [os.path.join(folder, name) for name in names]
+
+    def close(self) -> None:
+        self.index.close()
+        self._made.cleanup()
+        self.journal.close()
+        if self._repository is not None:
+            self._repository.free()
+
+    def _read(self, oid: Oid) -> tuple[int, bytes]:
+        kind, content = self.raw(oid)
+        return kind, self.floor.seen(oid, content)
+
+    def raw(self, oid: Oid) -> tuple[int, bytes]:
+        """An object's type and its very bytes. Raises KeyError."""
+        if self._repository is not None:
+            try:
+                return self._repository.odb.read(pygit2.Oid(raw=oid))
+            except (KeyError, pygit2.GitError):
+                pass
+        pack = self._whole.get(oid)
+        if pack is None:
+            raise KeyError(oid)
+        kind, content = pack.read(oid)
+        return NUMBERS[kind], content
+
+    @cached_property
+    def _whole(self) -> dict[Oid, Pack]:
+        """Every object that is whole, by its pack; read without git's help, so it takes a while."""
+        return dict(whole_objects(self.packs(), lambda _: True))
+
+    def _newest(self) -> Oid | None:
+        """The newest commit of ours that can be read: head, else the one of highest seq."""
+        with contextlib.suppress(HistoryDamaged, UnknownTransaction):
+            head = read_head(self.store)
+            if head is not None and self._written(head).seq >= 0:
+                return head
+        found: tuple[int, Oid] | None = None
+        for oid, pack in self._whole.items():
+            kind, content = pack.read(oid)
+            if kind == "commit":
+                with contextlib.suppress(ValueError):
+                    seq = int(trailers.parse(CommitObject.decode(content).message).seq)
+                    found = max(found or (seq, oid), (seq, oid))
+        return None if found is None else found[1]
+
+    def _take_in_packed(self, newest: Oid) -> None:
+        """Bring the index to the newest commit, as far down as can be read."""
+        oid: Oid | None = newest
+        lacking: list[Oid] = []
+        while oid is not None:
+            try:
+                seq = int(self._written(oid).seq)
+                if self.index.id_of(seq) == oid.hex():
+                    break
+                parent = self._commit(oid).parent
+            except HistoryDamaged:
+                break
+            lacking.append(oid)
+            oid = parent
+        for oid in reversed(lacking):
+            with contextlib.suppress(HistoryDamaged):
+                self.index.add(*self._transaction_of_commit(oid))
+
+    def _take_in_records(self) -> None:
+        """The records of the journal that are whole, though one before them may not be."""
+        for record in whole_records(self.journal.folder):
+            if record.seq <= self.packed:
+                continue
+            self._head, self._seq = record.commit, record.seq
+            for change in record.changes:
+                for side in (change.before, change.after):
+                    if side is not None and side.content is not None:
+                        self._hold_object(record.seq, side.version, side.content)
+            with contextlib.suppress(HistoryDamaged):
+                splice = self._trees.splice(
+                    (c.path, None if c.after is None else TreeEntry(c.after.mode, c.after.version))
+                    for c in record.changes
+                )
+                for tree, content in splice.trees.items():
+                    self._hold_object(record.seq, tree, content)
+            if self.index.id_of(record.seq) != record.commit.hex():
+                self.index.add(transaction_of(record), record.notes)
+        self._seq = max(self._seq, self.index.last)  # of which more may be known than is whole
+
+
+def _copy(path: str, target: str) -> Index:
+    """A copy of the index as far as it can be read; an empty one where it cannot."""
+    if os.path.exists(path):
+        source, copy = sqlite3.connect(path), sqlite3.connect(target)
+        try:
+            source.backup(copy)
+        except sqlite3.Error:
+            copy.close()
+            os.unlink(target)
+        finally:
+            source.close()
+            copy.close()
+    return Index(target)

@@ -1,0 +1,294 @@
+"""A damaged history: found at the start and by `check`, made no worse, read as far as it is whole, mended."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from damage import copy, prepare, readable, state_files
+from editd.errors import UnknownTransaction
+from editd.store.mending import open_history
+from editd.store.proof import whole_proof
+from editd.store.repair import Repair
+from editd.store.salvage import Salvage
+from editd.values.path import WorkspacePath
+from editd_client.errors import EditdError
+from torment import fsck
+from workplace import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from damage import Prepared
+    from editd.store.history import History
+    from workplace import Workplace
+
+FLIPS, FLIPS_LONG = 30, 5000
+LAST = 9  # the newest transaction of the prepared history
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(tmp_path_factory.mktemp("damage") / "made")
+
+
+def segment(place: Workplace) -> Path:
+    return max((place.state / "journal").glob("*.segment"))
+
+
+def packs(place: Workplace) -> list[Path]:
+    return sorted((place.store / "objects/pack").glob("*.pack"), key=os.path.getmtime)
+
+
+def flip(path: Path, at: int) -> Path:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+def flip_in(path: Path, what: bytes, offset: int = 0) -> Path:
+    return flip(path, path.read_bytes().index(what) + offset)
+
+
+def last_frame(place: Workplace) -> int:
+    return segment(place).read_bytes().rindex(b"fRm1")
+
+
+def cut(path: Path, size: int) -> Path:
+    os.truncate(path, size)
+    return path
+
+
+def without(path: Path) -> Path:
+    path.unlink()
+    return path
+
+
+def foreign(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def head(place: Workplace) -> Path:
+    return place.store / "refs/heads/history"
+
+
+# What is spoilt → how; each gives the file that is to be named.
+SPOILT: dict[str, Callable[[Workplace], Path]] = {
+    "the header of the segment": lambda place: flip(segment(place), 9),
+    "what the segment's header says of the one before": lambda place: flip(segment(place), 40),
+    "the header of a frame": lambda place: flip(segment(place), 64 + 9),
+    "the length in a frame": lambda place: flip(segment(place), 64 + 16),
+    "the checksum of a frame": lambda place: flip(segment(place), 64 + 25),
+    "the payload of a frame": lambda place: flip_in(segment(place), b"new2"),
+    "the header of the last frame": lambda place: flip(segment(place), last_frame(place) + 9),
+    "the magic of the last frame": lambda place: flip(segment(place), last_frame(place)),
+    "the payload of the last frame": lambda place: flip(segment(place), last_frame(place) + 40),
+    "the segment, cut off in the middle": lambda place: cut(segment(place), last_frame(place) + 50),
+    "the segment, cut off in its header": lambda place: cut(segment(place), 10),
+    "the segment, emptied": lambda place: cut(segment(place), 0),
+    "the segment, gone": lambda place: without(segment(place)),
+    "the segment, overwritten with zeros": lambda place: foreign(segment(place), bytes(1 << 20)),
+    "the mark": lambda place: flip(place.state / "journal/acknowledged", 30),
+    "the mark, cut off": lambda place: cut(place.state / "journal/acknowledged", 20),
+    "the mark, gone": lambda place: without(place.state / "journal/acknowledged"),
+    "the header of a pack": lambda place: flip(packs(place)[1], 2),
+    "the count in a pack": lambda place: flip(packs(place)[1], 11),
+    "the body of a pack": lambda place: flip(packs(place)[1], 60),
+    "the trailer of a pack": lambda place: flip(packs(place)[1], packs(place)[1].stat().st_size - 3),
+    "the body of the newest pack": lambda place: flip(packs(place)[-1], 60),
+    "the baseline's pack": lambda place: flip(packs(place)[0], 20),
+    "a pack, cut off": lambda place: cut(packs(place)[1], 100),
+    "a pack, emptied": lambda place: cut(packs(place)[1], 0),
+    "a pack, gone": lambda place: without(packs(place)[1]),
+    "a pack in the place of another": lambda place: foreign(packs(place)[1], packs(place)[2].read_bytes()),
+    "the header of an index of a pack": lambda place: flip(packs(place)[1].with_suffix(".idx"), 2),
+    "an index of a pack": lambda place: flip(packs(place)[1].with_suffix(".idx"), 1040),
+    "the trailer of an index of a pack": lambda place: flip(packs(place)[1].with_suffix(".idx"), -3),
+    "an index of a pack, cut off": lambda place: cut(packs(place)[1].with_suffix(".idx"), 500),
+    "an index of a pack, gone": lambda place: without(packs(place)[1].with_suffix(".idx")),
+    "the index of another pack": lambda place: foreign(
+        packs(place)[1].with_suffix(".idx"), packs(place)[2].with_suffix(".idx").read_bytes()
+    ),
+    "the manifest": lambda place: flip(place.store / "manifest", 30),
+    "head, another commit": lambda place: foreign(head(place), b"8" * 40 + b"\n"),
+    "head, not a commit": lambda place: foreign(head(place), b"nonsense"),
+    "head, a digit": lambda place: flip(head(place), 7),
+    "head, emptied": lambda place: cut(head(place), 0),
+    "head, gone": lambda place: without(head(place)),
+    "HEAD": lambda place: flip(place.store / "HEAD", 8),
+    "the store's configuration": lambda place: flip(place.store / "config", 20),
+}
+
+
+THROUGH_THE_SOCKET = ("the payload of a frame", "the body of a pack", "head, a digit")
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_damage_is_named_and_made_no_worse_and_mended(prepared: Prepared, what: str) -> None:
+    with copy(prepared) as place:
+        file = SPOILT[what](place)
+        before = state_files(place)
+        history = open_history(str(place.state))
+        assert isinstance(history, Salvage)
+        assert str(file) in history.damage.message
+        assert unreadable(history, prepared).keys() < {tx.seq for tx in prepared.transactions}
+        history.close()
+        assert state_files(place) == before, "it was made worse"
+        repair = Repair(str(place.state), held_in(place))
+        assert state_files(place) == before, "a plan is only a plan"
+        repair.carry_out()
+        is_whole(place, prepared, repair)
+
+
+def held_in(place: Workplace) -> Callable[[str], bytes | None]:
+    files = place.files()
+    return files.get
+
+
+def is_whole(place: Workplace, prepared: Prepared, repair: Repair) -> None:
+    """What a repair has made opens, proves, and lacks only what it said was lost."""
+    history = open_history(str(place.state))
+    assert not isinstance(history, Salvage), history.damage
+    failed = unreadable(history, prepared)
+    assert int(history.head) == LAST
+    assert bool(failed) == bool(repair.lost), (failed, repair.lost)
+    history.index.flush()
+    assert whole_proof(str(place.state)) == ([], False)
+    history.close()
+    if not repair.lost:  # else git misses what is gone for good
+        fsck(place)
+
+
+def unreadable(history: History, prepared: Prepared) -> dict[int, str]:
+    """Which transactions are not as they were, or not all there, with why."""
+    failed: dict[int, str] = {}
+    for tx in prepared.transactions:
+        try:
+            found = history.find(tx.seq)
+        except UnknownTransaction as error:
+            failed[tx.seq] = error.message
+            continue
+        if (found.id, found.authorship.message) != (tx.id, tx.message):
+            failed[tx.seq] = "it is another"
+        for path, content in prepared.contents_of(tx.seq).items():
+            entry = history.entry_at(WorkspacePath(path), tx.seq)
+            held = None if entry is None else history.content(entry.version)
+            if held != content.encode():
+                failed[tx.seq] = f"{path} is {held!r}"
+    return failed
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_daemon_says_so_and_serves_what_is_whole(prepared: Prepared, what: str, is_long: bool) -> None:
+    if what not in THROUGH_THE_SOCKET and not is_long:
+        pytest.skip("the long form starts a daemon on each")
+    with copy(prepared) as place:
+        file = SPOILT[what](place)
+        before = state_files(place)
+        with place.start() as client:
+            status = client.status()
+            assert status.state == "broken"
+            assert status.reason is not None
+            assert str(file) in status.reason
+            with pytest.raises(EditdError) as refused:
+                client.apply([write("a", "not now\n")])
+            assert refused.value.name == "history_damaged"
+            problems = client.check().problems
+            assert any(str(file) in problem for problem in problems), problems
+            assert [tx.seq for tx in client.log().transactions] == list(range(LAST, -1, -1))
+            assert client.read("a").content == "a4\n"
+            failed = readable(client, prepared)
+            assert len(failed) < LAST, failed
+            assert all("history_damaged" in why for why in failed.values()), failed
+        place.stop()
+        assert state_files(place) == before, "it was made worse"
+        mend(place, prepared, file)
+
+
+def mend(place: Workplace, prepared: Prepared, file: Path) -> None:
+    """Repair, and hold what comes out against what there was."""
+    spoilt = file.read_bytes() if file.exists() else None
+    files = place.files()
+    with place.start() as client:
+        repaired = client.check(repair=True, lose=True)
+    assert repaired.repaired
+    assert place.process is not None
+    assert place.process.wait(30) == 0
+    with place.start() as client:
+        client.settle()
+        assert client.check().problems == []
+        assert client.status().state == "ready"
+        assert client.status().head == LAST
+        unreadable = readable(client, prepared)
+        assert all("history_damaged" in why for why in unreadable.values()), unreadable
+        assert bool(unreadable) == bool(repaired.lost), (unreadable, repaired.lost)
+        assert client.apply([write("a", "again\n")]).transaction is not None
+    place.stop()
+    if not repaired.lost:
+        fsck(place)
+    assert place.files() == files | {"a": b"again\n"}
+    if spoilt is not None:
+        assert repaired.aside is not None
+        kept = [path for path in (place.state / "damaged").rglob(file.name) if path.is_file()]
+        assert spoilt in [path.read_bytes() for path in kept], "the damaged file was not kept"
+
+
+def test_a_flipped_byte_anywhere_is_found_or_harmless(prepared: Prepared, is_long: bool) -> None:
+    chance = random.Random(5)
+    found = harmless = 0
+    with copy(prepared) as place:
+        targets = [path for path in place.state.rglob("*") if path.is_file() and is_history(path, place)]
+        for number in range(FLIPS_LONG if is_long else FLIPS):
+            path = chance.choice(targets)
+            sound = path.read_bytes()
+            used = len(sound.rstrip(b"\0")) + 64 if path.suffix == ".segment" else len(sound)
+            at = chance.randrange(min(used, len(sound)))
+            path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << chance.randrange(8)]) + sound[at + 1 :])
+            before = state_files(place)
+            history = open_history(str(place.state))
+            where = f"flip {number}: byte {at} of {path}"
+            failed = unreadable(history, prepared)
+            if isinstance(history, Salvage):
+                found += 1
+                assert len(failed) <= 4, (where, failed)  # a pack has the most that hang on one byte
+                assert state_files(place) == before, where
+            else:
+                harmless += 1
+                assert failed == {}, where
+                assert int(history.head) == LAST, where
+            history.close()
+            path.write_bytes(sound)
+            for name in ("index.db-wal", "index.db-shm"):
+                (place.state / name).unlink(missing_ok=True)
+    print(f"{found} found, {harmless} harmless")
+    assert found > harmless
+
+
+def is_history(path: Path, place: Workplace) -> bool:
+    """Is the file one that the history rests on, and not a cache, a log or a spare?"""
+    top = path.relative_to(place.state).parts[0]
+    is_spare = path.suffix == ".new" or path.name == "description" or path.stat().st_size == 0
+    return top in ("journal", "store.git") and not is_spare
+
+
+def test_an_index_that_is_damaged_is_found_by_check_and_made_anew(prepared: Prepared) -> None:
+    with copy(prepared) as place:
+        open_history(str(place.state)).close()
+        index = place.state / "index.db"
+        flip_in(index, b"first", 2)
+        history = open_history(str(place.state))
+        assert not isinstance(history, Salvage)
+        history.close()
+        problems, is_damaged = whole_proof(str(place.state))
+        assert str(index) in problems[0]
+        assert not is_damaged, "nothing that was recorded depends on the index"
+        repair = Repair(str(place.state), held_in(place))
+        assert repair.done
+        repair.carry_out()
+        is_whole(place, prepared, repair)
