@@ -221,3 +221,31 @@ def test_until_it_is_in_place_nobody_else_may_read_a_secret(file: Path) -> None:
     file.chmod(0o600)
     Files(RealDisk(str(file.parent))).stage([change("a", OLD, NEW)], "t")
     assert permissions(file.parent / ".editd-t-0") == 0o600
+
+
+@NEEDS_ROOT
+def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
+    os.chown(file, 65534, os.getegid())
+    capability = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)  # cap_net_bind_service
+    set_attribute(file, "security.capability", capability)
+    file.parent.chmod(0o777)
+    files = Files(RealDisk(str(file.parent)))
+    os.seteuid(65534)
+    try:
+        replacing = files.stage([change("a", OLD, NEW)], "t")
+        assert replacing.warnings == ("a: security.capability could not be kept.",)
+        files.discard(replacing)
+    finally:
+        os.seteuid(0)
+
+
+@NEEDS_ROOT
+def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> None:
+    os.chown(file, 1234, 4321)
+    set_attribute(file, "user.one", b"1")
+    files = Files(RealDisk(str(file.parent)))
+    deleting = files.stage([change("a", OLD, None)], "t")
+    told = "a: an undo brings back its bytes and its mode, but not owner 1234:4321, user.one."
+    assert deleting.warnings == (told,)
+    moving = files.stage([change("a", OLD, None), change("b", None, OLD, source="a")], "u")
+    assert moving.warnings == ()

@@ -22,7 +22,7 @@ C6  Aborted numbers are not seen by anyone.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -163,6 +163,8 @@ class Batch:
             kind, authorship, time_us, changes, undoes=undoes, parts=parts, notes=notes, token=token,
             boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
+        if staging is not None and staging.warnings:
+            outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
         step = Step(draft, tuple(changes), staging, request, outcome)
         self.steps.append(step)
         self.content_bytes += sum(len(change.after.content) for change in changes if change.after is not None)

@@ -35,7 +35,6 @@ from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.listen import bind, serve
 from editd.server.recalling import recall
-from editd.server.repairing import Repairing
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
@@ -45,8 +44,8 @@ from editd.server.subscriptions import Subscriptions
 from editd.server.turns import Turns
 from editd.server.watching import Watching
 from editd.store.head import move_head
-from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
+from editd.store.manifest import write_manifest
 from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
@@ -179,7 +178,6 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_quietly)
         disk = RealDisk(self._places.root)
-        self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
@@ -217,7 +215,6 @@ class Daemon:
                 await workshop.background.finish()
                 workshop.guard.sessions.close_all()
                 workshop.engine.close()
-            await self._repairing.finish()
             self._clients.close()
             disk.close()
             log.info("ended")
@@ -351,8 +348,6 @@ class Daemon:
                 call.refuse(
                     ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
                 )
-            case messages.Check(repair=True):
-                self._repairing.ask(params, call)
             case _ if self._failed is not None:
                 call.refuse(self._failed)
             case _ if self._dispatch is None:

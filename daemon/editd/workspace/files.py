@@ -40,7 +40,12 @@ from editd.workspace.item import (
 )
 from editd.workspace.publishing import Differs, Publishing
 from editd.workspace.site import holds
-from editd.workspace.temporaries import open_aside, remove_temporary, write_temporary
+from editd.workspace.temporaries import (
+    note_what_is_lost,
+    open_aside,
+    remove_temporary,
+    write_temporary,
+)
 from editd.workspace.tree import read_name, refusal_of
 
 if TYPE_CHECKING:
@@ -108,6 +113,11 @@ class Staging:
     folders_made: list[bytes] = field(default_factory=list)
     state: State = State.STAGED
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the files have beside their bytes and will not keep, or not get back by an undo: sentences."""
+        return tuple(item.warning for item in self.items if item.lost)
+
     def become(self, state: State) -> None:
         """Take the next state; a fault of ours if the table does not have it."""
         assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
@@ -163,12 +173,15 @@ class Files:
         self._live.add(token)
         about_to = None if self._made_folders is None else self._made_folders.note
         created = {change.path.text for change in changes if change.after is not None}
+        moved = {change.source for change in changes}
         for index, change in enumerate(changes):
             item = item_of(change, temporary_name(token, index))
             staging.items.append(item)
             try:
                 if change.after is None:
                     item.aside = folder_that_stays(item.folder, created)
+                    if change.path not in moved:
+                        note_what_is_lost(self._disk, item)
                 elif not item.is_mode_only:
                     with open_aside(self._disk, item, staging.folders_made.append, about_to) as aside:
                         device = write_temporary(self._disk, aside, item, change.after)

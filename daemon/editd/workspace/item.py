@@ -6,7 +6,7 @@ Owns the names of temporaries, and what can be told of a change without looking 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from editd.values.path import TEMPORARY_PREFIX
@@ -29,6 +29,17 @@ class Item:
     temporary: bytes
     aside: bytes  # `folder`, unless that cannot be made yet, or is to go
     cloned: tuple[int, int, int] | None = None  # device, inode, ctime_ns of whose metadata the temporary has
+    lost: list[str] = field(default_factory=list)  # what the file has and will not keep, or not get back
+
+    @property
+    def warning(self) -> str:
+        """What is lost, as a sentence; "" where nothing is."""
+        if not self.lost:
+            return ""
+        what = ", ".join(self.lost)
+        if self.change.after is None:
+            return f"{self.change.path}: an undo brings back its bytes and its mode, but not {what}."
+        return f"{self.change.path}: {what} could not be kept."
 
     @property
     def is_mode_only(self) -> bool:

@@ -13,28 +13,44 @@ from typing import TYPE_CHECKING
 from editd.errors import PermissionDenied
 
 if TYPE_CHECKING:
+    from editd.system.disk import Folder
     from editd.values.path import WorkspacePath
 
 _MUST_BE_KEPT = ("user.", "system.posix_acl_access")
+_GIVEN_BY_THE_SYSTEM = ("security.selinux",)  # to every new file, as its policy says
 _NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
 def clone_metadata(
     source: int, target: int, path: WorkspacePath, *, executable: bool
-) -> tuple[os.stat_result, os.stat_result]:
+) -> tuple[os.stat_result, os.stat_result, list[str]]:
     """Give the file open as `target` all that the one open as `source` has, but its content and times.
 
-    The x bits are set or cleared as `executable` says. Returns what both were before. Raises
-    PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call the file.
+    The x bits are set or cleared as `executable` says. Returns what both were before, and the names of what
+    the system does not let us keep. Raises PermissionDenied where the owner cannot be kept, and OSError.
+    `path` is what to call the file.
     """
     there, here = os.fstat(source), os.fstat(target)
     if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
         _keep_owner(target, there, path)
     # After the owner, for chown(2) takes setuid bits and capabilities away; before the permissions, since an
     # ACL sets them too.
-    _clone_attributes(source, target)
-    os.fchmod(target, permissions_for(there.st_mode, executable=executable))
-    return there, here
+    lost = _clone_attributes(source, target)
+    permissions = permissions_for(there.st_mode, executable=executable)
+    os.fchmod(target, permissions)
+    if permissions & stat.S_ISGID and not os.fstat(target).st_mode & stat.S_ISGID:  # as chmod(2) says
+        lost.append("setgid")
+    return there, here, lost
+
+
+def not_recorded(folder: Folder, descriptor: int) -> list[str]:
+    """What an open file in `folder` has that no history holds, nor a new file would have: in words."""
+    found, above = os.fstat(descriptor), folder.stat(b".")
+    inherits = above is not None and above.st_mode & stat.S_ISGID
+    group = above.st_gid if above is not None and inherits else os.getegid()
+    owner = (found.st_uid, found.st_gid)
+    named = [name for name in _attributes(descriptor) if name not in _GIVEN_BY_THE_SYSTEM]
+    return ([] if owner == (os.geteuid(), group) else [f"owner {owner[0]}:{owner[1]}"]) + named
 
 
 def permissions_for(mode: int, *, executable: bool) -> int:
@@ -58,7 +74,8 @@ def _keep_owner(target: int, there: os.stat_result, path: WorkspacePath) -> None
         ) from None
 
 
-def _clone_attributes(source: int, target: int) -> None:
+def _clone_attributes(source: int, target: int) -> list[str]:
+    lost: list[str] = []
     there, here = _attributes(source), _attributes(target)
     for name in here:
         if name not in there and name.startswith(_MUST_BE_KEPT):  # such as the ACL of the folder's default
@@ -70,6 +87,8 @@ def _clone_attributes(source: int, target: int) -> None:
             # What the system keeps for itself (security., trusted., a network's ACLs) may not be ours to set.
             if name.startswith(_MUST_BE_KEPT) or error.errno not in _NOT_TO_BE_HAD:
                 raise
+            lost.append(name)
+    return lost
 
 
 def _attributes(descriptor: int) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.system.disk import write_whole
 from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
 from editd.workspace.item import split
-from editd.workspace.metadata import clone_metadata, permissions_for
+from editd.workspace.metadata import clone_metadata, not_recorded, permissions_for
 from editd.workspace.site import identity_of, open_regular
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> 
         try:
             write_whole(descriptor, state.content)
             if model is not None:
-                there, here = clone_metadata(
+                there, here, item.lost = clone_metadata(
                     model, descriptor, item.change.path, executable=state.is_executable
                 )
                 item.cloned = identity_of(there)
@@ -103,6 +103,18 @@ def clone_again(site: Site) -> None:
             os.close(ours)
     finally:
         os.close(model)
+
+
+def note_what_is_lost(disk: Disk, item: Item) -> None:
+    """Note in the item of a file that is to go what no undo brings back."""
+    with suppress(OSError), disk.folder(item.folder) as folder:  # Publishing finds out why.
+        descriptor = open_regular(folder, item.name)
+        if descriptor is None:
+            return
+        try:
+            item.lost = not_recorded(folder, descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def remove_temporary(disk: Disk, item: Item) -> None:
