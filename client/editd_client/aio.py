@@ -210,8 +210,8 @@ class AsyncClient:
 
         An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
         """
-        opening = messages.Begin(session=session, actor=actor, message=message)
-        return AsyncChangeset(self, Draft(opening, on_stale, request_id, lambda: self.generation))
+        opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
+        return AsyncChangeset(self, Draft(opening, request_id, lambda: self.generation))
 
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 

@@ -115,12 +115,10 @@ class Draft:
     def __init__(
         self,
         opening: messages.Begin,
-        on_stale: messages.OnStale | None,
         request_id: str | None,
         generation: Callable[[], int],
     ) -> None:
         self._opening = opening
-        self._on_stale: messages.OnStale | None = on_stale
         self._request_id = request_id or os.urandom(16).hex()
         self._generation = generation
         self._edits: list[messages.AnyEdit] = []
@@ -184,7 +182,7 @@ class Draft:
         self._name = None
 
     def _commit(self, name: str) -> Asked[messages.ApplyResult]:
-        return requests.commit(name, on_stale=self._on_stale, request_id=self._request_id)
+        return requests.commit(name, on_stale=self._opening.on_stale, request_id=self._request_id)
 
     def _committed_before(self) -> Steps[messages.ApplyResult]:
         """The first answer to the commit that came about after all, under one of its earlier names."""
