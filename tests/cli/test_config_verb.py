@@ -109,9 +109,9 @@ def test_what_would_be_wrong_is_not_written_and_the_line_is_told(editctl: Run, f
         assert f"{file}:" in refused.stderr
     assert file.read_text() == "idle_seconds = 5\n"
     file.write_text("idle_seconds = 5\n\nprotcet = []\n")
-    for words in (("config",), ("config", "check"), ("config", "set", "publish", "rename")):
+    for asked in (("config",), ("config", "check"), ("config", "set", "publish", "rename")):
         assert (
-            f"{file}:3: protcet: there is no such key. Is `protect` meant?" in editctl(*words, code=1).stderr
+            f"{file}:3: protcet: there is no such key. Is `protect` meant?" in editctl(*asked, code=1).stderr
         )
     found = json.loads(editctl("config", "check", "--json", code=1).stdout)
     assert [problem["line"] for problem in found["problems"]] == [3]

@@ -20,7 +20,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A table of the file."""
 
 
-class Serena(Section):
+class Serena(Section, frozen=True, kw_only=True):
     """Of the dialect of that name."""
 
     ignored_paths: Annotated[
@@ -33,7 +33,7 @@ class Serena(Section):
     ] = ()
 
 
-class Wcgw(Section):
+class Wcgw(Section, frozen=True, kw_only=True):
     """Of the dialect of that name: what its tool may edit and write whole."""
 
     edit_globs: Annotated[
@@ -54,7 +54,7 @@ class Wcgw(Section):
     ] = None
 
 
-class Keep(Section):
+class Keep(Section, frozen=True, kw_only=True):
     """How much of the past is kept: what goes beyond any of these is compacted, oldest first."""
 
     age: Annotated[
@@ -83,7 +83,7 @@ class Keep(Section):
     ] = None
 
 
-class HistoryKeys(Section):
+class HistoryKeys(Section, frozen=True, kw_only=True):
     """Of the history."""
 
     quota: Annotated[
@@ -109,7 +109,7 @@ class HistoryKeys(Section):
     ] = Keep()
 
 
-class Config(Section):
+class Config(Section, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
     publish: Annotated[
