@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgpack
 import msgspec.inspect as types
@@ -285,9 +285,9 @@ def encoded(encoding: Encoding, call_id: int | None, method: str, params: Any) -
 
 def _packed(value: Any) -> bytes:
     try:
-        return bytes(msgpack.packb(value, unicode_errors="surrogatepass"))
+        return cast("bytes", msgpack.packb(value, unicode_errors="surrogatepass"))
     except OverflowError:
-        return bytes(msgpack.packb(value, unicode_errors="surrogatepass", default=str))
+        return cast("bytes", msgpack.packb(value, unicode_errors="surrogatepass", default=str))
     except ValueError:  # nested deeper than the packer goes
         return b"\x94\x00\x01\xa6status\x91" + b"\x91" * 1500 + b"\x80"
 

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 
@@ -142,7 +142,7 @@ def line(method: str, call_id: int | None = 1, **params: Any) -> bytes:
 
 
 def packed(method: str, call_id: int = 1, **params: Any) -> bytes:
-    return bytes(msgpack.packb([0, call_id, method, [params]], unicode_errors="surrogatepass"))
+    return cast("bytes", msgpack.packb([0, call_id, method, [params]], unicode_errors="surrogatepass"))
 
 
 def names(received: bytes) -> list[str]:

@@ -2,7 +2,7 @@
 
     python tests/hostile/fuzz_socket.py --seconds 3600 --seed 7
 
-Every input is a connection with a few requests on it, by chance spoilt in their values or their bytes, sent in
+Every input is a connection with some requests on it, at times spoilt in their values or their bytes, sent in
 pieces of any size. What must hold, however it ends: no `internal_error`, no fault in the log, no
 connection without an end, each well-formed request with an id answered once, a client beside it answered all
 the time, not a byte from outside of the workspace in any answer, none of it changed, and `check` clean at the
@@ -69,7 +69,7 @@ class Figures:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.inputs.items()))
         return (
             f"{self.inputs.total()} inputs ({kinds}), {self.requests} requests, {self.answers} answers,"
-            f" {self.closed_early} connections closed by the daemon, canary at most {self.slowest * 1000:.0f} ms,"
+            f" {self.closed_early} closed by the daemon, canary at most {self.slowest * 1000:.0f} ms,"
             f" VmHWM {memory(place)['VmHWM'] >> 10} MiB; refusals: {refused}"
         )
 
