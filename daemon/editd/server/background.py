@@ -72,6 +72,8 @@ class Background:
             await self._pack()
         except Refused as refusal:
             return [refusal.text()]
+        await self._turns.back()
+        self._engine.history.index.flush()  # the process compares what is packed with the index's file
         answer = await self._ask({"do": "check"})
         if answer is None:
             return ["The packing process ended during the check."]
