@@ -1,4 +1,4 @@
-"""`editctl check`: the proof that history, head, journal and files agree, and the mending where they do not."""
+"""`editctl check`: the proof that history, head, journal and files agree; the mending where they do not."""
 
 from __future__ import annotations
 

@@ -181,6 +181,7 @@ class Repair:
         """Prove or mend each packed transaction, from the baseline on; the last that stands, and its link."""
         packed, ids = self._packed()
         link: _Link | None = None
+        last = -1
         for seq in range(self._first(ids), packed + 1):
             here = self._link(seq, ids.get(seq), link)
             if here is None:

@@ -1,0 +1,66 @@
+"""`editctl check --repair`, as a person or a script runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from workplace import write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+
+def editctl(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), *words]
+    return subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
+
+
+def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+    place.stop()
+    head = place.store / "refs/heads/history"
+    head.write_text("nonsense")
+    try:
+        found = editctl(place, "check")
+        assert found.returncode == 4
+        assert str(head) in found.stdout
+        mended = editctl(place, "check", "--repair")
+        assert mended.returncode == 0, mended.stderr
+        assert f"repaired: {head} is made anew" in mended.stdout
+        assert mended.stdout.endswith("history, journal and files agree\n")
+        again = editctl(place, "check", "--repair", "--json")
+        assert json.loads(again.stdout) == {
+            "ok": True, "problems": [], "repaired": [], "lost": [], "aside": None,
+        }  # fmt: skip
+        assert json.loads(editctl(place, "status", "--json").stdout)["state"] == "ready"
+        kept = list((place.state / "damaged").rglob("history"))
+        assert [path.read_text() for path in kept] == ["nonsense"]
+    finally:
+        editctl(place, "stop")
+
+
+def test_what_would_be_lost_is_named_and_lost_only_where_that_is_said(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+        client.apply([write("a", "two\n")])
+    place.stop()
+    for path in place.state.glob("store.git/objects/pack/pack-*.pack"):
+        path.unlink()
+    for path in place.state.glob("journal/*.segment"):
+        path.unlink()
+    try:
+        refused = editctl(place, "check", "--repair")
+        assert refused.returncode == 1
+        assert "would lose" in refused.stderr
+        assert "--yes" in refused.stderr
+        assert not (place.state / "damaged").exists()
+        mended = editctl(place, "check", "--repair", "--yes")
+        assert mended.returncode == 0, mended.stderr
+        assert "lost: " in mended.stdout
+        assert (place.root / "a").read_text() == "two\n"
+    finally:
+        editctl(place, "stop")
