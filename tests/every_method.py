@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd_client.client import Client
 
 FOUND, TEXT = "found", "written"
+START = Position(line=0, character=0)
 
 
 def _patch(head: str, body: str) -> Callable[[str, str], Patch]:
@@ -107,7 +108,7 @@ EDITS: dict[str, Callable[[str, str], AnyEdit]] = {
     "write new": lambda _, path: Write(path=path, content=TEXT, base=None),
     "replace": lambda _, path: Replace(path=path, old=FOUND, new=TEXT),
     "text": lambda _, path: EditText(
-        path=path, base=None, edits=[TextEdit(start=Position(0, 0), end=Position(0, 0), text=TEXT)]
+        path=path, base=None, edits=[TextEdit(start=START, end=START, text=TEXT)]
     ),
     "delete": lambda _, path: Delete(path=path),
     "move from": lambda _, path: Move(path=path, to="moved", overwrite=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from itertools import product
@@ -51,7 +50,7 @@ def test_what_git_refuses_as_its_own_folder_is_refused(tmp_path: Path) -> None:
     blob = subprocess.run([*git, "hash-object", "-w", "--stdin"], input=b"", capture_output=True, check=True)
     refused: list[str] = []
     for name in names:
-        entry = b"100644,%b,%b" % (blob.stdout.strip(), os.fsencode(name))
+        entry = f"100644,{blob.stdout.decode().strip()},{name}"
         add = [*git, "update-index", "--add", "--cacheinfo", entry]
         if subprocess.run(add, capture_output=True, check=False).returncode:
             refused.append(name)

@@ -35,9 +35,13 @@ SECONDS_MAX = 10.0  # for what takes milliseconds: whoever opens a fifo waits fo
 LINKS = 41  # one more than path_resolution(7) follows
 
 # What `read` says, and what `write` says; None where it is done.
-OUTSIDE, PROTECTED, INVALID = ("path_outside",) * 2, ("path_protected",) * 2, ("invalid_params",) * 2
-NO_FILE, FINE = ("not_a_file",) * 2, (None, None)
-BY_TEXT: dict[str, tuple[str | None, str | None]] = {
+Said = tuple[str | None, str | None]
+OUTSIDE: Said = ("path_outside", "path_outside")
+PROTECTED: Said = ("path_protected", "path_protected")
+INVALID: Said = ("invalid_params", "invalid_params")
+NO_FILE: Said = ("not_a_file", "not_a_file")
+FINE: Said = (None, None)
+BY_TEXT: dict[str, Said] = {
     "/etc/passwd": OUTSIDE, "../outside/f": OUTSIDE, "d/../../outside/f": OUTSIDE, "d/../plain": OUTSIDE,
     "..": OUTSIDE, "d/..": OUTSIDE, "": INVALID, ".": INVALID, "d//f": INVALID, "d/": INVALID,
     "./plain": INVALID, "d/./f": INVALID, "nul\0": INVALID, "n" * 256: INVALID, "é" * 128: INVALID,
@@ -51,7 +55,7 @@ BY_TEXT: dict[str, tuple[str | None, str | None]] = {
     "linked/.GIT/x": PROTECTED, ".git\udcff": PROTECTED,
     ".editd-0123456789abcdef-0": PROTECTED, "d/.editd-cookie-1": PROTECTED, ".editd-x/y": PROTECTED,
 }  # fmt: skip
-BY_WHAT_IS_THERE: dict[str, tuple[str | None, str | None]] = {
+BY_WHAT_IS_THERE: dict[str, Said] = {
     "out": OUTSIDE, "outdir": OUTSIDE, "outdir/f": OUTSIDE, "outdir/new": OUTSIDE, "outdir/sub/f": OUTSIDE,
     "up": OUTSIDE, "d/up": OUTSIDE, "dangling-out": OUTSIDE, "loop": OUTSIDE, "loop/x": OUTSIDE,
     "loop-a": OUTSIDE, "chain0": OUTSIDE, "magic": OUTSIDE, "magic-cwd/f": OUTSIDE, "etc/passwd": OUTSIDE,

@@ -8,6 +8,7 @@ any that can have been given: the seconds since the epoch.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -87,9 +88,7 @@ class Registry:
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
         )  # fmt: skip
-        self._write(
-            "insert or replace into session values (?, ?)", session.name, msgspec.json.encode(written)
-        )
+        self._write("insert or replace into session values (?, ?)", session.name, _encoded(written))
 
     def drop_session(self, name: str) -> None:
         self._write("delete from session where name = ?", name)
@@ -98,7 +97,7 @@ class Registry:
         """Durable on return, and with it that its token was given. Raises IoError."""
         written = _Lease(lease.session, lease.token, [glob.text for glob in lease.paths], lease.expires_us)
         self._write(
-            "insert or replace into lease values (?, ?)", lease.id, msgspec.json.encode(written),
+            "insert or replace into lease values (?, ?)", lease.id, _encoded(written),
             token=lease.token,
         )  # fmt: skip
 
@@ -139,7 +138,7 @@ def _opened(path: str) -> sqlite3.Connection:
 
 
 def _session(name: str, written: bytes) -> Session:
-    kept = msgspec.json.decode(written, type=_Session)
+    kept = msgspec.convert(json.loads(written), type=_Session)
     return Session(
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
@@ -148,7 +147,7 @@ def _session(name: str, written: bytes) -> Session:
 
 
 def _lease(name: str, written: bytes) -> Lease:
-    kept = msgspec.json.decode(written, type=_Lease)
+    kept = msgspec.convert(json.loads(written), type=_Lease)
     return Lease(name, kept.session, kept.token, tuple(map(Glob.parse, kept.paths)), kept.expires_us)
 
 
@@ -163,3 +162,8 @@ def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
 def _io_error(error: Exception) -> IoError:
     cause = error if isinstance(error, OSError) else OSError(str(error))
     return IoError(cause, "The registry of sessions cannot be written")
+
+
+def _encoded(written: msgspec.Struct) -> bytes:
+    """As JSON in ASCII: a glob may name bytes that are not UTF-8, which are surrogates here."""
+    return json.dumps(msgspec.to_builtins(written)).encode()
