@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from damage import copy, prepare, readable, state_files
-from editd.errors import UnknownTransaction
+from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store.mending import open_history
 from editd.store.proof import whole_proof
 from editd.store.repair import Repair
@@ -177,7 +177,11 @@ def unreadable(history: History, prepared: Prepared) -> dict[int, str]:
         if (found.id, found.authorship.message) != (tx.id, tx.message):
             failed[tx.seq] = "it is another"
         for path, content in prepared.contents_of(tx.seq).items():
-            entry = history.entry_at(WorkspacePath(path), tx.seq)
+            try:
+                entry = history.entry_at(WorkspacePath(path), tx.seq)
+            except HistoryDamaged as error:
+                failed[tx.seq] = error.message
+                continue
             held = None if entry is None else history.content(entry.version)
             if held != content.encode():
                 failed[tx.seq] = f"{path} is {held!r}"

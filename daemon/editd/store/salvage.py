@@ -30,6 +30,8 @@ from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
     from editd.store.record import Committed
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry
 
 NUMBERS = {"commit": 1, "tree": 2, "blob": 3}  # git's object types, gitformat-pack(5)
 
@@ -78,6 +80,11 @@ class Salvage(History):
         except OSError:
             return []
         return [os.path.join(folder, name) for name in names]
+
+    def entry(self, path: WorkspacePath) -> Entry | None:
+        """What `path` holds after the newest transaction: by the index, for a folder may be damaged."""
+        touched = self.index.touch_at(path, self._seq)
+        return super().entry(path) if touched is None else touched[1].after
 
     def close(self) -> None:
         self.index.close()
