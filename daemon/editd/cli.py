@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import editd
 from editd.config.reading import read_config
 from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, Places, set_up_log
+from editd.system.supervisor import Supervisor
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,6 +40,9 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
         sys.exit(_in_background(workspace, idle))
     say = _Teller(ready_fd)
     try:
+        supervisor = Supervisor.of(os.environ)
+        if supervisor.is_there:
+            faulthandler.enable()  # a watchdog's SIGABRT leaves in the journal where each thread stood
         places = Places.of(workspace)
         # One after the other: the mode is given to the last folder alone.
         os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
@@ -45,7 +50,8 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
         os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config(places.name).config
-        asyncio.run(Daemon(places, config, idle_seconds=idle).run(lambda: say.say("ready")))
+        daemon = Daemon(places, config, idle_seconds=idle, supervisor=supervisor)
+        asyncio.run(daemon.run(lambda: say.say("ready")))
     except AlreadyRunning as running:
         say.say("busy")
         click.echo(f"editd: another daemon has {running}.", err=True)

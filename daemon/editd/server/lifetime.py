@@ -33,24 +33,27 @@ from editd.server.background import Background
 from editd.server.complaints import Sparing
 from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
-from editd.server.listen import bind, serve
+from editd.server.listen import bind, serve, whereabouts
 from editd.server.recalling import recall
+from editd.server.repairing import Repairing
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanning import Scanner
 from editd.server.searching import Searcher
 from editd.server.session import Client, Clients
 from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
+from editd.server.supervision import Supervision
 from editd.server.turns import Turns
 from editd.server.watching import Watching
 from editd.store.head import move_head
-from editd.store.mending import open_history
 from editd.store.manifest import write_manifest
+from editd.store.mending import open_history
 from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.system.flock import Flock, take
+from editd.system.supervisor import Supervisor
 from editd.wire import messages
 from editd.wire.limits import LIMITS
 from editd.workspace.files import Files
@@ -73,6 +76,7 @@ LOG_BYTES = 1024 * 1024
 LOG_FILES = 3
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; else a scan follows it
 DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
+HANDOVER_SECONDS = 30.0  # for another daemon to see that its socket is gone, and to end
 
 
 class AlreadyRunning(Exception):
@@ -126,12 +130,22 @@ def _real_path(path: str) -> str:
 
 
 class Daemon:
-    def __init__(self, places: Places, config: Config, *, idle_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        places: Places,
+        config: Config,
+        *,
+        idle_seconds: float | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         """`idle_seconds`, where given, goes over the configuration's."""
         self._places = places
         self._config = config
         self._configuration = Configuration(config, places.name)
         self._idle_seconds = idle_seconds
+        self._supervisor = supervisor or Supervisor()
+        self._supervision = Supervision(self._supervisor, self._status)
+        self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
         self._clock = RealClock()
         self._began = time.monotonic()
         self._clients = Clients(self._asked, self._left)
@@ -154,17 +168,28 @@ class Daemon:
         """
         flock = self._take()
         try:
+            if self._supervisor.listener is not None:
+                # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
+                if whereabouts(self._places.socket) != whereabouts(self._supervisor.listener.getsockname()):
+                    log.warning("the socket that was handed over is not where clients look: %s", self._places.socket)
+                await self._serve(self._supervisor.listener, ready)
+                return
             listening = bind(self._places.socket)
+            self._found_at = whereabouts(self._places.socket)
             try:
                 await self._serve(listening, ready)
             finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._places.socket)  # while the flock is ours, it is nobody else's
+                if not self._is_lost():
+                    os.unlink(self._places.socket)
         finally:
             flock.release()
 
     def _take(self) -> Flock:
-        flock = take(os.path.join(self._places.state, "lock"))
+        path = os.path.join(self._places.state, "lock")
+        flock = take(path)
+        if flock is None and self._supervisor.listener is not None:
+            # All clients come to us, so the daemon that has it has lost its socket, and ends: `_is_lost`.
+            flock = _wait_for(path)
         if flock is None:
             raise AlreadyRunning(self._places.root)
         with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
@@ -176,8 +201,11 @@ class Daemon:
         ignore_lease_signal()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_quietly)
+        loop.add_signal_handler(
+            signal.SIGHUP, self._supervision.reloading, self._configuration.reload_quietly
+        )
         disk = RealDisk(self._places.root)
+        self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
@@ -189,6 +217,7 @@ class Daemon:
                 workshop = self._open(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             ready()
+            self._supervision.ready()
             await searcher.start()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
             if workshop is None:
@@ -200,6 +229,7 @@ class Daemon:
             await self._until_told()
             self._is_draining = True
             server.close()
+            await self._supervision.stopping()
             await self._drain()
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
@@ -215,6 +245,7 @@ class Daemon:
                 await workshop.background.finish()
                 workshop.guard.sessions.close_all()
                 workshop.engine.close()
+            await self._repairing.finish()
             self._clients.close()
             disk.close()
             log.info("ended")
@@ -348,6 +379,8 @@ class Daemon:
                 call.refuse(
                     ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
                 )
+            case messages.Check(repair=True):
+                self._repairing.ask(params, call)
             case _ if self._failed is not None:
                 call.refuse(self._failed)
             case _ if self._dispatch is None:
@@ -433,6 +466,13 @@ class Daemon:
             if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
                 log.info("nobody has asked for anything for %g s", idle)
                 self._stop.set()
+            if self._found_at is not None and self._is_lost():
+                log.warning("%s is gone or another's: nobody can find this daemon", self._places.socket)
+                self._stop.set()
+
+    def _is_lost(self) -> bool:
+        """Has somebody taken our socket away, or put another in its place, as systemd does?"""
+        return whereabouts(self._places.socket) != self._found_at
 
     async def _drain(self) -> None:
         """Let what is under way finish."""
@@ -469,6 +509,14 @@ def _configure_workshop(config: Config, workshop: Workshop) -> None:
     workshop.engine.history.journal.is_relaxed = config.durability == "relaxed"
     workshop.retention.keep = config.history.keep
     workshop.retention.look_soon()
+
+
+def _wait_for(path: str) -> Flock | None:
+    """Take the file at `path` once the daemon that ends has let go of it; None where it does not."""
+    until = time.monotonic() + HANDOVER_SECONDS
+    while (flock := take(path)) is None and time.monotonic() < until:
+        time.sleep(0.02)
+    return flock
 
 
 def _is_home(root: str) -> bool:

@@ -59,6 +59,15 @@ async def serve(listener: socket.socket, make: Callable[[], asyncio.BaseProtocol
     return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG)
 
 
+def whereabouts(path: str) -> tuple[int, int] | None:
+    """Which socket, or whatever lies there, `path` leads to; None where it leads to nothing."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 @contextlib.contextmanager
 def _own_folder(folder: str) -> Iterator[int]:
     """A descriptor of `folder`, made 0700 where missing, and ours alone."""

@@ -1,0 +1,66 @@
+"""Supervision: telling whoever supervises the daemon that it lives, and how it is.
+
+The words go out from the loop itself, so a loop that hangs says nothing, and is started anew. A long
+transaction or a baseline holds the loop for no longer than its slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.system.supervisor import Supervisor
+    from editd.wire.messages import StatusResult
+
+STATUS_SECONDS = 5.0
+PINGS = 3  # in the time that the watchdog gives: two may be late
+
+
+class Supervision:
+    def __init__(self, supervisor: Supervisor, status: Callable[[], StatusResult]) -> None:
+        self._supervisor = supervisor
+        self._status = status
+        self._telling: asyncio.Task[None] | None = None
+
+    def ready(self) -> None:
+        """The socket answers: say so, and go on saying that we live."""
+        if not self._supervisor.is_there:
+            return
+        self._supervisor.status(_sentence(self._status()))
+        self._supervisor.ready()
+        self._telling = asyncio.create_task(self._go_on())
+
+    def reloading(self, reload: Callable[[], None]) -> None:
+        """Reload, with the words before and after it."""
+        self._supervisor.reloading()
+        reload()
+        self._supervisor.ready()
+
+    async def stopping(self) -> None:
+        """Nothing new is taken any more; the supervisor waits for the end from here on."""
+        self._supervisor.status("what is under way is being finished")
+        self._supervisor.stopping()
+        if self._telling is not None:
+            self._telling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._telling
+
+    async def _go_on(self) -> None:
+        watchdog = self._supervisor.watchdog_seconds
+        while True:
+            if watchdog is not None:
+                self._supervisor.alive()
+            self._supervisor.status(_sentence(self._status()))
+            await asyncio.sleep(STATUS_SECONDS if watchdog is None else min(STATUS_SECONDS, watchdog / PINGS))
+
+
+def _sentence(status: StatusResult) -> str:
+    """How the daemon is, for one line of `systemctl status`."""
+    if status.state == "scanning" and not status.head:
+        return f"takes the baseline of {status.root}"
+    about = f"{status.state}: {status.reason}" if status.reason else status.state
+    return f"{about}; {status.root} is at transaction {status.head}, clients: {status.clients}"

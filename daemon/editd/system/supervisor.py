@@ -1,0 +1,127 @@
+"""Who supervises the daemon, and what it is told: systemd's two protocols, spoken by hand.
+
+Sockets handed over (sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, from descriptor 3 on.
+News of the daemon (sd_notify(3)): datagrams to NOTIFY_SOCKET, with WATCHDOG_USEC and WATCHDOG_PID.
+
+What is in the environment is taken out of it, so that no child of the daemon takes it for its own.
+Nothing here ever fails because a supervisor does not listen: the daemon serves all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
+NAME = "editd"  # FileDescriptorName= of our socket unit
+STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """What a supervisor has given and wants to hear; without one nothing is given and nobody listens."""
+
+    listener: socket.socket | None = None
+    watchdog_seconds: float | None = None  # it wants to hear from us at least so often
+    _address: str | None = None
+    _told: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
+        """The supervisor that the environment names. Raises OSError for sockets that are not ours."""
+        return cls(_inherited(environment), _watchdog_seconds(environment), _address(environment))
+
+    @property
+    def is_there(self) -> bool:
+        """Has somebody started us who wants to be told, or who has opened our socket for us?"""
+        return self._address is not None or self.listener is not None
+
+    def ready(self) -> None:
+        """The socket answers."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """The configuration is being read anew; `ready` follows."""
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """Nothing new is taken any more."""
+        self._tell("STOPPING=1")
+
+    def alive(self) -> None:
+        """The loop goes round."""
+        self._tell("WATCHDOG=1")
+
+    def status(self, sentence: str) -> None:
+        """How things stand, where that is not what was said last."""
+        said = " ".join(sentence.split())[:STATUS_LENGTH_MAX]
+        if self._told.get("STATUS") != said:
+            self._told["STATUS"] = said
+            self._tell(f"STATUS={said}")
+
+    def _tell(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        with (
+            contextlib.suppress(OSError),  # it is gone, or has more to read than it reads: no reason to end
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as datagram,
+        ):
+            datagram.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
+
+
+def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """The listening socket that was handed over to this very process, if one was."""
+    pid, count, names = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
+    if pid != str(os.getpid()) or not count.isdecimal() or count == "0":
+        return None
+    descriptors = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    called = dict(zip(names.split(":"), descriptors, strict=False))
+    if len(descriptors) > 1 and NAME not in called:
+        raise OSError(
+            f"{len(descriptors)} sockets were handed over, and none is named {NAME}. "
+            f"Hand over one, or name it with FileDescriptorName={NAME}."
+        )
+    return _listening(called.get(NAME, FIRST_DESCRIPTOR))
+
+
+def _listening(descriptor: int) -> socket.socket:
+    """The Unix socket that listens at `descriptor`. Raises OSError for anything else."""
+    if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        found = socket.socket(fileno=descriptor)
+        if (
+            found.family == socket.AF_UNIX
+            and found.type == socket.SOCK_STREAM
+            and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        ):
+            found.setblocking(False)
+            return found
+        found.detach()
+    raise OSError(
+        f"Descriptor {descriptor}, which was handed over, is no Unix stream socket that listens. "
+        "The socket unit wants one ListenStream= with a path, and no Accept=yes."
+    )
+
+
+def _watchdog_seconds(environment: MutableMapping[str, str]) -> float | None:
+    wanted, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+    if not wanted.isdecimal() or wanted == "0" or pid not in ("", str(os.getpid())):
+        return None
+    return int(wanted) / 1_000_000
+
+
+def _address(environment: MutableMapping[str, str]) -> str | None:
+    """NOTIFY_SOCKET as an address: a path, or after an `@` a name of the abstract kind."""
+    given = environment.pop("NOTIFY_SOCKET", "")
+    if given.startswith("@"):
+        return "\0" + given[1:]
+    return given if given.startswith("/") else None
