@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath
+from editd.workspace.files import Files
+from editd.workspace.replaced import Replaced
 from editd.workspace.tree import Tree
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 OLD, NEW, THEIRS, NEWEST = FileState(b"old"), FileState(b"new"), FileState(b"theirs"), FileState(b"newest")
 LINK = FileState(b"target", SYMLINK)
 Held = dict[str, FileState]
 
 ignore_lease_signal()  # as the daemon does at its start
+
+is_spared = False  # whether `files_on` has spares to write into; the fixture `spared` says so
+
+
+def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange") -> Files:
+    """What publishes on this disk, as the daemon has it: with spares, or where there can be none."""
+    if not is_spared:
+        return Files(disk, publish=publish)
+    files = Files(disk, publish=publish, replaced=Replaced(f"{os.fsdecode(disk.root)}.replaced"))
+    files.make_ahead()
+    return files
 
 
 def put(root: Path, files: Held) -> None:

@@ -16,17 +16,19 @@ from editd.errors import IoError, Refused
 from editd.system.disk import RealDisk
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.files import TRANSITIONS, Files, HalfPublished, Overtaken, State
+from editd.workspace.files import TRANSITIONS, HalfPublished, Overtaken, State
 from meddling import MeddlingDisk, failing
 from outsider import flipping
-from working_files import LINK, NEW, OLD, THEIRS, Held, change, changes_between, held, put
+from working_files import LINK, NEW, OLD, THEIRS, Held, change, changes_between, files_on, held, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd.values.changeset import Change
+    from editd.workspace.files import Files
 
+pytestmark = pytest.mark.usefixtures("spared")
 How = Literal["exchange", "rename"]
 BOTH_WAYS = pytest.mark.parametrize("how", ["exchange", "rename"])
 EVERY_SHAPE: dict[str, tuple[Held, Held]] = {
@@ -67,14 +69,14 @@ def carry_out(files: Files, changes: list[Change], token: str = "t") -> None:
 @IN_EVERY_SHAPE
 def test_the_files_become_what_they_are_to_be(tmp_path: Path, how: How, before: Held, after: Held) -> None:
     put(tmp_path, before)
-    carry_out(Files(RealDisk(str(tmp_path)), publish=how), changes_between(before, after))
+    carry_out(files_on(RealDisk(str(tmp_path)), publish=how), changes_between(before, after))
     assert held(tmp_path) == after
 
 
 @IN_EVERY_SHAPE
 def test_what_is_discarded_was_never_there(tmp_path: Path, before: Held, after: Held) -> None:
     put(tmp_path, before)
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage(changes_between(before, after), "t")
     files.discard(staging)
     files.discard(staging)
@@ -89,7 +91,7 @@ def test_an_error_in_the_last_step_leaves_all_as_it_was(
     put(tmp_path, before)
     disk = MeddlingDisk(str(tmp_path))
     disk.meddle["move", b"zz"] = failing()
-    files = Files(disk, publish=how)
+    files = files_on(disk, publish=how)
     staging = files.stage([*changes_between(before, after), change("zz", None, NEW)], "t")
     with pytest.raises(IoError) as refused:
         files.publish(staging)
@@ -104,7 +106,7 @@ def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
     tmp_path: Path, how: How, before: Held, after: Held
 ) -> None:
     put(tmp_path, {**before, "zz": OLD})
-    files = Files(RealDisk(str(tmp_path)), publish=how)
+    files = files_on(RealDisk(str(tmp_path)), publish=how)
     staging = files.stage([*changes_between(before, after), change("zz", OLD, NEW)], "t")
     put(tmp_path, {"zz": THEIRS})
     with pytest.raises(Overtaken) as overtaken:
@@ -120,13 +122,13 @@ def test_what_can_not_be_taken_back_is_left_for_recovery(tmp_path: Path) -> None
     disk = MeddlingDisk(str(tmp_path))
     disk.meddle["move", b"zz"] = failing()
     disk.meddle["exchange", 2] = failing(errno.ENOSPC)
-    files = Files(disk)
+    files = files_on(disk)
     staging = files.stage([change("a", OLD, NEW), change("zz", None, NEW)], "t")
     with pytest.raises(HalfPublished) as half:
         files.publish(staging)
     assert half.value.path == WorkspacePath.parse("a")
     assert (staging.state, TRANSITIONS[staging.state]) == (State.HALF, frozenset())
-    assert files.leftover(change("a", OLD, NEW), "t", 0) == OLD
+    assert files.leftovers(change("a", OLD, NEW), "t", 0) == [OLD]
     assert not files.sweep(b".editd-t-0")
 
 
@@ -141,7 +143,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
         {"d": LINK, "a": NEW, "e/x/y": NEW},
     ]
     put(tmp_path, states[0])
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     steps = [changes_between(before, after) for before, after in pairwise(states)]
     pending: list[Change] = []
     stagings = []
@@ -160,7 +162,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
 
 
 def test_a_batch_that_is_discarded_newest_first_leaves_no_folder(tmp_path: Path) -> None:
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     stagings = [files.stage([change(f"d/e/{n}", None, NEW)], f"t{n}") for n in range(3)]
     for staging in reversed(stagings):
         files.discard(staging)
@@ -168,7 +170,7 @@ def test_a_batch_that_is_discarded_newest_first_leaves_no_folder(tmp_path: Path)
 
 
 def test_a_folder_that_is_made_before_us_is_taken_as_it_is(tmp_path: Path) -> None:
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("d/a", None, NEW)], "t")
     put(tmp_path, {"d/b": THEIRS})
     files.discard(staging)
@@ -177,7 +179,7 @@ def test_a_folder_that_is_made_before_us_is_taken_as_it_is(tmp_path: Path) -> No
 
 def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Path) -> None:
     put(tmp_path, {"a/b": OLD})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None)], "t")
     put(tmp_path, {"a/c": THEIRS})
     with pytest.raises(Overtaken):
@@ -189,7 +191,7 @@ def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Pat
 def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
     put(tmp_path, {"a/b": OLD, "z": OLD})
     (tmp_path / "a").chmod(0o2751)
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None), change("z", THEIRS, NEW)], "t")
     with pytest.raises(Overtaken):
         files.publish(staging)
@@ -198,7 +200,7 @@ def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> None:
     put(tmp_path, {"d/a": OLD})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "d").rename(tmp_path / "e")
     with pytest.raises(Overtaken):
@@ -208,7 +210,7 @@ def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> Non
 
 def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path) -> None:
     put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
-    files = Files(RealDisk(str(tmp_path / "root")))
+    files = files_on(RealDisk(str(tmp_path / "root")))
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "root/d").rename(tmp_path / "root/e")
     (tmp_path / "root/d").symlink_to("../outside")
@@ -221,9 +223,11 @@ def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path)
 @pytest.mark.parametrize("somewhere", ["target", "temporary"])
 def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) -> None:
     put(tmp_path, {"a": OLD})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
-    (tmp_path / ("a" if somewhere == "target" else ".editd-t-0")).unlink()
+    beside, spare = tmp_path / ".editd-t-0", tmp_path.with_name(f"{tmp_path.name}.replaced") / ".editd-t-0"
+    temporary = beside if beside.exists() else spare
+    (tmp_path / "a" if somewhere == "target" else temporary).unlink()
     with pytest.raises(Overtaken):
         files.publish(staging)
     files.discard(staging)
@@ -233,7 +237,7 @@ def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) ->
 def test_a_folder_that_is_flipped_to_a_symlink_is_never_written_through(tmp_path: Path) -> None:
     put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
     (tmp_path / "root/l").symlink_to(tmp_path / "outside")
-    files = Files(RealDisk(str(tmp_path / "root")))
+    files = files_on(RealDisk(str(tmp_path / "root")))
     end = time.monotonic() + 0.5
     with flipping(tmp_path / "root/d", tmp_path / "root/l"):
         for number in count():
@@ -256,7 +260,7 @@ def test_a_file_system_that_cannot_exchange_is_written_by_check_and_rename(
     disk = MeddlingDisk(str(tmp_path))
     assert bool(disk.weaker) is (missing == "move")
     disk.meddle["exchange", 1] = disk.meddle["exchange", 2] = failing(errno.EINVAL)
-    files = Files(disk)
+    files = files_on(disk)
     changes = [change("a", OLD, NEW), change("b", OLD, LINK), change("c/d", OLD, None)]
     staging = files.stage([*changes, change("e", THEIRS, NEW)], "t")
     with pytest.raises(Overtaken):
@@ -282,7 +286,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_refuses_and_leaves_nothing(small_disk: Path) -> None:
     put(small_disk, {"a": OLD})
-    files = Files(RealDisk(str(small_disk)))
+    files = files_on(RealDisk(str(small_disk)))
     with pytest.raises(IoError) as refused:
         files.stage([change("a", OLD, NEW), change("d/b", None, FileState(b"x" * 100_000))], "t")
     assert refused.value.data["errno_name"] == "ENOSPC"
@@ -299,7 +303,7 @@ def test_a_file_system_mounted_within_is_synced_too(
     disk = RealDisk(str(small_disk.parent))
     synced: list[bytes] = []
     monkeypatch.setattr(disk, "sync", lambda path=b"": synced.append(path))
-    files = Files(disk)
+    files = files_on(disk)
     carry_out(files, [change("a", None, NEW)])
     files.sync()
     carry_out(files, [change("small/d/a", None, NEW)], "u")
@@ -335,7 +339,7 @@ def test_recovery_puts_a_state_only_over_what_is_expected(
     is_put: bool,
 ) -> None:
     put(tmp_path, {} if there is None else {"d/a": there})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     assert files.put(WorkspacePath.parse("d/a"), after, expected, "t") is is_put
     state = after if is_put else there
     assert held(tmp_path) == ({} if state is None else {"d/a": state})
@@ -343,7 +347,7 @@ def test_recovery_puts_a_state_only_over_what_is_expected(
 
 def test_recovery_leaves_alone_what_is_no_file(tmp_path: Path) -> None:
     put(tmp_path, {"d/a": OLD, "f": OLD})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     assert not files.put(WorkspacePath.parse("d"), NEW, [None, OLD], "t")
     assert not files.put(WorkspacePath.parse("f/x"), NEW, [None], "t")
     assert held(tmp_path) == {"d/a": OLD, "f": OLD}
@@ -356,11 +360,11 @@ def test_recovery_finishes_what_a_crash_cut_off_anywhere(tmp_path: Path, before:
         root = tmp_path / str(cut)
         put(root, {"unrelated": OLD, **before})
         leave_after(root, changes, cut)
-        files = Files(RealDisk(str(root)))
-        for found in changes:
-            assert files.put(found.path, found.after, [found.before], "redo")
+        files = files_on(RealDisk(str(root)))
+        for number, found in enumerate(changes):
+            assert files.put(found.path, found.after, [found.before], f"redo{number}")
         for index, found in enumerate(changes):
-            assert files.leftover(found, "t", index) in (None, found.before, found.after)
+            assert all(left in (found.before, found.after) for left in files.leftovers(found, "t", index))
             files.remove_leftover(found, "t", index)
         assert held(root) == {"unrelated": OLD, **after}, cut
 
@@ -375,19 +379,17 @@ def leave_after(root: Path, changes: list[Change], cut: int) -> None:
 
     for number in range(20):
         disk.meddle["move", number] = disk.meddle["exchange", number] = die
-    files = Files(disk)
+    files = files_on(disk)
     staging = files.stage(changes, "t")
-    try:
+    with suppress(KeyboardInterrupt):
         files.publish(staging)
-    except KeyboardInterrupt:
-        return
-    if cut % 2:
-        files.finish(staging)
+        if cut % 2:
+            files.finish(staging)
 
 
 def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> None:
     put(tmp_path, {"d/.editd-dead-0": THEIRS})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("d/a", None, NEW)], "t")
     assert files.stray(b"d/.editd-dead-0") == THEIRS
     assert files.sweep(b"d/.editd-dead-0")
@@ -403,7 +405,8 @@ def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> N
 def test_nothing_is_followed_or_written_outside(tmp_path: Path) -> None:
     put(tmp_path, {"root/a": OLD, "secret": OLD})
     (tmp_path / "root/l").symlink_to("../secret")
-    files = Files(RealDisk(str(tmp_path / "root")))
+    files = files_on(RealDisk(str(tmp_path / "root")))
     carry_out(files, [change("l", FileState(b"../secret", SYMLINK), NEW)])
-    assert held(tmp_path) == {"root/a": OLD, "root/l": NEW, "secret": OLD}
+    assert held(tmp_path / "root") == {"a": OLD, "l": NEW}
+    assert (tmp_path / "secret").read_bytes() == OLD.content
     assert os.path.islink(tmp_path / "root/l") is False

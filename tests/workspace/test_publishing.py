@@ -15,22 +15,23 @@ from editd.errors import InUse, IoError
 from editd.system.disk import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.files import Files, Overtaken
+from editd.workspace.files import Overtaken
 from editd.workspace.tree import Tree
 from meddling import MeddlingDisk, failing
-from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, held, put
+from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on, held, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.values.changeset import Change
 
+pytestmark = pytest.mark.usefixtures("spared")
 A = WorkspacePath.parse("a")
 
 
 def overtaken(disk: MeddlingDisk, *changes: Change) -> Held:
     """Publish, expecting to be overtaken at `a`; return the orphans."""
-    files = Files(disk)
+    files = files_on(disk)
     staging = files.stage(changes, "t")
     with pytest.raises(Overtaken) as caught:
         files.publish(staging)
@@ -177,7 +178,7 @@ def test_what_somebody_writes_onto_what_is_being_taken_back_stays(
     tmp_path: Path, disk: MeddlingDisk, ours: Change, moment: tuple[str, int]
 ) -> None:
     put(tmp_path, {} if ours.before is None else {"b": OLD})
-    files = Files(disk)
+    files = files_on(disk)
     staging = files.stage([ours, change("c", None, NEW)], "t")
     disk.meddle["move", b"c"] = failing()
     disk.meddle[moment] = lambda: put(tmp_path, {"b": THEIRS})
@@ -189,7 +190,7 @@ def test_what_somebody_writes_onto_what_is_being_taken_back_stays(
 
 def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
     put(tmp_path, {"a": OLD})
-    files = Files(RealDisk(str(tmp_path)))
+    files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
     (tmp_path / "a").chmod(0o600)
     files.publish(staging)
@@ -203,7 +204,7 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
     rounds = 1500
     put(tmp_path, {"a": OLD, "b": OLD})
     disk = RealDisk(str(tmp_path))
-    tree, files = Tree(disk, file_bytes_max=1 << 20), Files(disk)
+    tree, files = Tree(disk, file_bytes_max=1 << 20), files_on(disk)
     command = [sys.executable, outsider.__file__, kind, str(tmp_path / "a"), str(rounds)]
     seen: set[bytes] = set()
     published = 0

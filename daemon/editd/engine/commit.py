@@ -21,7 +21,6 @@ C6  Aborted numbers are not seen by anyone.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -122,7 +121,7 @@ class Batch:
             step for step in self.steps if step.staging is not None
         )  # what is adopted stands there already
         self.files.check(changes, [change for step in staged for change in step.changes])
-        token = secrets.token_hex(8)
+        token = self.files.token(changes)
         staging = self.files.stage(changes, token)
         try:
             step = self._add(

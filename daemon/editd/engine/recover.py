@@ -59,19 +59,18 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
         strangers.update(_redo(path, chain, tree, files))
     for record in records:
         for index, change in enumerate(_changes(record, history)):
-            found = _leftover(files, change, record.token, index)
-            if found is None:
-                if change.after is None and change.path in chains:  # its folder may not have gone yet
-                    files.remove_leftover(change, record.token, index)
-                continue
+            leftovers = _leftovers(files, change, record.token, index)
             its_chain = chains.get(change.path)
             states = [change.before, change.after]  # which a chain lacks that begins with a later record
             if its_chain is not None:
                 states += its_chain.states
-            if not (found in states or (not same_boot and _is_torn(found, states))):
-                log.warning("%s: found what somebody wrote while it was being published", change.path.text)
-                strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
-            files.remove_leftover(change, record.token, index)
+            for found in leftovers:
+                if not (found in states or (not same_boot and _is_torn(found, states))):
+                    log.warning("%s: somebody wrote while it was being published", change.path.text)
+                    strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
+            # Its folder may not have gone yet.
+            if leftovers or (change.after is None and change.path in chains):
+                files.remove_leftover(change, record.token, index)
     if records:
         log.info("recovered %d transactions from the journal", len(records))
     return strangers
@@ -129,14 +128,14 @@ def _is_torn(found: FileState | None, states: Sequence[FileState | None]) -> boo
     return any(content.startswith(found.content) for content in held)
 
 
-def _leftover(files: Files, change: Change, token: str, index: int) -> FileState | None:
+def _leftovers(files: Files, change: Change, token: str, index: int) -> list[FileState]:
     if not token:
-        return None
+        return []
     try:
-        return files.leftover(change, token, index)
+        return files.leftovers(change, token, index)
     except (InUse, NotAFile, OSError) as error:
         log.warning("a temporary of %s could not be looked at: %s", change.path.text, error)
-        return None
+        return []
 
 
 def _put_theirs_back(files: Files, chain: Chain | None, change: Change, found: FileState) -> FileState | None:

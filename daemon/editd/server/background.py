@@ -128,11 +128,12 @@ class Background:
                 self._spare()
 
     def _spare(self) -> None:
-        """Have a segment of the journal ready, so that no edit waits for one to be made."""
+        """Have a segment of the journal and some files ready, so that no edit waits for them to be made."""
         try:
             self._engine.history.journal.prepare()
+            self._engine.files.make_ahead()
         except OSError as error:
-            log.warning("no journal segment could be made ahead: %s", error)
+            log.warning("what the next edits need could not be made ahead: %s", error)
 
     async def _pack(self) -> None:
         """Have all packed that is committed. Raises Broken where that fails."""

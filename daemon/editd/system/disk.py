@@ -18,6 +18,7 @@ Before the first read lease is taken, `ignore_lease_signal` must have been calle
 
 from __future__ import annotations
 
+import array
 import ctypes
 import errno
 import fcntl
@@ -38,6 +39,7 @@ PROBE_PREFIX = b".editd-probe-"  # within the names that editd keeps for its tem
 _SYS_OPENAT2 = 437  # on every architecture but alpha, whose ENOSYS leads to the walk
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_FS_IOC_GETFLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # linux/fs.h: _IOR('f', 1, long)
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = struct.pack(  # struct open_how: flags, mode, resolve
     "=QQQ", _FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
@@ -78,6 +80,10 @@ class Folder(Protocol):
 
     def create(self, name: bytes, permissions: int) -> int:
         """A descriptor to write the new file `name`; EEXIST if it is there. The umask applies."""
+        ...
+
+    def open_to_write(self, name: bytes) -> int:
+        """A descriptor to write the file `name`, which is there; ELOOP for a symlink. Never waits."""
         ...
 
     def link_target(self, name: bytes) -> bytes:
@@ -178,6 +184,10 @@ class RealFolder:
     def create(self, name: bytes, permissions: int) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, permissions, dir_fd=self.descriptor)
+
+    def open_to_write(self, name: bytes) -> int:
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
 
     def link_target(self, name: bytes) -> bytes:
         return os.readlink(name, dir_fd=self.descriptor)
@@ -302,15 +312,16 @@ class RealDisk:
         return weaker
 
 
-def take_lease(descriptor: int) -> bool:
+def take_lease(descriptor: int, *, alone: bool = False) -> bool:
     """Take a read lease on an open file, until it is closed: while it is held nobody can begin to write.
 
     True: nobody has the file open for writing or mapped writable. False: there is no lease to be had
     (another user's file, FUSE, NFS). BlockingIOError: somebody has it open for writing. Whoever
-    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only.
+    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only. `alone`: a
+    write lease, which is to be had only where nobody else has the file open at all, nor mapped.
     """
     try:
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK if alone else fcntl.F_RDLCK)
     except BlockingIOError:
         raise
     except OSError:
@@ -349,6 +360,16 @@ def write_whole(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)[written:]
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def file_flags(descriptor: int) -> int:
+    """The flags that chattr(1) sets; 0 where the file system has none."""
+    flags = array.array("i", [0])
+    try:
+        fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, flags)
+    except OSError:
+        return 0
+    return flags[0]
 
 
 def folder_bytes(path: str) -> int:

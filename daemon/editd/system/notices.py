@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GIT = b".git"
-GATHER_SECONDS = 0.005  # what comes at once is told at once; `hurry` ends it
+GATHER_SECONDS = 0.02  # what comes at once is told at once; `hurry` ends it
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # no folder there, by now
 STOP_SECONDS = 2.0  # for the threads to end; they are daemon threads, and go with the process at the latest
 

@@ -23,7 +23,9 @@ _IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_NAME_ENDS = re.compile("[:\udc80-\udcff]")  # at a stream's name on NTFS; at a byte that is not UTF-8, as for git
+_NAME_ENDS = re.compile(
+    "[:\udc80-\udcff]"
+)  # at a stream's name on NTFS; at a byte that is not UTF-8, as for git
 
 
 @dataclass(frozen=True, slots=True, order=True)

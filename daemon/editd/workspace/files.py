@@ -19,6 +19,7 @@ symlink, never syncs but in `sync`, and knows nothing of the journal, which make
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -145,6 +146,7 @@ class Files:
         self._disk = disk
         self._replaced = replaced
         self._made_folders = made_folders
+        self._spares = None if replaced is None else replaced.spares
         self._is_exchanging = publish == "exchange"
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
@@ -161,13 +163,23 @@ class Files:
         """
         obstacles.check(self._disk, changes, pending)
 
-    def stage(self, changes: Sequence[Change], token: str) -> Staging:
-        """Make folders, and write what is new into temporaries beside their targets. Nothing is synced.
+    def make_ahead(self) -> None:
+        """Have some spares ready. Raises OSError."""
+        if self._spares is not None and self._is_exchanging:
+            self._spares.fill()
 
-        `token` names the transaction in the temporaries' names and has not been used before; the
-        temporary of `changes[i]` is `.editd-{token}-{i}`. On an error all is removed again:
-        PermissionDenied where the owner cannot be kept or the file system does not allow it, IoError
-        else, a full disk for one.
+    def token(self, changes: Sequence[Change]) -> str:
+        """A name for a transaction in those of its temporaries, never used before."""
+        if self._spares is None or changes[0].before is None or changes[0].after is None:
+            return secrets.token_hex(8)
+        return self._spares.token()
+
+    def stage(self, changes: Sequence[Change], token: str) -> Staging:
+        """Make folders, and write what is new into temporaries beside their targets, or into spares.
+
+        Nothing is synced. `token` is what `token` says; the temporary of `changes[i]` is
+        `.editd-{token}-{i}`. On an error all is removed again: PermissionDenied where the owner cannot be kept
+        or the file system does not allow it, IoError else, a full disk for one.
         """
         staging = Staging(token)
         self._live.add(token)
@@ -184,7 +196,7 @@ class Files:
                         note_what_is_lost(self._disk, item)
                 elif not item.is_mode_only:
                     with open_aside(self._disk, item, staging.folders_made.append, about_to) as aside:
-                        device = write_temporary(self._disk, aside, item, change.after)
+                        device = write_temporary(self._disk, aside, item, change.after, self._spares)
                     self._note_device(device, item.aside)
             except OSError as error:
                 self.discard(staging)
@@ -192,6 +204,8 @@ class Files:
             except Refused:
                 self.discard(staging)
                 raise
+        if self._spares is not None:
+            self._spares.keep(token)
         return staging
 
     def publish(self, staging: Staging) -> None:
@@ -203,7 +217,9 @@ class Files:
         and one staged later has a temporary in it, that counts as Overtaken too.
         """
         assert State.PUBLISHED in TRANSITIONS[staging.state], staging.state
-        publishing = Publishing(self._disk, is_exchanging=self._is_exchanging, clear=self._finish_all)
+        publishing = Publishing(
+            self._disk, self._spares, is_exchanging=self._is_exchanging, clear=self._finish_all
+        )
         try:
             self._publish(staging, publishing)
         finally:
@@ -239,7 +255,7 @@ class Files:
             if item.change.before is None or item.is_mode_only:
                 continue
             if self._replaced is None or not self._replaced.keep(self._disk, item):
-                remove_temporary(self._disk, item)
+                remove_temporary(self._disk, item, self._spares)
             if item.change.after is None:
                 emptied.add(item.folder)
         prune(self._disk, emptied)
@@ -257,7 +273,7 @@ class Files:
         """
         staging.become(State.DISCARDED)
         for item in staging.items:
-            remove_temporary(self._disk, item)
+            remove_temporary(self._disk, item, self._spares)
         for path in reversed(staging.folders_made):
             with suppress(OSError):  # Somebody has put something into it, or removed it.
                 remove_folder(self._disk, path)
@@ -271,21 +287,30 @@ class Files:
 
     # For recovery: to look at what a crash has left, and to make a path hold what it should.
 
-    def leftover(self, change: Change, token: str, index: int) -> FileState | None:
-        """Return what lies under the temporary name of `changes[index]`, wherever staging may have put it.
+    def leftovers(self, change: Change, token: str, index: int) -> list[FileState]:
+        """Return what lies under the temporary name of `changes[index]`, wherever that may be.
 
         It may be what was staged (`after`), what was replaced (`before`), either of them torn by a
         power cut, or what somebody wrote: then it belongs into the history. Raises InUse, and OSError.
         """
-        path = self._find_leftover(change, token, index)
-        return None if path is None else self.stray(path)
+        name = temporary_name(token, index)
+        found: list[FileState | None] = []
+        if self._replaced is not None and self._replaced.stat(name) is not None:
+            found.append(self._replaced.read(name, change.path))
+        path = self._find_leftover(change, name)
+        if path is not None:
+            found.append(self.stray(path))
+        return [state for state in found if state is not None]
 
     def remove_leftover(self, change: Change, token: str, index: int) -> None:
         """Remove it, and the folder of a deleted file if it was all that lay there.
 
         The caller has looked at it, and keeps what is not known otherwise.
         """
-        path = self._find_leftover(change, token, index)
+        name = temporary_name(token, index)
+        if self._replaced is not None:
+            self._replaced.remove(name)
+        path = self._find_leftover(change, name)
         if path is not None:
             self.sweep(path)
         if change.after is None:
@@ -398,8 +423,7 @@ class Files:
             return is_folder(self._disk, path.raw)
         return False
 
-    def _find_leftover(self, change: Change, token: str, index: int) -> bytes | None:
-        temporary = temporary_name(token, index)
+    def _find_leftover(self, change: Change, temporary: bytes) -> bytes | None:
         path = change.path.raw
         while path:
             path, _ = split(path)

@@ -28,6 +28,7 @@ class Item:
     name: bytes
     temporary: bytes
     aside: bytes  # `folder`, unless that cannot be made yet, or is to go
+    is_spare: bool = False  # the temporary is a spare: it lies in the daemon's own folder, not in `aside`
     cloned: tuple[int, int, int] | None = None  # device, inode, ctime_ns of whose metadata the temporary has
     lost: list[str] = field(default_factory=list)  # what the file has and will not keep, or not get back
 

@@ -37,7 +37,8 @@ def clone_metadata(
     # ACL sets them too.
     lost = _clone_attributes(source, target)
     permissions = permissions_for(there.st_mode, executable=executable)
-    os.fchmod(target, permissions)
+    if permissions != stat.S_IMODE(os.fstat(target).st_mode):  # an owner or an ACL may have changed them
+        os.fchmod(target, permissions)
     if permissions & stat.S_ISGID and not os.fstat(target).st_mode & stat.S_ISGID:  # as chmod(2) says
         lost.append("setgid")
     return there, here, lost
@@ -49,7 +50,7 @@ def not_recorded(folder: Folder, descriptor: int) -> list[str]:
     inherits = above is not None and above.st_mode & stat.S_ISGID
     group = above.st_gid if above is not None and inherits else os.getegid()
     owner = (found.st_uid, found.st_gid)
-    named = [name for name in _attributes(descriptor) if name not in _GIVEN_BY_THE_SYSTEM]
+    named = [name for name in attributes_of(descriptor) if name not in _GIVEN_BY_THE_SYSTEM]
     return ([] if owner == (os.geteuid(), group) else [f"owner {owner[0]}:{owner[1]}"]) + named
 
 
@@ -76,7 +77,7 @@ def _keep_owner(target: int, there: os.stat_result, path: WorkspacePath) -> None
 
 def _clone_attributes(source: int, target: int) -> list[str]:
     lost: list[str] = []
-    there, here = _attributes(source), _attributes(target)
+    there, here = attributes_of(source), attributes_of(target)
     for name in here:
         if name not in there and name.startswith(_MUST_BE_KEPT):  # such as the ACL of the folder's default
             os.removexattr(target, name)
@@ -91,7 +92,8 @@ def _clone_attributes(source: int, target: int) -> list[str]:
     return lost
 
 
-def _attributes(descriptor: int) -> list[str]:
+def attributes_of(descriptor: int) -> list[str]:
+    """The names of the extended attributes, ACLs among them; none where the file system has none."""
     try:
         return os.listxattr(descriptor)
     except OSError as error:

@@ -22,7 +22,7 @@ from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folde
 from editd.workspace.item import split
 from editd.workspace.metadata import permissions_for
 from editd.workspace.site import Site, identity_of, open_regular
-from editd.workspace.temporaries import clone_again, write_temporary
+from editd.workspace.temporaries import clone_again, remove_temporary, write_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item
+    from editd.workspace.spares import Spares
 
 SITES_OPEN_MAX = 64  # the newest; what was done before those is taken back by its path
 
@@ -53,9 +54,12 @@ class Step:
 class Publishing:
     """One transaction's steps, in the order in which they were done."""
 
-    def __init__(self, disk: Disk, *, is_exchanging: bool, clear: Callable[[], None]) -> None:
+    def __init__(
+        self, disk: Disk, spares: Spares | None, *, is_exchanging: bool, clear: Callable[[], None]
+    ) -> None:
         """`clear` removes the temporaries of earlier transactions, some perhaps in a folder that is to go."""
         self._disk = disk
+        self._spares = spares
         self._is_exchanging = is_exchanging
         self._clear = clear
         self._sites: dict[Item, Site] = {}
@@ -101,6 +105,9 @@ class Publishing:
         try:
             site.exchange()
         except OSError as error:
+            if error.errno == errno.EXDEV and site.item.is_spare:
+                self._exchange_beside(site)
+                return
             if error.errno not in NO_SUCH_VERB:
                 raise
             self._rename(site)
@@ -108,6 +115,18 @@ class Publishing:
         self._note(site.item, self._take_back)
         if not site.temporary_holds(before):  # C4: the look at what came out.
             raise Differs
+
+    def _exchange_beside(self, site: Site) -> None:
+        """The spare cannot get there, since the folder is another mount: do it with a temporary beside."""
+        item, spares = site.item, self._spares
+        assert spares is not None
+        assert item.change.after is not None
+        spares.refuse(item.folder)
+        remove_temporary(self._disk, item, spares)
+        item.is_spare = False
+        write_temporary(self._disk, site.folder, item, item.change.after)
+        self._sites[item] = Site(item, site.folder, site.folder)
+        self._exchange(self._sites[item])
 
     def _rename(self, site: Site) -> None:
         if not site.target_holds(site.item.change.before):
@@ -256,7 +275,10 @@ class Publishing:
         if site is None:
             folder: Folder = self._disk.folder(item.folder)
             aside = folder
-            if item.aside != item.folder:
+            if item.is_spare:
+                assert self._spares is not None
+                aside = self._spares.folder
+            elif item.aside != item.folder:
                 try:
                     aside = self._disk.folder(item.aside)
                 except OSError:
@@ -270,7 +292,7 @@ class Publishing:
     def _close(self, item: Item) -> None:
         site = self._sites.pop(item)
         with site.folder:
-            if site.aside is not site.folder:
+            if site.aside is not site.folder and not item.is_spare:
                 with site.aside:
                     return
 

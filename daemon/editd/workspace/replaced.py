@@ -8,6 +8,7 @@ file is kept, out of the workspace, and looked at once more before it is removed
 from __future__ import annotations
 
 import os
+import stat
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from editd.errors import InUse, Refused
 from editd.system.disk import open_folder
 from editd.values.path import WorkspacePath
 from editd.workspace.folders import stat_of
+from editd.workspace.spares import Spares
 from editd.workspace.tree import read_name
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ class Replaced:
         """Raises OSError where the folder cannot be made."""
         os.makedirs(folder, 0o700, exist_ok=True)
         self._folder = open_folder(folder)
-        self._kept = deque(_Kept(name) for name in self._folder.names())
+        self.spares = Spares(self._folder)
+        self._kept = deque(_Kept(name) for name in self._folder.names() if not self._was_empty(name))
         self._bytes = 0
 
     def is_beside(self, disk: Disk) -> bool:
@@ -66,13 +69,28 @@ class Replaced:
         if before is None or before.is_symlink:
             return False
         try:
-            with disk.folder(item.aside) as aside:
-                aside.move(item.temporary, self._folder, item.temporary)
+            if not item.is_spare:  # else it has gone there when it was replaced
+                with disk.folder(item.aside) as aside:
+                    aside.move(item.temporary, self._folder, item.temporary)
         except OSError:
             return False
         self._kept.append(_Kept(item.temporary, item.change.path, before.version, len(before.content)))
         self._bytes += len(before.content)
         return True
+
+    def stat(self, name: bytes) -> os.stat_result | None:
+        """What lies here under the name of a temporary; None if nothing does."""
+        return self._folder.stat(name)
+
+    def read(self, name: bytes, path: WorkspacePath) -> FileState | None:
+        """What it holds, to be called `path` in a refusal; None if it is gone. Raises InUse, and OSError."""
+        found = read_name(self._folder, name, path, quiet=True)
+        return None if found is None else found.state()
+
+    def remove(self, name: bytes) -> None:
+        """Remove it; it is no error that it is gone."""
+        with suppress(FileNotFoundError):
+            self._folder.remove(name)
 
     def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
         """Remove what has been kept long enough; first tell what somebody wrote into it.
@@ -103,8 +121,16 @@ class Replaced:
                 yield kept.path, state
             self._kept.popleft()
             self._bytes -= kept.size
-            self._remove(kept.name)
+            if now is None or not self.spares.make(kept.name):
+                with suppress(OSError):
+                    self.remove(kept.name)
+        if now is None:
+            self.spares.clear()
 
-    def _remove(self, name: bytes) -> None:
-        with suppress(OSError):
-            self._folder.remove(name)
+    def _was_empty(self, name: bytes) -> bool:
+        """Whether it was a spare, or as good as one; then it is gone now."""
+        found = self.stat(name)
+        if found is None or found.st_size or not stat.S_ISREG(found.st_mode):
+            return False
+        self.remove(name)
+        return True

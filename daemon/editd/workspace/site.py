@@ -38,8 +38,11 @@ class Site:
     aside: Folder
 
     def exchange(self) -> None:
-        """Let target and temporary change places; FileNotFoundError if one is missing."""
-        self.aside.exchange(self.item.temporary, self.folder, self.item.name)
+        """Let target and temporary change places; FileNotFoundError if one is missing.
+
+        In this order, since whoever watches the folder then hears of the target's coming last.
+        """
+        self.folder.exchange(self.item.name, self.aside, self.item.temporary)
 
     def insert(self) -> None:
         """Give the temporary its target's name; FileExistsError if something has it."""

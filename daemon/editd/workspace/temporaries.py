@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.system.disk import write_whole
 from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
 from editd.workspace.item import split
-from editd.workspace.metadata import clone_metadata, not_recorded, permissions_for
+from editd.workspace.metadata import attributes_of, clone_metadata, not_recorded, permissions_for
 from editd.workspace.site import identity_of, open_regular
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.workspace.item import Item
     from editd.workspace.site import Site
+    from editd.workspace.spares import Spares
 
 
 def open_aside(
@@ -53,21 +54,26 @@ def open_aside(
     return disk.folder(item.aside)
 
 
-def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> int | None:
+def write_temporary(
+    disk: Disk, aside: Folder, item: Item, state: FileState, spares: Spares | None = None
+) -> int | None:
     """Write `state` into the item's temporary; return the device that it is on, None for a symlink.
 
     A file has the metadata of the one that it stands for (for a move, of the one that is moved), noted
     in `item.cloned`. A new one has the permissions of its state, else what the umask and the folder
-    give. A symlink has nothing worth keeping. Raises PermissionDenied, and OSError.
+    give. A symlink has nothing worth keeping. What takes the place of a plain file is written into a spare
+    where there is one. Raises PermissionDenied, and OSError.
     """
     if state.is_symlink:
         aside.make_link(item.temporary, state.content)
         return None
     model = _open_model(disk, item, aside)
     try:
-        # Until it has its owner and permissions, nobody else may read it.
-        fresh = 0o777 if state.is_executable else 0o666
-        descriptor = aside.create(item.temporary, fresh if model is None else 0o600)
+        descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
+        if descriptor is None:
+            # Until it has its owner and permissions, nobody else may read it.
+            fresh = 0o777 if state.is_executable else 0o666
+            descriptor = aside.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)
             if model is not None:
@@ -84,6 +90,15 @@ def write_temporary(disk: Disk, aside: Folder, item: Item, state: FileState) -> 
     finally:
         if model is not None:
             os.close(model)
+
+
+def _spare_for(item: Item, model: int, spares: Spares) -> int | None:
+    """Take a spare for the item, if the file that it replaces has nothing that a folder may have given it."""
+    if item.change.source is not None or item.aside != item.folder or attributes_of(model):
+        return None
+    descriptor = spares.take(item.temporary, os.fstat(model).st_dev, item.folder)
+    item.is_spare = descriptor is not None
+    return descriptor
 
 
 def clone_again(site: Site) -> None:
@@ -117,10 +132,15 @@ def note_what_is_lost(disk: Disk, item: Item) -> None:
             os.close(descriptor)
 
 
-def remove_temporary(disk: Disk, item: Item) -> None:
+def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> None:
     """Remove the item's temporary. What cannot be removed stays as a stray, to be swept."""
-    with suppress(OSError), disk.folder(item.aside) as aside:
-        aside.remove(item.temporary)
+    with suppress(OSError):
+        if item.is_spare:
+            assert spares is not None
+            spares.folder.remove(item.temporary)
+            return
+        with disk.folder(item.aside) as aside:
+            aside.remove(item.temporary)
 
 
 def _open_model(disk: Disk, item: Item, aside: Folder) -> int | None:

@@ -1,0 +1,133 @@
+"""Spares: empty files made ahead, each ready to be written and to change places with what it replaces.
+
+Making a file is the dearest step of staging (ext4 passes over every inode that was deleted lately), so an
+edit of a file that is there already makes none: it writes into a spare, and what it replaces becomes one,
+emptied, when it has been kept for long enough and nobody has it open. The one that looks at it then
+(`replaced`) knows that its bytes are in the history.
+
+A spare's name is that of a temporary: the transaction that takes it takes its token too, so that nothing is
+renamed on the way. What a crash leaves of them is found by that name, like any temporary.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from editd.system.disk import file_flags, take_lease
+from editd.workspace.folders import stat_of
+from editd.workspace.item import temporary_name, token_of
+from editd.workspace.metadata import attributes_of
+
+if TYPE_CHECKING:
+    from editd.system.disk import Folder
+
+AHEAD = 16  # made at the start and whenever fewer are left: more than one turn of some clients needs
+SPARES_MAX = 512  # half a second's worth of what eight clients write as fast as they can
+PERMISSIONS = 0o644  # what most files have: then they need not be set again
+
+
+class Spares:
+    """The empty files in a folder of the daemon's own that nobody else reaches."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._names: list[bytes] = []  # each `temporary_name(token, 0)`
+        there = stat_of(folder, b".")
+        self._device, self._owner = there.st_dev, (os.geteuid(), os.getegid())
+        self._flags: int | None = None  # of a file as the file system makes it
+        self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
+
+    def fill(self) -> None:
+        """Make some where few are left. Raises OSError."""
+        while len(self._names) < AHEAD:
+            name = _fresh_name()
+            descriptor = self.folder.create(name, 0o600)
+            try:
+                os.fchmod(descriptor, PERMISSIONS)
+                self._flags = file_flags(descriptor)
+            finally:
+                os.close(descriptor)
+            self._names.append(name)
+
+    def token(self) -> str:
+        """A token for a transaction, never used before: the next spare's, where there is one.
+
+        When it is staged, `keep` says so.
+        """
+        return token_of(self._names[-1]) if self._names else secrets.token_hex(8)
+
+    def keep(self, token: str) -> None:
+        """Give the spare that has lent its token, and was not taken, another name. Raises OSError."""
+        if self._names and self._names[-1] == temporary_name(token, 0):
+            name = _fresh_name()
+            self.folder.move(self._names.pop(), self.folder, name)
+            self._names.append(name)
+
+    def take(self, name: bytes, device: int, folder: bytes) -> int | None:
+        """Call a spare `name` and return its descriptor to write to; None where there is none for it.
+
+        It is to change places with a file of that device in that folder of the workspace. Raises OSError.
+        """
+        if not self._names or device != self._device or folder in self._foreign:
+            return None
+        spare = self._names.pop()
+        if spare != name:
+            self.folder.move(spare, self.folder, name)
+        return self.folder.open_to_write(name)
+
+    def clear(self) -> None:
+        """Remove those that are left."""
+        while self._names:
+            with suppress(OSError):
+                self.folder.remove(self._names.pop())
+
+    def refuse(self, folder: bytes) -> None:
+        """No file can be moved from here to that folder: it is another mount (EXDEV)."""
+        self._foreign.add(folder)
+
+    def make(self, name: bytes) -> bool:
+        """Make a spare of a file in the folder whose bytes nobody needs any more; False where that cannot be.
+
+        Nobody else may have it open, be it only to read, and it must be as a new file would be: one name, our
+        own, with no attributes.
+        """
+        if len(self._names) >= SPARES_MAX:
+            return False
+        try:
+            descriptor = self.folder.open_to_write(name)
+        except OSError:
+            return False
+        try:
+            if not self._is_like_new(descriptor):
+                return False
+            os.ftruncate(descriptor, 0)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)  # ext4 would flush what is written after a truncation by this descriptor
+        spare = _fresh_name()
+        with suppress(OSError):
+            self.folder.move(name, self.folder, spare)
+            self._names.append(spare)
+            return True
+        return False
+
+    def _is_like_new(self, descriptor: int) -> bool:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            return False
+        if (found.st_uid, found.st_gid) != self._owner or file_flags(descriptor) != self._flags:
+            return False
+        if attributes_of(descriptor) or not take_lease(descriptor, alone=True):
+            return False
+        if stat.S_IMODE(found.st_mode) != PERMISSIONS:
+            os.fchmod(descriptor, PERMISSIONS)
+        return True
+
+
+def _fresh_name() -> bytes:
+    return temporary_name(secrets.token_hex(8), 0)

@@ -1,0 +1,210 @@
+"""workspace.spares: to edit a file none is made, and no file that anybody has open is used again."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.system.disk import RealDisk
+from editd.workspace.files import Files
+from editd.workspace.replaced import KEPT_SECONDS, Replaced
+from editd.workspace.spares import AHEAD, PERMISSIONS
+from working_files import NEW, NEWEST, OLD, THEIRS, change, held, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from editd.values.content import FileState
+
+
+class Spared:
+    """A workspace with a file `a`, and what its files are written with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.kept = folder / "root", folder / "replaced"
+        put(self.root, {"a": OLD})
+        self.replaced = Replaced(str(self.kept))
+        self.files = Files(RealDisk(str(self.root)), replaced=self.replaced)
+        self.files.make_ahead()
+        self.now = 0.0
+
+    def replace(self, old: FileState, new: FileState, path: str = "a") -> None:
+        changes = [change(path, old, new)]
+        staging = self.files.stage(changes, self.files.token(changes))
+        self.files.publish(staging)
+        self.files.finish(staging)
+
+    def wait(self) -> None:
+        """Let what was replaced be kept for long enough."""
+        for _ in range(2):
+            self.now += KEPT_SECONDS + 1
+            assert list(self.files.written_since(self.now)) == []
+
+    @property
+    def spares(self) -> dict[int, bytes]:
+        """The inodes that are ready to be used again, and their names."""
+        return {path.stat().st_ino: path.name.encode() for path in self.kept.iterdir()}
+
+
+@pytest.fixture
+def spared(tmp_path: Path) -> Spared:
+    return Spared(tmp_path)
+
+
+def inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def test_what_was_replaced_is_a_spare_when_it_has_been_kept_and_is_used_again(spared: Spared) -> None:
+    first = inode(spared.root / "a")
+    spared.replace(OLD, NEW)
+    assert held(spared.root) == {"a": NEW}
+    assert len(spared.spares) == AHEAD
+    assert spared.spares[first] == b".editd-" + spared.spares[first].removeprefix(b".editd-")
+    spared.wait()
+    assert (spared.kept / os.fsdecode(spared.spares[first])).read_bytes() == b""
+    spared.replace(NEW, NEWEST)
+    assert inode(spared.root / "a") == first
+    assert held(spared.root) == {"a": NEWEST}
+
+
+def test_the_transaction_takes_the_token_of_its_spare_so_that_nothing_is_renamed(spared: Spared) -> None:
+    changes = [change("a", OLD, NEW)]
+    token = spared.files.token(changes)
+    assert f".editd-{token}-0".encode() in spared.spares.values()
+    staging = spared.files.stage(changes, token)
+    assert (spared.kept / f".editd-{token}-0").read_bytes() == NEW.content
+    assert spared.files.token(changes) != token
+    spared.files.discard(staging)
+    assert not (spared.kept / f".editd-{token}-0").exists()
+    assert held(spared.root) == {"a": OLD}
+
+
+def test_with_more_files_than_spares_the_rest_are_made(spared: Spared) -> None:
+    names = [f"f{number}" for number in range(AHEAD + 3)]
+    put(spared.root, dict.fromkeys(names, OLD))
+    changes = [change(name, OLD, NEW) for name in names]
+    staging = spared.files.stage(changes, spared.files.token(changes))
+    spared.files.publish(staging)
+    spared.files.finish(staging)
+    assert held(spared.root) == {"a": OLD, **dict.fromkeys(names, NEW)}
+
+
+def test_a_spare_that_lent_its_token_and_was_not_taken_has_another_name(spared: Spared) -> None:
+    try:
+        os.setxattr(spared.root / "a", "user.of", b"the file")
+    except OSError as error:
+        pytest.skip(f"no attributes here: {error}")
+    changes = [change("a", OLD, NEW)]
+    token = spared.files.token(changes)
+    staging = spared.files.stage(changes, token)
+    assert len(spared.spares) == AHEAD
+    assert f".editd-{token}-0".encode() not in spared.spares.values()
+    spared.files.publish(staging)
+    spared.files.finish(staging)
+    assert held(spared.root) == {"a": NEW}
+    assert (spared.kept / f".editd-{token}-0").read_bytes() == OLD.content
+
+
+def _reading(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield b""
+        yield file.read()
+
+
+def _mapping(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    yield b""
+    yield bytes(mapped)
+
+
+@pytest.mark.parametrize("holding", [_reading, _mapping])
+def test_what_somebody_has_open_keeps_its_bytes(
+    spared: Spared, holding: Callable[[Path], Iterator[bytes]]
+) -> None:
+    first = inode(spared.root / "a")
+    holder = holding(spared.root / "a")
+    next(holder)
+    spared.replace(OLD, NEW)
+    spared.wait()
+    assert first not in spared.spares
+    for old, new in ((NEW, THEIRS), (THEIRS, NEWEST)):
+        spared.replace(old, new)
+    assert next(holder) == OLD.content
+
+
+def _link(path: Path) -> None:
+    os.link(path, path.parent.parent / "another name")
+
+
+def _attribute(path: Path) -> None:
+    try:
+        os.setxattr(path, "user.of", b"the file")
+    except OSError as error:
+        pytest.skip(f"no attributes here: {error}")
+
+
+def _flag(path: Path) -> None:
+    if subprocess.run(["chattr", "+d", path], check=False, capture_output=True).returncode:
+        pytest.skip("no flags here")
+
+
+def _owner(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    os.chown(path, 1234, 1234)
+
+
+@pytest.mark.parametrize("mark", [_link, _attribute, _flag, _owner])
+def test_what_is_not_like_a_new_file_is_not_used_again(spared: Spared, mark: Callable[[Path], None]) -> None:
+    first = inode(spared.root / "a")
+    spared.replace(OLD, NEW)
+    (kept,) = (path for path in spared.kept.iterdir() if inode(path) == first)
+    mark(kept)
+    spared.wait()
+    assert first not in spared.spares
+
+
+def test_a_spare_has_the_permissions_of_what_it_replaces_and_forgets_them(spared: Spared) -> None:
+    (spared.root / "a").chmod(0o600)
+    first = inode(spared.root / "a")
+    spared.replace(OLD, NEW)
+    assert (spared.root / "a").stat().st_mode & 0o7777 == 0o600
+    spared.wait()
+    assert (spared.kept / os.fsdecode(spared.spares[first])).stat().st_mode & 0o7777 == PERMISSIONS
+
+
+def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -> None:
+    spared.replace(OLD, NEW)
+    left = Replaced(str(spared.kept))
+    assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
+    assert [state for _, state in left.written_since(None)] == [OLD]
+    assert list(spared.kept.iterdir()) == []
+
+
+def test_at_the_end_none_are_left(spared: Spared) -> None:
+    spared.replace(OLD, NEW)
+    assert list(spared.files.written_since(None)) == []
+    assert list(spared.kept.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_folder_that_is_another_mount_is_written_with_a_temporary_beside(spared: Spared) -> None:
+    put(spared.root, {"d/b": OLD, "elsewhere/b": OLD})
+    bind = ["mount", "--bind", str(spared.root / "elsewhere"), str(spared.root / "d")]
+    if subprocess.run(bind, check=False, capture_output=True).returncode:
+        pytest.skip("no mounting here")
+    try:
+        first = inode(spared.root / "d/b")
+        spared.replace(OLD, NEW, "d/b")
+        assert inode(spared.root / "d/b") != first
+        spared.replace(NEW, NEWEST, "d/b")
+        assert held(spared.root) == {"a": OLD, "d/b": NEWEST, "elsewhere/b": NEWEST}
+    finally:
+        subprocess.run(["umount", str(spared.root / "d")], check=True)
