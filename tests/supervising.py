@@ -1,4 +1,4 @@
-"""A daemon under a supervisor of the test's own: the socket handed over, and its news read from a datagram."""
+"""A daemon under a supervisor of the test's own: a socket handed over, its news read from a datagram."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workplace import START_SECONDS, Workplace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# It hands on descriptor 3 as systemd does: the number of the process is that of the daemon, known after exec only.
+# It hands on descriptor 3 as systemd does: LISTEN_PID is the daemon's own number, which is known here only.
 HAND_OVER = (
     "import os, sys; os.environ['LISTEN_PID'] = os.environ['WATCHDOG_PID'] = str(os.getpid()); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

@@ -67,6 +67,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "check": "Prove that history, journal and files agree.",
         "gc": "Compact the oldest history, and free its room.",
         "config": "Show the configuration, check it and change it.",
+        "systemd": "Have systemd start the daemon and look after it.",
     },
     "The shell": {
         "completion": "Print the completion script for a shell.",

@@ -33,6 +33,7 @@ from editd.server.background import Background
 from editd.server.complaints import Sparing
 from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
+from editd.server.hooking import Hooker, hooks_of
 from editd.server.listen import bind, serve, whereabouts
 from editd.server.recalling import recall
 from editd.server.repairing import Repairing
@@ -171,7 +172,7 @@ class Daemon:
             if self._supervisor.listener is not None:
                 # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
                 if whereabouts(self._places.socket) != whereabouts(self._supervisor.listener.getsockname()):
-                    log.warning("the socket that was handed over is not where clients look: %s", self._places.socket)
+                    log.warning("what was handed over is not where clients look: %s", self._places.socket)
                 await self._serve(self._supervisor.listener, ready)
                 return
             listening = bind(self._places.socket)
@@ -197,13 +198,7 @@ class Daemon:
         return flock
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        ignore_lease_signal()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(
-            signal.SIGHUP, self._supervision.reloading, self._configuration.reload_quietly
-        )
+        self._listen_to_signals()
         disk = RealDisk(self._places.root)
         self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
@@ -241,7 +236,7 @@ class Daemon:
             await scanner.close()
             await searcher.close()
             if workshop is not None:
-                await workshop.retention.close()
+                await asyncio.gather(workshop.hooker.close(), workshop.retention.close())
                 await workshop.background.finish()
                 workshop.guard.sessions.close_all()
                 workshop.engine.close()
@@ -249,6 +244,15 @@ class Daemon:
             self._clients.close()
             disk.close()
             log.info("ended")
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        ignore_lease_signal()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(
+            signal.SIGHUP, self._supervision.reloading, self._configuration.reload_quietly
+        )
 
     def _open(
         self, disk: RealDisk, scanner: Scanner, searcher: Searcher, seen: int | None = None
@@ -276,7 +280,8 @@ class Daemon:
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())
             engine.broken = history.damage
-        turns = Turns(engine, searcher)
+        hooker = Hooker(self._places.state, self._places.root, config.file_bytes_max)
+        turns = Turns(engine, searcher, hooker)
         background = Background(engine, turns, self._places.state)
         subscriptions = Subscriptions(history, turns)
         guard = open_guard(self._places.state, engine)
@@ -285,7 +290,7 @@ class Daemon:
         retention = Retention(engine, turns, background, guard, self._places.state, keep)
         workshop = Workshop(
             engine, turns, background, scanner, searcher, subscriptions, guard, self._watching,
-            retention, self._configuration,
+            retention, self._configuration, hooker,
         )  # fmt: skip
         background.start()
         retention.start()
@@ -448,6 +453,7 @@ class Daemon:
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
+            hooks=[],
             clients=clients,
             weaker=[],
             uncovered=[],
@@ -506,6 +512,7 @@ def _as_name(said: str) -> str:
 def _configure_workshop(config: Config, workshop: Workshop) -> None:
     """Take what an open workspace can take while it is served."""
     workshop.engine.rules = rules_of(config)
+    workshop.engine.hooks = hooks_of(config)
     workshop.engine.history.journal.is_relaxed = config.durability == "relaxed"
     workshop.retention.keep = config.history.keep
     workshop.retention.look_soon()

@@ -1,0 +1,218 @@
+"""`editctl systemd`: the daemon of a workspace as a user unit, started by its first client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.cli.invocation import Invocation
+    from editd_client.units import Units
+
+SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon that has much to finish takes its time to stop
+
+
+@click.group()
+def verb() -> None:
+    """Have systemd start the daemon and look after it.
+
+    systemd holds the socket, and the first client starts the daemon. It is started again after a crash, and where its
+    loop hangs, and it can write nowhere but to the workspace and its own folders. Without a unit, editctl
+    starts the daemon itself: this is for those who want one that is looked after. docs/systemd.md has more.
+
+    \b
+    Examples:
+      editctl systemd install --now
+      editctl systemd status
+      journalctl --user -u 'editd@*'
+      editctl systemd uninstall
+    """
+
+
+@verb.command("install")
+@click.option("--now", is_flag=True, help="Listen at once, and not from the next login on.")
+@as_json
+@click.pass_obj
+def install(invocation: Invocation, now: bool) -> None:
+    """Write the units of this workspace, and enable its socket.
+
+    They go to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`) and name the editd of this
+    installation; after it has moved, install them again. A daemon that runs already ends by itself, once
+    systemd has the socket, and the next client starts it anew.
+
+    \b
+    Examples:
+      editctl systemd install --now
+      editctl -C ~/src/project systemd install
+    """
+    units = _units(invocation)
+    os.makedirs(os.path.dirname(invocation.workspace.state_folder), 0o700, exist_ok=True)
+    written = list(_write(units))
+    enable = ["enable", *(["--now"] if now else []), units.socket]
+    told = _tell_systemd([["daemon-reload"], enable])
+    if invocation.json:
+        facts = {"socket": units.socket, "service": units.service, "files": written, "run": told}
+        output.say(output.json_text(facts))
+        return
+    for path in written:
+        output.say(path)
+    _say_what_is_left(told)
+    if not told:
+        output.say(
+            f"{units.socket} is enabled" + (" and listens" if now else "; it listens from the next login on")
+        )
+
+
+@verb.command("uninstall")
+@as_json
+@click.pass_obj
+def uninstall(invocation: Invocation) -> None:
+    """Stop the daemon of this workspace, and remove its units.
+
+    The history stays, and so do the units that another workspace needs. The next editctl starts the daemon
+    itself, as it does without units.
+    """
+    units = _units(invocation)
+    told = _tell_systemd([["disable", "--now", units.socket], ["stop", units.service]])
+    removed = list(_remove(units))
+    told += _tell_systemd([["daemon-reload"]])
+    if invocation.json:
+        output.say(output.json_text({"files": removed, "run": told}))
+        return
+    for path in removed:
+        output.say(f"removed {path}")
+    if not removed:
+        output.say("no units of this workspace were there")
+    _say_what_is_left(told)
+
+
+@verb.command("status")
+@as_json
+@click.pass_obj
+def status(invocation: Invocation) -> int:
+    """Tell whether the units are there, and what systemd says of them. Exit code 3 where they are not.
+
+    Starts no daemon.
+    """
+    units = _units(invocation)
+    missing = [path for path in units.own_files() if not os.path.exists(os.path.join(_folder(), path))]
+    facts: dict[str, str | bool] = {
+        "installed": not missing,
+        "enabled": _asked("is-enabled", units.socket),
+        "socket": _asked("is-active", units.socket),
+        "service": _asked("is-active", units.service),
+    }
+    if invocation.json:
+        output.say(output.json_text({"units": {"socket": units.socket, "service": units.service}, **facts}))
+    else:
+        output.say(
+            f"{'units':<12}" + ("installed" if not missing else "not installed: `editctl systemd install`")
+        )
+        output.say(f"{'socket':<12}{facts['socket']}, {facts['enabled']} ({units.socket})")
+        output.say(f"{'service':<12}{facts['service']} ({units.service})")
+    return 0 if not missing else 3
+
+
+def _units(invocation: Invocation) -> Units:
+    from editd_client.units import Units
+
+    return Units.of(invocation.workspace)
+
+
+def _folder() -> str:
+    """Where a user's own units lie."""
+    configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(configuration, "systemd", "user")
+
+
+def _write(units: Units) -> Iterator[str]:
+    for name, content in units.files(os.environ).items():
+        path = os.path.join(_folder(), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = f"{path}.new"
+        with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(content)
+        os.replace(new, path)
+        yield path
+
+
+def _remove(units: Units) -> Iterator[str]:
+    """Remove this workspace's files, and the templates with the last of all workspaces."""
+    from editd_client.units import SERVICE, SOCKET
+
+    paths = [os.path.join(_folder(), name) for name in units.own_files()]
+    for path in paths:
+        if os.path.exists(path):
+            os.unlink(path)
+            yield path
+        if os.path.isdir(os.path.dirname(path)) and not os.listdir(os.path.dirname(path)):
+            os.rmdir(os.path.dirname(path))
+    others = os.listdir(_folder()) if os.path.isdir(_folder()) else []
+    if not any(name.startswith("editd@") and name.endswith(".d") for name in others):
+        for path in (os.path.join(_folder(), name) for name in (SERVICE, SOCKET)):
+            if os.path.exists(path):
+                os.unlink(path)
+                yield path
+
+
+def _tell_systemd(commands: list[list[str]]) -> list[str]:
+    """Run these commands of `systemctl --user`; where no manager answers, return them to be run by hand.
+
+    Raises Unreachable where it answers and says no.
+    """
+    if not _answers():
+        return [
+            " ".join(["systemctl", "--user", *(_for_a_shell(word) for word in words)]) for words in commands
+        ]
+    for words in commands:
+        done = _systemctl(*words)
+        missing = "not loaded" in done.stderr or "does not exist" in done.stderr
+        if done.returncode != 0 and not (missing and words[0] in ("disable", "stop")):
+            raise Unreachable(
+                f"`systemctl --user {' '.join(words)}` failed: {done.stderr.strip()}",
+                hint=f"`systemctl --user status {_for_a_shell(words[-1])}` tells more.",
+            )
+    return []
+
+
+def _answers() -> bool:
+    """Is there a manager of this user's units?"""
+    state = _systemctl("is-system-running")
+    return state.stdout.strip() not in ("", "offline", "unknown")
+
+
+def _asked(question: str, unit: str) -> str:
+    """What systemd answers, in its own word."""
+    return _systemctl(question, unit).stdout.strip() or "unknown: systemctl --user does not answer"
+
+
+def _systemctl(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["systemctl", "--user", *words],
+            capture_output=True, text=True, errors="replace", timeout=SYSTEMCTL_SECONDS_MAX, check=False,
+        )  # fmt: skip
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(words, 1, "", str(error))
+
+
+def _for_a_shell(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
+
+
+def _say_what_is_left(commands: list[str]) -> None:
+    if commands:
+        click.echo("hint: no systemd answers here. Where it does, run:", err=True)
+        for command in commands:
+            click.echo(f"  {command}", err=True)

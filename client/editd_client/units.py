@@ -1,0 +1,167 @@
+"""The systemd units of a workspace: their names, and what is written into them.
+
+Two templates for all workspaces, as they lie in `systemd/`, and for each workspace two drop-ins with what a
+template cannot work out: where clients look for the socket, and where the history is. Pure text: nothing
+here writes a file or asks systemd.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editd_client.errors import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from editd_client.locate import Workspace
+
+SERVICE, SOCKET = "editd@.service", "editd@.socket"
+DROP_IN = "workspace.conf"
+FILE_NAME_MAX = 255  # bytes, of the folder with the drop-in: the longest of the names
+VARIABLES = (
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "EDITD_SOCKET",
+)  # where these are set, the daemon needs them
+_PLAIN = re.compile(rb"[A-Za-z0-9:_.]")
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The units of one workspace."""
+
+    instance: str
+    workspace: Workspace
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> Units:
+        """Raises EditdError (`invalid_params`) for a path that is too long for a unit's name."""
+        instance = escape_path(workspace.root)
+        longest = f"editd@{instance}.service.d"
+        if len(longest) > FILE_NAME_MAX:
+            raise refusal(
+                "invalid_params",
+                f"{workspace.root} is too long for the name of a unit, by {len(longest) - FILE_NAME_MAX} "
+                "characters.",
+                hint="A unit's name has at most 255. editctl starts the daemon by itself: no unit is needed.",
+            )
+        return cls(instance, workspace)
+
+    @property
+    def socket(self) -> str:
+        return f"editd@{self.instance}.socket"
+
+    @property
+    def service(self) -> str:
+        return f"editd@{self.instance}.service"
+
+    def files(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Each file's path, below the folder of the user's units, with its content."""
+        return {
+            SERVICE: _with_our_command(template(SERVICE)),
+            SOCKET: template(SOCKET),
+            f"{self.socket}.d/{DROP_IN}": "\n".join(self._of_the_socket(environment)) + "\n",
+            f"{self.service}.d/{DROP_IN}": "\n".join(self._of_the_service(environment)) + "\n",
+        }
+
+    def own_files(self) -> list[str]:
+        """Those of them that no other workspace needs."""
+        return [f"{self.socket}.d/{DROP_IN}", f"{self.service}.d/{DROP_IN}"]
+
+    def _of_the_socket(self, environment: Mapping[str, str]) -> Iterator[str]:
+        yield f"# {_in_a_comment(self.workspace.root)}: where its clients look for the daemon."
+        yield "[Socket]"
+        if given := environment.get("EDITD_SOCKET"):
+            yield f"ListenStream={_literal(os.path.abspath(given))}"
+        else:
+            yield f"ListenStream=%t/editd/{self.workspace.id}.sock"
+
+    def _of_the_service(self, environment: Mapping[str, str]) -> Iterator[str]:
+        yield f"# {_in_a_comment(self.workspace.root)}: what the daemon needs to find, and to write to."
+        yield "[Service]"
+        for name in VARIABLES:
+            if value := environment.get(name):
+                yield f"Environment={_quoted(f'{name}={value}')}"
+        for folder in (os.path.dirname(self.workspace.state_folder), *_git_folders(self.workspace.root)):
+            yield f"ReadWritePaths={_quoted('-' + folder)}"
+
+
+def template(name: str) -> str:
+    """The unit as it is shipped: in the package, or where that is run from its sources, beside it."""
+    shipped = resources.files("editd_client").joinpath("systemd", name)
+    if shipped.is_file():
+        return shipped.read_text(encoding="utf-8")
+    return (Path(__file__).resolve().parents[2] / "systemd" / name).read_text(encoding="utf-8")
+
+
+def escape_path(path: str) -> str:
+    """What `systemd-escape --path` makes of an absolute path."""
+    names = [name for name in os.fsencode(path).split(b"/") if name]
+    if not names:
+        return "-"
+    return "-".join(map(_escape_name, names)) if names[0][:1] != b"." else "\\x2e" + _escaped_from(names, 1)
+
+
+def _escaped_from(names: list[bytes], start: int) -> str:
+    return "-".join([_escape_name(names[0][start:]), *map(_escape_name, names[1:])])
+
+
+def _escape_name(name: bytes) -> str:
+    return "".join(chr(byte) if _PLAIN.match(bytes([byte])) else f"\\x{byte:02x}" for byte in name)
+
+
+def _with_our_command(service: str) -> str:
+    """The unit with the editd of this installation, by its absolute path."""
+    # -P: without it Python would import from the current folder. The `:` is a part of the first word.
+    command = " ".join([_quoted(f":{sys.executable}"), "-P", "-m", "editd", "--foreground", "-C", "%f"])
+    return re.sub(r"(?m)^ExecStart=.*$", lambda _: f"ExecStart={command}", service)
+
+
+def _git_folders(root: str) -> Iterator[str]:
+    """The git folders of a linked worktree or a submodule, which lie elsewhere; `publish` writes to them."""
+    try:
+        text = Path(root, ".git").read_bytes()
+    except OSError:
+        return  # a folder, or nothing
+    if not text.startswith(b"gitdir: "):
+        return
+    folder = os.path.join(root, os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n")))
+    try:
+        common = os.fsdecode(Path(folder, "commondir").read_bytes().rstrip(b"\n"))
+    except OSError:
+        common = "."
+    yield os.path.realpath(os.path.join(folder, common))
+
+
+def _literal(text: str) -> str:
+    """The text where a unit takes the rest of the line as it is, but for `%`."""
+    _refuse_lines(text)
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """The text as one word of a unit."""
+    _refuse_lines(text)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) or not text else escaped
+
+
+def _refuse_lines(text: str) -> None:
+    if not text.isprintable():
+        raise refusal(
+            "invalid_params",
+            f"{text!r} has characters that a unit cannot hold.",
+            hint="Put the history and the socket in folders with printable names.",
+        )
+
+
+def _in_a_comment(text: str) -> str:
+    """On one line, and no continuation of it."""
+    return ascii(text)[1:-1].rstrip("\\")
