@@ -1,0 +1,395 @@
+--- The buffers that are editd's: which version each was read at, and what has happened to its file since.
+---
+--- A state, one for each such buffer:
+---   root, path    the workspace, and the path in it
+---   base          the version that the buffer was read at, or last saved as; vim.NIL: there was no file
+---   base_lines    the lines of that version, which a merge begins from
+---   stale         what has happened to the file since, where the buffer could not follow
+---   saving        the save that waits for its answer, see `saving`
+local blob = require('editd.blob')
+local codec = require('editd.codec')
+local config = require('editd.config')
+local connection = require('editd.connection')
+local hunks = require('editd.hunks')
+local tell = require('editd.tell')
+local workspace = require('editd.workspace')
+
+local M = {}
+
+local api = vim.api
+local present = connection.present
+local marks = api.nvim_create_namespace('editd')
+local group = api.nvim_create_augroup('editd_buffers', { clear = true })
+local states = {} -- buffer number -> state
+local listeners = {}
+
+--- Return the state of `buf` (0: the current one), or nil where the buffer is not editd's.
+function M.get(buf)
+  return states[buf == 0 and api.nvim_get_current_buf() or buf]
+end
+
+--- Return the numbers of the buffers of the workspace `root` (of all, without it) that hold `path` (any).
+function M.all(root, path)
+  local found = {}
+  for buf, state in pairs(states) do
+    if (not root or state.root == root) and (not path or state.path == path) then
+      found[#found + 1] = buf
+    end
+  end
+  table.sort(found)
+  return found
+end
+
+--- Have `listener(buf)` called whenever the buffer agrees with its file anew.
+function M.on_settled(listener)
+  listeners[#listeners + 1] = listener
+end
+
+local function lines_of(buf)
+  return api.nvim_buf_get_lines(buf, 0, -1, false)
+end
+
+local function is_wanted(buf, name)
+  local enabled = config.values.enabled
+  if type(enabled) == 'function' then
+    enabled = enabled(name)
+  end
+  local ok, own = pcall(api.nvim_buf_get_var, buf, 'editd_enabled')
+  if ok then
+    enabled = own ~= false and own ~= 0
+  end
+  return enabled and vim.g.editd_enabled ~= false and vim.g.editd_enabled ~= 0
+end
+
+local function watch(buf)
+  api.nvim_clear_autocmds({ group = group, buffer = buf })
+  local function on(event, callback, nested)
+    api.nvim_create_autocmd(event, { group = group, buffer = buf, callback = callback, nested = nested or false })
+  end
+  on('BufWriteCmd', function(args)
+    require('editd.saving').on_write(buf, args.match)
+  end, true)
+  on('FileChangedShell', function()
+    M.on_file_changed(buf)
+  end)
+  vim.bo[buf].autoread = false -- it is followed here, and with less upheaval
+end
+
+--- Leave `buf` to Vim from here on.
+function M.detach(buf)
+  if not states[buf] then
+    return
+  end
+  states[buf] = nil
+  if api.nvim_buf_is_valid(buf) then
+    api.nvim_clear_autocmds({ group = group, buffer = buf })
+    M.unmark(buf)
+    pcall(api.nvim_buf_call, buf, function()
+      vim.cmd('setlocal autoread<')
+    end)
+  end
+end
+
+--- Return the version that `buf` was read at, and its lines; nil where its bytes cannot be given back
+--- as they were, so that a save would change more than what was typed.
+local function what_was_read(buf, name)
+  local disk = codec.read(name)
+  if not disk then
+    return vim.NIL, { '' }
+  end
+  if vim.bo[buf].modified then -- recovered from a swap file, say
+    return blob.version(disk), codec.decode(disk).lines
+  end
+  local before = { vim.fn.getpos("'["), vim.fn.getpos("']") }
+  local bytes = codec.as_it_is(buf)
+  if buf == api.nvim_get_current_buf() then
+    vim.fn.setpos("'[", before[1])
+    vim.fn.setpos("']", before[2])
+  end
+  if bytes ~= disk then
+    return nil
+  end
+  return blob.version(bytes), lines_of(buf)
+end
+
+--- Take a buffer that was read just now, or given a name, if it is a file of a workspace.
+function M.attach(buf)
+  local name = api.nvim_buf_get_name(buf)
+  M.detach(buf)
+  if vim.bo[buf].buftype ~= '' or vim.b[buf].editd_ignored or not is_wanted(buf, name) then
+    return
+  end
+  local root, path = workspace.locate(name)
+  if not root or vim.fn.getfsize(name) > config.values.bytes_max then
+    return
+  end
+  local base, base_lines = what_was_read(buf, name)
+  if base == nil then
+    tell.once('inexact' .. buf, path .. ' is left to Vim, which does not hold its bytes as they are', vim.log.levels.DEBUG)
+    return
+  end
+  states[buf] = { root = root, path = path, base = base, base_lines = base_lines, is_new = base == vim.NIL }
+  watch(buf)
+  local daemon = connection.of(root)
+  if daemon.state == 'ready' then
+    M.look(buf)
+  else
+    daemon:open(true)
+  end
+  for _, listener in ipairs(listeners) do
+    listener(buf)
+  end
+end
+
+--- Vim has found that the file is another; where editd tells what happens, that is no news.
+function M.on_file_changed(buf)
+  local state = states[buf]
+  if state and connection.of(state.root).state == 'ready' then
+    vim.v.fcs_choice = ''
+  else
+    vim.v.fcs_choice = (vim.bo[buf].modified or vim.v.fcs_reason == 'deleted') and 'ask' or 'reload'
+  end
+end
+
+--- Have Vim note the file's time, so that it does not warn of what we know.
+local function note_time(buf)
+  vim.schedule(function()
+    if states[buf] and api.nvim_buf_is_loaded(buf) and not states[buf].is_new then
+      pcall(vim.cmd, 'silent! checktime ' .. buf)
+    end
+  end)
+end
+
+function M.unmark(buf)
+  api.nvim_buf_clear_namespace(buf, marks, 0, -1)
+  vim.b[buf].editd_stale = nil
+end
+
+--- Say in the buffer that its file is another now; `why` is `what` in words, and the `version` (nil: gone).
+function M.mark(buf, why)
+  local state = states[buf]
+  local is_news = not state.stale or state.stale.what ~= why.what
+  state.stale = why
+  vim.b[buf].editd_stale = why.what
+  api.nvim_buf_clear_namespace(buf, marks, 0, -1)
+  api.nvim_buf_set_extmark(buf, marks, 0, 0, {
+    virt_text = { { config.values.icons.stale .. ' ' .. why.what, 'WarningMsg' } },
+    sign_text = config.values.icons.stale:sub(1, 2),
+    sign_hl_group = 'WarningMsg',
+  })
+  if is_news then
+    tell.say(state.path .. ' ' .. why.what .. '. ' .. why.hint, vim.log.levels.WARN)
+  end
+end
+
+--- Note that `buf` is as its file is. Older states of the undo are then other than the file, which only a
+--- write tells Vim: so there is one, which our BufWriteCmd answers at once.
+function M.unmodify(buf)
+  local state = states[buf]
+  vim.bo[buf].modified = true
+  state.is_adopting = true
+  pcall(api.nvim_buf_call, buf, function()
+    vim.cmd('silent keepalt keepjumps write!')
+  end)
+  state.is_adopting = nil
+  vim.bo[buf].modified = false
+end
+
+--- Have Vim know that a file that it takes for a new one is there, so that it does not warn of it: it only
+--- knows of those that it has read. Nothing is lost by that: the buffer is as the file, and undo stays.
+local function adopt_new(buf)
+  api.nvim_buf_call(buf, function()
+    local view = vim.fn.winsaveview()
+    vim.cmd('silent! noautocmd keepalt keepjumps edit')
+    vim.fn.winrestview(view)
+  end)
+end
+
+--- The buffer holds `version`, whose lines are `lines`, or did until it was changed further.
+function M.settle(buf, version, lines)
+  local state = states[buf]
+  if state.is_new and version ~= vim.NIL and not vim.bo[buf].modified then
+    state.is_new = false
+    adopt_new(buf)
+  end
+  state.base, state.base_lines, state.stale = version, lines, nil
+  M.unmark(buf)
+  note_time(buf)
+  for _, listener in ipairs(listeners) do
+    listener(buf)
+  end
+  vim.cmd('redrawstatus!')
+end
+
+local function set_format(buf, options)
+  for name, value in pairs(options) do
+    if vim.bo[buf][name] ~= value then
+      vim.bo[buf][name] = value
+    end
+  end
+end
+
+--- Make the buffer hold what its file holds: `bytes`, of that `version`. Undo brings back what it held.
+function M.take(buf, bytes, version)
+  local state = states[buf]
+  local read = codec.decode(bytes)
+  if bytes == '' then
+    api.nvim_buf_set_lines(buf, 0, -1, false, {}) -- no line at all, not an empty one
+  else
+    hunks.put(buf, read.lines)
+  end
+  if codec.as_it_is(buf) ~= bytes then
+    set_format(buf, read.options)
+  end
+  M.unmodify(buf)
+  M.settle(buf, version, read.lines)
+  api.nvim_exec_autocmds('FileChangedShellPost', { buffer = buf, modeline = false })
+  if codec.as_it_is(buf) ~= bytes then
+    M.detach(buf)
+    tell.say(state.path .. ' is left to Vim, which does not hold its bytes as they are', vim.log.levels.WARN)
+  end
+end
+
+--- Put what the file holds, `bytes` of `version`, into a buffer with changes; return how many conflicts are marked.
+function M.merge_into(buf, bytes, version, theirs)
+  local state = states[buf]
+  local read = codec.decode(bytes)
+  local merged, conflicts = hunks.merge(state.base_lines, lines_of(buf), read.lines, { mine = 'this buffer', theirs = theirs })
+  hunks.put(buf, merged)
+  M.settle(buf, version, read.lines)
+  vim.bo[buf].modified = true
+  if conflicts > 0 then
+    vim.fn.setreg('/', '^<<<<<<< ')
+  end
+  return conflicts
+end
+
+--- Ask for what the file holds: `callback(err, file)`, where the buffer is still there.
+function M.read(buf, callback)
+  local state = states[buf]
+  connection.of(state.root):request('read', { path = state.path }, function(err, file)
+    if states[buf] == state and api.nvim_buf_is_loaded(buf) then
+      callback(err, file)
+    end
+  end)
+end
+
+local function gone(buf, transaction)
+  local state = states[buf]
+  if state.base == vim.NIL then
+    return
+  end
+  local what = 'was deleted'
+  for _, change in ipairs(transaction and transaction.files or {}) do
+    if change.change == 'renamed' and change.from == state.path then
+      what = 'was moved to ' .. change.path
+    end
+  end
+  if transaction then
+    what = what .. ' (' .. tell.author(transaction) .. ')'
+  end
+  M.mark(buf, { what = what, hint = ':write would make it anew.' })
+end
+
+--- Follow the file, or say why not; `transaction` is the one that changed it, where that is known.
+function M.refresh(buf, transaction)
+  M.read(buf, function(err, file)
+    local state = states[buf]
+    if state.saving then
+      state.again = true
+    elseif err then
+      if err.name == 'file_missing' then
+        gone(buf, transaction)
+      elseif err.name ~= 'unreachable' then
+        tell.refusal(err)
+      end
+    elseif file.version == state.base then
+      if state.stale then
+        M.settle(buf, file.version, state.base_lines)
+      end
+    elseif not vim.bo[buf].modified and config.values.reload and state.base ~= vim.NIL then
+      M.take(buf, file.content, file.version)
+    elseif codec.as_it_is(buf) == file.content then
+      M.unmodify(buf)
+      M.settle(buf, file.version, lines_of(buf))
+    else
+      local by = transaction and ' (' .. tell.author(transaction) .. ')' or ''
+      M.mark(buf, { what = 'has changed' .. by, version = file.version, hint = ':Editd merge takes it in, :Editd reload drops what is here.' })
+    end
+  end)
+end
+
+--- Compare the version of the buffer with that of its file, and follow where they differ.
+function M.look(buf)
+  local state = states[buf]
+  connection.of(state.root):request('stat', { paths = { state.path } }, function(err, result)
+    if err or states[buf] ~= state then
+      return
+    end
+    if state.saving then
+      state.again = true
+    elseif result.files[1].version ~= state.base or state.stale then
+      M.refresh(buf)
+    end
+  end)
+end
+
+local function on_transaction(daemon, transaction)
+  for _, change in ipairs(transaction.files) do
+    for _, path in ipairs({ change.path, present(change.from) }) do
+      for _, buf in ipairs(M.all(daemon.root, path)) do
+        local state = states[buf]
+        if state.saving then
+          state.again = true
+        elseif path ~= change.path or change.version ~= state.base or state.stale then
+          M.refresh(buf, transaction)
+        end
+      end
+    end
+  end
+end
+
+connection.on_event(function(daemon, event)
+  if event.event == 'transaction' then
+    on_transaction(daemon, event.transaction)
+  elseif event.event == 'connected' or event.event == 'resync' then
+    for _, buf in ipairs(M.all(daemon.root)) do
+      M.look(buf)
+    end
+  end
+  if event.event ~= 'session' and event.event ~= 'lease' then
+    vim.cmd('redrawstatus!')
+  end
+end)
+
+--- Take the buffers that are there, and those that will be read.
+function M.start()
+  local readers = api.nvim_create_augroup('editd', { clear = true })
+  api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufFilePost' }, {
+    group = readers,
+    callback = function(args)
+      M.attach(args.buf)
+    end,
+  })
+  api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+    group = readers,
+    callback = function(args)
+      M.detach(args.buf)
+    end,
+  })
+  api.nvim_create_autocmd('VimLeave', {
+    group = readers,
+    callback = function()
+      for _, daemon in ipairs(connection.all()) do
+        daemon:close()
+      end
+    end,
+  })
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    if api.nvim_buf_is_loaded(buf) and not states[buf] then
+      M.attach(buf)
+    end
+  end
+end
+
+return M

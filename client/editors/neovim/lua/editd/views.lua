@@ -1,0 +1,180 @@
+--- What is shown in buffers of its own: the log, a transaction, a difference, who wrote which line.
+local connection = require('editd.connection')
+local tell = require('editd.tell')
+
+local M = {}
+
+local api = vim.api
+local present = connection.present
+
+--- Return a time of the wire as the local clock has it, to the minute.
+function M.clock(time)
+  local seconds = M.seconds(time)
+  return seconds and os.date('%Y-%m-%d %H:%M', seconds) or '                '
+end
+
+--- Return a time of the wire in seconds since the epoch, or nil.
+function M.seconds(time)
+  local year, month, day, hour, minute, second = (present(time) or ''):match('^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)')
+  if not year then
+    return nil
+  end
+  -- Days since the epoch, by the civil calendar; os.time would take it for local time.
+  local y, m = tonumber(year), tonumber(month)
+  y = m <= 2 and y - 1 or y
+  local era = math.floor(y / 400)
+  local of_era = y - era * 400
+  local of_year = math.floor((153 * (m + (m > 2 and -3 or 9)) + 2) / 5) + tonumber(day) - 1
+  local days = era * 146097 + of_era * 365 + math.floor(of_era / 4) - math.floor(of_era / 100) + of_year - 719468
+  return days * 86400 + hour * 3600 + minute * 60 + second
+end
+
+--- Show `lines` in a buffer called `name`, made anew or filled again; return its number.
+function M.show(name, lines, filetype, how)
+  local full = 'editd://' .. name
+  local buf = vim.fn.bufnr('^' .. vim.fn.escape(full, '[]*?{}\\,') .. '$')
+  if buf == -1 then
+    buf = api.nvim_create_buf(false, true)
+    api.nvim_buf_set_name(buf, full)
+  end
+  local bo = vim.bo[buf]
+  bo.buftype, bo.bufhidden, bo.swapfile, bo.modifiable = 'nofile', 'wipe', false, true
+  api.nvim_buf_set_lines(buf, 0, -1, false, lines)
+  bo.modifiable, bo.modified, bo.filetype = false, false, filetype or ''
+  local window = vim.fn.bufwinid(buf)
+  if window ~= -1 then
+    api.nvim_set_current_win(window)
+  else
+    vim.cmd((how or 'botright') .. ' split')
+    api.nvim_win_set_buf(0, buf)
+  end
+  vim.keymap.set('n', 'q', '<cmd>close<CR>', { buffer = buf, desc = 'Close' })
+  return buf
+end
+
+local function summary(transaction)
+  if transaction.message ~= '' then
+    return (transaction.message:gsub('\n.*', ''))
+  end
+  local paths = {}
+  for _, change in ipairs(transaction.files) do
+    paths[#paths + 1] = change.path
+  end
+  return table.concat(paths, ' ', 1, math.min(#paths, 3)) .. (#paths > 3 and ' …' or '')
+end
+
+local function log_line(transaction)
+  local undone = present(transaction.undone_by)
+  local who = transaction.actor .. (present(transaction.session) and '/' .. transaction.session or '')
+  local line = string.format('%5d  %s  %-8s %-20s %s', transaction.seq, M.clock(transaction.time), transaction.kind, who, summary(transaction))
+  return undone and line .. '  (undone by ' .. undone .. ')' or line
+end
+
+local function wrap(daemon, callback)
+  return function(err, result)
+    if err then
+      tell.refusal(err)
+    else
+      callback(result, daemon)
+    end
+  end
+end
+
+--- Show the newest `limit` transactions, of `path` alone if there is one. <CR> shows one, u undoes it.
+function M.log(daemon, limit, path)
+  daemon:request('log', { limit = limit, path = path }, wrap(daemon, function(result)
+    local lines = {}
+    for _, transaction in ipairs(result.transactions) do
+      lines[#lines + 1] = log_line(transaction)
+    end
+    if result.more then
+      lines[#lines + 1] = '       … older ones: :Editd log ' .. limit * 4
+    end
+    local buf = M.show('log', #lines > 0 and lines or { 'No transactions yet.' }, 'editdlog')
+    local function under_cursor(act)
+      return function()
+        local seq = tonumber(api.nvim_get_current_line():match('^%s*(%d+)'))
+        if seq then
+          act(seq)
+        end
+      end
+    end
+    vim.keymap.set('n', '<CR>', under_cursor(function(seq)
+      M.transaction(daemon, seq)
+    end), { buffer = buf, desc = 'Show this transaction' })
+    vim.keymap.set('n', 'u', under_cursor(function(seq)
+      require('editd.command').undo(daemon, { tx = seq })
+    end), { buffer = buf, desc = 'Undo this transaction' })
+    vim.b[buf].editd_root = daemon.root
+  end))
+end
+
+--- Show one transaction with what it changed.
+function M.transaction(daemon, tx)
+  daemon:request('show', { tx = tx }, wrap(daemon, function(result)
+    local transaction = result.transaction
+    local lines = { log_line(transaction), '' }
+    vim.list_extend(lines, vim.split(present(result.diff) or '', '\n'))
+    local buf = M.show('show/' .. transaction.seq, lines, 'diff')
+    vim.b[buf].editd_root = daemon.root
+  end))
+end
+
+--- Show what has changed since transaction `from` (the baseline), in `path` if there is one.
+function M.diff(daemon, from, path)
+  local params = { from = from, paths = path and { path } or nil }
+  daemon:request('diff', params, wrap(daemon, function(result)
+    if result.diff == '' then
+      tell.say('nothing has changed ' .. (from and 'since ' .. from or 'since the baseline'))
+      return
+    end
+    local buf = M.show('diff/' .. (from or 0), vim.split(result.diff, '\n'), 'diff')
+    vim.b[buf].editd_root = daemon.root
+  end))
+end
+
+--- Show beside `buf` with which transaction each line of the file came. <CR> shows that transaction.
+function M.blame(daemon, buf, path, origins)
+  local window = vim.fn.bufwinid(buf)
+  daemon:request('blame', { path = path }, wrap(daemon, function(result)
+    local lines, origin_of = {}, origins()
+    for number, origin in ipairs(origin_of) do
+      local line = origin and result.lines[origin]
+      if not line then
+        lines[number] = '       not saved'
+      elseif line.seq == 0 then
+        lines[number] = '    0  baseline'
+      else
+        lines[number] = string.format('%5d  %s  %s', line.seq, M.clock(line.time), line.actor)
+      end
+    end
+    if window ~= -1 and api.nvim_win_is_valid(window) then
+      api.nvim_set_current_win(window)
+    end
+    local top, cursor = vim.fn.line('w0'), api.nvim_win_get_cursor(0)[1]
+    vim.wo.scrollbind = true
+    local source = api.nvim_get_current_win()
+    local view = M.show('blame/' .. path, lines, 'editdblame', 'leftabove vertical 40')
+    vim.b[view].editd_root = daemon.root
+    vim.wo.wrap, vim.wo.number, vim.wo.winfixwidth, vim.wo.scrollbind = false, false, true, true
+    vim.fn.winrestview({ topline = top, lnum = math.min(cursor, #lines), col = 0 })
+    vim.cmd('syncbind')
+    vim.keymap.set('n', '<CR>', function()
+      local seq = tonumber(api.nvim_get_current_line():match('^%s*(%d+)'))
+      if seq and seq > 0 then
+        M.transaction(daemon, seq)
+      end
+    end, { buffer = view, desc = 'Show this transaction' })
+    api.nvim_create_autocmd('BufWipeout', {
+      buffer = view,
+      once = true,
+      callback = function()
+        if api.nvim_win_is_valid(source) then
+          vim.wo[source].scrollbind = false
+        end
+      end,
+    })
+  end))
+end
+
+return M

@@ -1,0 +1,96 @@
+--- Where a file belongs: the workspace around it, its path in there, and where the daemon listens.
+local uv = vim.uv or vim.loop
+
+local M = {}
+
+local roots = {} -- folder -> root, or false; looked for once a folder
+
+--- Return `path` with every link on the way followed; of a file that is not there, that of its folder.
+function M.real(path)
+  local real = uv.fs_realpath(path)
+  if real then
+    return real
+  end
+  if uv.fs_lstat(path) then
+    return nil -- a link that leads nowhere
+  end
+  local folder = uv.fs_realpath(vim.fn.fnamemodify(path, ':h'))
+  return folder and (folder == '/' and '' or folder) .. '/' .. vim.fn.fnamemodify(path, ':t')
+end
+
+--- Return the git top level above `folder`, or nil.
+local function top_level(folder)
+  while folder ~= '/' and folder ~= '' do
+    if uv.fs_lstat(folder .. '/.git') then
+      return folder
+    end
+    folder = vim.fn.fnamemodify(folder, ':h')
+  end
+end
+
+local function root_of(folder)
+  local named = vim.env.EDITD_WORKSPACE
+  named = named and named ~= '' and uv.fs_realpath(named)
+  if named and (folder .. '/'):sub(1, #named + 1) == named .. '/' then
+    return named
+  end
+  local root = top_level(folder)
+  local home = uv.fs_realpath(vim.env.HOME or '/')
+  return root ~= home and root or nil -- editd owns neither / nor a home
+end
+
+--- Return the root of the workspace that `folder`, by its real path, is in; nil where it is in none.
+function M.around(folder)
+  if roots[folder] == nil then
+    roots[folder] = root_of(folder) or false
+  end
+  return roots[folder] or nil
+end
+
+--- Return the root and the path in it of the file `name`; nil where editd has nothing to do with it.
+function M.locate(name)
+  if name == '' or name:match('^%a[%w+.-]*://') then
+    return nil
+  end
+  local path = M.real(name)
+  if not path or path:match('/%.git/') then
+    return nil
+  end
+  local root = M.around(vim.fn.fnamemodify(path, ':h'))
+  if not root then
+    return nil
+  end
+  return root, path:sub(#root + 2)
+end
+
+--- Look anew, as after a `git init`.
+function M.forget()
+  roots = {}
+end
+
+--- Return where the daemon of `root` listens, in the order that the protocol gives.
+function M.socket(root)
+  local given = vim.env.EDITD_SOCKET
+  if given and given ~= '' then
+    return given
+  end
+  local folder
+  local runtime = vim.env.XDG_RUNTIME_DIR
+  if runtime and runtime ~= '' then
+    folder = runtime .. '/editd'
+  elseif uv.fs_stat('/run/user/' .. uv.getuid()) then
+    folder = '/run/user/' .. uv.getuid() .. '/editd'
+  else
+    local temporary = vim.env.TMPDIR
+    folder = (temporary and temporary ~= '' and temporary or '/tmp') .. '/editd-' .. uv.getuid()
+  end
+  return folder .. '/' .. vim.fn.sha256(root):sub(1, 16) .. '.sock'
+end
+
+--- Is the socket there, and ours? Somebody else's in a folder that all may write to is not spoken to.
+function M.is_ours(socket)
+  local stat = uv.fs_stat(socket)
+  return stat ~= nil and stat.type == 'socket' and stat.uid == uv.getuid()
+end
+
+return M

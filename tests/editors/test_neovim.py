@@ -1,0 +1,467 @@
+"""The Neovim plugin, in a real headless Neovim with a real daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from neovim import PROGRAM, Neovim, NeovimError, neovim
+from workplace import Workplace, replace, workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)")
+TEN = "".join(f"line {number}\n" for number in range(1, 11))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """One workspace and daemon for most of what follows: each test has files of its own."""
+    with workplace(tmp_path_factory.mktemp("neovim") / "place", {"README": "read me\n"}) as made:
+        made.git("init", "-q")
+        made.start().close()
+        yield made
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def running(shared: Workplace) -> Iterator[Neovim]:
+    with neovim(shared) as editor:
+        editor.edit("README")
+        editor.until("require('editd').info().connection == 'ready'")
+        yield editor
+
+
+@pytest.fixture
+def vim(running: Neovim) -> Iterator[Neovim]:
+    """The shared editor, with one empty window and nothing said."""
+    running.command("silent! only!\nenew!")
+    running.choose(None)
+    running.lua("_G.said, _G.asked = {}, {} return true")
+    yield running
+    running.command("silent! only!\nsilent! %bwipeout!")
+
+
+@pytest.fixture
+def other(shared: Workplace) -> Iterator[Client]:
+    """Somebody else."""
+    with shared.client() as client:
+        yield client
+
+
+def marks_of(space: str) -> str:
+    """Lua for the marks in the current buffer that are of one name space."""
+    number = f"vim.api.nvim_create_namespace('{space}')"
+    return f"vim.api.nvim_buf_get_extmarks(0, {number}, 0, -1, {{details = true}})"
+
+
+def opened(vim: Neovim, place: Workplace, name: str, content: bytes | str = TEN) -> Path:
+    place.write({name: content})
+    with place.client() as client:
+        client.settle()
+    vim.edit(name)
+    return place.root / name
+
+
+def test_a_save_is_a_transaction_against_the_version_that_was_read(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = opened(vim, shared, "save.txt")
+    read = vim.info["version"]
+    assert read == shared.git("hash-object", "--no-filters", "save.txt").strip()
+    vim.lines = ["changed", *vim.lines[1:]]
+    vim.command("write")
+    assert file.read_text() == TEN.replace("line 1\n", "changed\n")
+    newest = other.log(limit=1).transactions[0]
+    assert (newest.kind, newest.actor, newest.message) == ("edit", "nvim", "Save save.txt")
+    assert (newest.files[0].base, newest.files[0].version) == (read, vim.info["version"])
+    assert not vim.is_modified
+    assert vim.lua("require('editd').statusline()") == f"editd:{newest.seq}"
+    assert vim.said() == []
+
+
+def test_what_others_write_comes_into_a_buffer_without_changes_and_the_cursor_stays(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    opened(vim, shared, "clean.txt")
+    vim.command("normal! 8G3|\nnormal! 9Gma8G3|\nsplit\nnormal! 6G\nwincmd p")
+    other.apply([replace("clean.txt", "line 2\n", "two\nand a half\n")], actor="claude")
+    vim.until("vim.fn.getline(3) == 'and a half'")
+    assert vim.lua("vim.api.nvim_win_get_cursor(0)") == [9, 2]
+    assert vim.lua('vim.fn.line("\'a")') == 10
+    assert vim.lua("vim.fn.getline('.')") == "line 8"
+    assert vim.lua("vim.fn.getline(vim.fn.line('.', vim.fn.win_getid(1)))") == "line 6"
+    assert not vim.is_modified
+    shared.write({"clean.txt": TEN})  # a shell, without editd
+    other.settle()
+    vim.until("vim.fn.getline(2) == 'line 2'")
+    vim.command("undo")
+    assert vim.lines[1:3] == ["two", "and a half"]
+    assert vim.is_modified
+    vim.command("redo\nchecktime")
+    assert vim.said() == []
+
+
+def test_a_buffer_with_changes_is_marked_and_merges_what_has_come(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = opened(vim, shared, "dirty.txt")
+    vim.command("call setline(9, 'mine')")
+    seq = other.apply([replace("dirty.txt", "line 1\n", "theirs\n")], actor="claude").transaction
+    assert seq is not None
+    assert vim.until("vim.b.editd_stale") == f"has changed ({seq.seq} by claude)"
+    assert vim.lines == TEN.replace("line 9", "mine").splitlines()
+    assert vim.lua("require('editd').statusline()").endswith("!stale")
+    marks = vim.lua(marks_of("editd"))
+    assert marks[0][3]["virt_text"][0][0] == f"! has changed ({seq.seq} by claude)"
+    assert ":Editd merge" in vim.said()[0]
+    vim.command("Editd merge")
+    vim.until("not vim.b.editd_stale")
+    assert vim.lines == TEN.replace("line 1\n", "theirs\n").replace("line 9", "mine").splitlines()
+    assert vim.is_modified
+    vim.command("write")
+    assert file.read_text() == "\n".join(vim.lines) + "\n"
+    assert vim.lua("_G.asked") == []
+
+
+def stale(vim: Neovim, place: Workplace, other: Client, name: str, theirs: str, mine: int) -> Path:
+    """A buffer whose line `mine` is changed, of a file in which somebody changed the line `theirs`."""
+    file = opened(vim, place, name)
+    vim.command(f"call setline({mine}, 'mine')")
+    other.apply([replace(name, theirs + "\n", "theirs\n")], actor="claude")
+    vim.until("vim.b.editd_stale")
+    vim.said()
+    return file
+
+
+def test_a_stale_save_is_refused_and_turning_away_leaves_everything_as_it_is(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "cancel.txt", "line 1", mine=5)
+    before = vim.lines
+    vim.command("write")
+    asked = vim.lua("_G.asked")
+    assert asked[0]["items"] == ["reload", "merge", "overwrite", "cancel"]
+    assert asked[0]["shown"][0] == "Reload: drop what is here"
+    assert "cancel.txt has changed since it was read (" in asked[0]["prompt"]
+    assert " by claude)" in asked[0]["prompt"]
+    assert vim.lines == before
+    assert vim.is_modified
+    assert file.read_text() == TEN.replace("line 1\n", "theirs\n")
+
+
+def test_reload_drops_what_was_typed_and_undo_brings_it_back(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "reload.txt", "line 1", mine=5)
+    vim.choose("reload")
+    vim.command("write")
+    vim.until("not vim.bo.modified")
+    assert vim.lines == file.read_text().splitlines() == TEN.replace("line 1\n", "theirs\n").splitlines()
+    vim.command("undo")
+    assert vim.lines[4] == "mine"
+
+
+def test_overwrite_saves_what_is_here_and_what_was_there_is_in_the_history(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "overwrite.txt", "line 1", mine=5)
+    theirs = other.log(limit=1).transactions[0].seq
+    vim.choose("overwrite")
+    vim.command("write")
+    assert not vim.is_modified
+    assert file.read_text() == TEN.replace("line 5", "mine")
+    assert other.read("overwrite.txt", at=theirs).content == TEN.replace("line 1\n", "theirs\n")
+
+
+def test_a_write_with_a_bang_overwrites_without_asking(vim: Neovim, shared: Workplace, other: Client) -> None:
+    file = stale(vim, shared, other, "bang.txt", "line 1", mine=5)
+    vim.command("write!")
+    assert not vim.is_modified
+    assert file.read_text() == TEN.replace("line 5", "mine")
+    assert vim.lua("_G.asked") == []
+
+
+def test_a_merge_that_is_clean_is_saved_and_seen_in_the_buffer(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "merge.txt", "line 1", mine=5)
+    vim.choose("merge")
+    vim.command("write")
+    both = TEN.replace("line 1\n", "theirs\n").replace("line 5", "mine")
+    assert file.read_text() == both
+    assert vim.lines == both.splitlines()
+    assert not vim.is_modified
+    assert vim.info["version"] == other.read("merge.txt").version
+
+
+def test_a_merge_in_conflict_saves_nothing_and_marks_the_conflict_in_the_buffer(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "conflict.txt", "line 5", mine=5)
+    vim.choose("merge")
+    vim.command("write")
+    vim.until("vim.fn.search('^=======$', 'n') > 0")
+    marked = "<<<<<<< this buffer|mine|||||||| as it was read|line 5|=======|theirs|>>>>>>> the file"
+    assert "|".join(vim.lines[4:11]) == marked
+    assert vim.is_modified
+    assert file.read_text() == TEN.replace("line 5", "theirs")
+    assert "1 conflicts are marked" in " ".join(vim.said())
+    vim.command("5,11delete\ncall append(4, 'solved')\nwrite")
+    assert file.read_text() == TEN.replace("line 5", "solved")
+    assert vim.lua("#_G.asked") == 1
+
+
+def test_a_file_that_was_deleted_or_moved_is_told_and_can_be_written_anew(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = opened(vim, shared, "gone.txt")
+    other.apply([{"op": "move", "path": "gone.txt", "to": "moved.txt"}], actor="claude")  # type: ignore[list-item]
+    assert "was moved to moved.txt" in vim.until("vim.b.editd_stale")
+    vim.command("write")
+    assert vim.lua("_G.asked[1].items") == ["overwrite", "cancel"]
+    assert not file.exists()
+    vim.choose("overwrite")
+    vim.command("write")
+    assert file.read_text() == TEN
+    file.unlink()
+    other.settle()
+    assert vim.until("vim.b.editd_stale").startswith("was deleted (")
+
+
+def test_a_new_file_is_added_and_one_that_came_meanwhile_is_not_overwritten(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    vim.edit("new.txt")
+    vim.lines = ["new"]
+    vim.command("write")
+    assert (shared.root / "new.txt").read_text() == "new\n"
+    assert other.log(limit=1).transactions[0].files[0].change == "added"
+    vim.command("call append(1, 'newer')\nwrite\nundo")
+    assert (shared.root / "new.txt").read_text() == "new\nnewer\n"
+    assert vim.lines == ["new"]
+    assert vim.is_modified
+    vim.command("write\nchecktime")
+    vim.edit("newer.txt")
+    vim.lines = ["mine"]
+    other.apply([write("newer.txt", "theirs\n")])
+    vim.until("vim.b.editd_stale")
+    with pytest.raises(NeovimError, match="E13"):
+        vim.command("write")
+    assert (shared.root / "newer.txt").read_text() == "theirs\n"
+    vim.command("write!")
+    assert (shared.root / "newer.txt").read_text() == "mine\n"
+
+
+BYTES = {
+    "dos": b"one\r\ntwo\r\n",
+    "dos-noeol": b"one\r\ntwo",
+    "mixed": b"one\r\ntwo\n",
+    "mac": b"one\rtwo\r",
+    "noeol": b"one\ntwo",
+    "latin1": b"caf\xe9\nna\xefve\n",
+    "bom": b"\xef\xbb\xbfone\n",
+    "utf16": "﻿einß\nzwei\n".encode("utf-16-le"),
+    "nul": b"a\0b\n\0\n",
+    "empty": b"",
+    "newline": b"\n",
+    "utf8": "grüß 漢字 🙂\n".encode(),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_the_bytes_of_a_save_are_those_that_vim_itself_would_write(
+    vim: Neovim, shared: Workplace, other: Client, name: str
+) -> None:
+    file = opened(vim, shared, f"format-{name}.txt", BYTES[name])
+    vim.command("setlocal nofixendofline")
+    assert vim.info["version"], vim.said()
+    vim.command("write")
+    assert file.read_bytes() == BYTES[name], "a save that changes nothing"
+    vim.command(f"call append(0, 'added')\nsilent noautocmd write! {shared.folder}/vims-own\nwrite")
+    assert file.read_bytes() == (shared.folder / "vims-own").read_bytes()
+    assert other.log(limit=1).transactions[0].actor == "nvim"
+    file.write_bytes(BYTES[name])
+    other.settle()
+    vim.until("vim.fn.getline(1) ~= 'added'")
+    assert not vim.is_modified
+    vim.command("write")
+    assert file.read_bytes() == BYTES[name], "after it was read in again"
+
+
+def test_bytes_that_vim_does_not_hold_are_left_to_vim(vim: Neovim, shared: Workplace) -> None:
+    shared.write({"odd.txt": b"caf\xe9\n"})
+    vim.command("edit ++enc=utf-8 ++bad=? odd.txt")
+    assert vim.info == {}
+    assert vim.lua("require('editd').statusline()") == ""
+
+
+def test_every_way_to_write_does_what_it_does_without_editd(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = opened(vim, shared, "ways.txt")
+    vim.command("call setline(1, 'a')")
+    vim.command(f"write {shared.folder}/elsewhere\nwrite beside.txt")
+    assert (shared.folder / "elsewhere").read_text() == (shared.root / "beside.txt").read_text()
+    assert vim.is_modified
+    assert file.read_text() == TEN
+    with pytest.raises(NeovimError, match="E13"):
+        vim.command("write beside.txt")
+    vim.command("2,3write part.txt\n4write >> part.txt\n1write !cat > piped.txt")
+    assert (shared.root / "part.txt").read_text() == "line 2\nline 3\nline 4\n"
+    assert (shared.root / "piped.txt").read_text() == "a\n"
+    vim.command("write ++ff=dos")
+    assert file.read_bytes().startswith(b"a\r\nline 2\r\n")
+    vim.command("saveas ways2.txt\ncall setline(1, 'b')\nwrite")
+    assert (shared.root / "ways2.txt").read_text() == TEN.replace("line 1\n", "b\n")
+    assert other.log(limit=1, actor="nvim").transactions[0].files[0].path == "ways2.txt"
+    vim.command("split\ncall setline(1, 'c')\nwq")
+    assert (shared.root / "ways2.txt").read_text().startswith("c\n")
+    assert vim.lua("#vim.api.nvim_list_wins()") == 1
+    vim.command("edit all1.txt\ncall setline(1, 'x')\nedit all2.txt\ncall setline(1, 'y')\nwall")
+    assert [(shared.root / f"all{n}.txt").read_text() for n in (1, 2)] == ["x\n", "y\n"]
+    made = [t.files[0].path for t in other.log(limit=2, actor="nvim").transactions]
+    assert sorted(made) == ["all1.txt", "all2.txt"]
+    vim.command("split\nupdate\ncall setline(1, 'z')\nx")
+    assert (shared.root / "all2.txt").read_text() == "z\n"
+
+
+def test_autocommands_of_a_write_run_and_may_change_the_text(vim: Neovim, shared: Workplace) -> None:
+    file = opened(vim, shared, "auto.txt")
+    vim.command(
+        "augroup test\n"
+        "autocmd BufWritePre *.txt let g:before = expand('<afile>:t') | call setline(2, 'formatted')\n"
+        "autocmd BufWritePost *.txt let g:after = expand('<afile>:t')\naugroup END"
+    )
+    vim.command("call setline(1, 'x')\nwrite")
+    vim.command("autocmd! test")
+    assert file.read_text().startswith("x\nformatted\n")
+    assert vim.lua("{vim.g.before, vim.g.after}") == ["auto.txt", "auto.txt"]
+    assert not vim.is_modified
+    vim.command("undo")
+    assert vim.is_modified, "what is older than the save counts as changed"
+
+
+def test_wq_of_a_stale_buffer_does_not_lose_it(vim: Neovim, shared: Workplace, other: Client) -> None:
+    stale(vim, shared, other, "quit.txt", "line 1", mine=5)
+    for hidden in ("hidden", "nohidden"):
+        vim.command(f"set {hidden}\nsplit")
+        vim.command("silent! wq")
+        assert vim.lua("vim.api.nvim_buf_get_lines(vim.fn.bufnr('quit.txt'), 4, 5, false)[1]") == "mine"
+        assert vim.lua("vim.bo[vim.fn.bufnr('quit.txt')].modified")
+        vim.command("only!")
+    vim.command("edit! README\nset nohidden\nsplit quit.txt\ncall setline(5, 'mine')")
+    vim.until("vim.bo.modified")
+    vim.command("set hidden")
+
+
+def test_undo_redo_and_rollback_come_from_the_daemon_into_the_buffer(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    opened(vim, shared, "undone.txt")
+    made = other.apply(
+        [replace("undone.txt", "line 1\n", "theirs\n")], actor="claude", session="agent"
+    ).transaction
+    assert made is not None
+    vim.until("vim.fn.getline(1) == 'theirs'")
+    vim.command("call setline(9, 'mine')\nwrite")
+    vim.command(f"Editd undo {made.seq}")
+    vim.until("vim.fn.getline(1) == 'line 1'")
+    assert vim.lines[8] == "mine", "what came later stays"
+    vim.command("Editd redo")
+    vim.until("vim.fn.getline(1) == 'theirs'")
+    assert "agent" in vim.lua("vim.fn.getcompletion('Editd rollback ', 'cmdline')")
+    vim.command("Editd rollback agent")
+    vim.until("vim.fn.getline(1) == 'line 1'")
+    vim.until("#_G.said == 3")
+    undone, redone, back = vim.said()
+    assert undone.startswith(f"editd: undone {made.seq} as ")
+    assert undone.endswith(": undone.txt")
+    assert redone.startswith("editd: redone as ")
+    assert back.startswith("editd: session agent rolled back as ")
+    vim.command("Editd undo 999999")
+    vim.until("#_G.said > 0")
+    assert "999999" in vim.said()[0]
+    vim.command("Editd nonsense\nEditd undo what")
+    assert ["there is no :Editd nonsense" in said for said in vim.said()] == [True, False]
+
+
+def test_log_show_diff_and_blame_are_shown_in_buffers(vim: Neovim, shared: Workplace, other: Client) -> None:
+    opened(vim, shared, "seen.txt")
+    made = other.apply(
+        [replace("seen.txt", "line 2\n", "two\n")], actor="claude", message="Say two"
+    ).transaction
+    assert made is not None
+    vim.until("vim.fn.getline(2) == 'two'")
+    vim.command("Editd log")
+    vim.until("vim.bo.filetype == 'editdlog'")
+    assert vim.lines[0].split()[0] == str(made.seq)
+    assert "claude" in vim.lines[0]
+    assert vim.lines[0].endswith("Say two")
+    assert not vim.lua("vim.bo.modifiable")
+    vim.call("nvim_input", "<CR>")
+    vim.until("vim.bo.filetype == 'diff'")
+    assert {"-line 2", "+two"} <= set(vim.lines)
+    vim.command("only\nedit seen.txt\ncall setline(4, 'typed')\nEditd blame")
+    vim.until("vim.bo.filetype == 'editdblame'")
+    assert vim.lines[1].split()[0] == str(made.seq)
+    assert vim.lines[1].endswith("claude")
+    assert vim.lines[3].strip() == "not saved"
+    assert len(vim.lines) == 10
+    vim.command(f"only\nedit! seen.txt\nEditd diff {made.seq - 1}")
+    vim.until("vim.bo.filetype == 'diff'")
+    assert "+two" in vim.lines
+    vim.command("Editd status")
+    vim.until("#_G.said > 0")
+    assert f"is at transaction {made.seq}" in vim.said()[0]
+    assert vim.lua("vim.fn.getcompletion('Editd b', 'cmdline')") == ["blame"]
+    assert vim.lua("vim.fn.getcompletion('Editd undo ', 'cmdline')")[0] == str(made.seq)
+
+
+def test_who_changed_what_stands_at_the_ends_of_lines(vim: Neovim, shared: Workplace, other: Client) -> None:
+    opened(vim, shared, "annotated.txt")
+    vim.command("call setline(8, 'mine')\nwrite\nEditd annotate")
+    made = other.apply(
+        [replace("annotated.txt", "line 2\nline 3\n", "two\nthree\n")], actor="claude", session="agent"
+    ).transaction
+    assert made is not None
+    marks = marks_of("editd_annotate")
+    vim.until(f"vim.inspect({marks}):find('claude')")
+    told = {mark[1]: mark[3]["virt_text"][0][0] for mark in vim.lua(marks)}
+    assert told[1] == f"▎ claude/agent now · {made.seq}"
+    assert {2, 7}.isdisjoint(told), "each run once, and not what we wrote ourselves"
+    vim.command("Editd annotate")
+    assert vim.lua(marks) == []
+
+
+def test_checkhealth_says_how_things_are(vim: Neovim, shared: Workplace) -> None:
+    opened(vim, shared, "healthy.txt")
+    vim.command("silent checkhealth editd")
+    report = "\n".join(vim.lines)
+    assert "is ready, at transaction" in report
+    assert "healthy.txt is saved through editd" in report
+    assert "ERROR" not in report
+
+
+def test_what_is_not_editds_is_written_by_vim(vim: Neovim, shared: Workplace, other: Client) -> None:
+    head = other.status().head
+    vim.edit(shared.folder / "outside.txt")
+    vim.lines = ["outside"]
+    vim.command("write")
+    assert (shared.folder / "outside.txt").read_text() == "outside\n"
+    assert vim.info == {}
+    vim.edit(shared.root / ".git" / "COMMIT_EDITMSG")
+    vim.lines = ["a message"]
+    vim.command("write")
+    assert vim.info == {}
+    assert other.status().head == head
+    vim.command("let g:editd_enabled = 0")
+    vim.edit("optout.txt")
+    assert vim.info == {}
+    vim.command("unlet g:editd_enabled")
+    assert vim.said() == []
