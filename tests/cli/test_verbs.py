@@ -191,6 +191,7 @@ def test_diff_alone_shows_what_nobody_asked_for(editctl: Run, place: Workplace) 
     assert editctl("diff").stdout == ""
     place.write({"src/other.txt": APP.replace("ten", "10")})
     assert "\n-ten\n+10\n" in editctl("diff").stdout
+    assert "\n-ten\n+10\n" in editctl("diff").stdout, "though it is in the history by now"
     assert "-two" not in editctl("diff", "1").stdout
 
 
@@ -272,9 +273,10 @@ def test_without_git_or_a_name_the_workspace_is_told(editctl: Run, place: Workpl
 
 def test_help_comes_at_once() -> None:
     def seconds(*words: str) -> float:
-        began = time.perf_counter()
+        began = os.times()  # of the processor, since the machine may have other work
         subprocess.run([sys.executable, "-P", *words], stdout=subprocess.DEVNULL, check=True)
-        return time.perf_counter() - began
+        ended = os.times()
+        return ended.children_user - began.children_user + ended.children_system - began.children_system
 
     bare = min(seconds("-c", "") for _ in range(5))
     assert min(seconds("-m", "editd_client", "--help") for _ in range(5)) < bare + 0.09

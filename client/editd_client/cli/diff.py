@@ -13,8 +13,10 @@ from editd_client.cli.options import as_json, transaction_named
 if TYPE_CHECKING:
     from editd.wire.messages import Tx
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"
+LOG_LIMIT = 1000
 RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION}))?")
 
 
@@ -26,9 +28,9 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show what changed between transactions, or since the newest, as a patch.
 
     A..B: between two transactions. TX alone: from TX to the files as they are now. Neither: what
-    other programs have changed since the newest transaction; it is taken into the history on the
-    way. Off a terminal it is a patch that `editctl patch` and `git apply` take. Write ./12 for a
-    file that has a transaction's name.
+    other programs have changed since the newest transaction that somebody asked for. Off a terminal
+    it is a patch that `editctl patch` and `git apply` take. Write ./12 for a file that has a
+    transaction's name.
 
     \b
     Examples:
@@ -40,12 +42,25 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     before, after, paths = _parse(words)
     with invocation.client() as client:
         if before is None:
-            before = client.status().head
+            before = _newest_asked_for(client)
         if after is None:
             client.settle()  # The files as they are now are known once everything is noticed.
         result = client.diff(before, after, paths=[invocation.path(path) for path in paths] or None)
     if not invocation.say_json(result):
         output.page(output.diff_lines(result.diff))
+
+
+def _newest_asked_for(client: Client) -> int:
+    """The newest transaction that is not made of what was noticed; 0, the baseline, where there is none."""
+    before: int | None = None
+    while True:
+        part = client.log(limit=LOG_LIMIT, before=before)
+        for transaction in part.transactions:
+            if transaction.kind != "outside":
+                return transaction.seq
+        if not part.more:
+            return 0
+        before = part.transactions[-1].seq
 
 
 def _parse(words: tuple[str, ...]) -> tuple[Tx | None, Tx | None, tuple[str, ...]]:
