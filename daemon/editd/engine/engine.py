@@ -291,7 +291,7 @@ class Engine:
         if not worked_out.changes:
             self._note_seen(request.reader, outcome)
             return outcome
-        self.rules.check_room(self.history.bytes)
+        self.rules.check_room(self.history.disk_bytes)
         authorship = request.authorship
         batch.stage(
             "edit", authorship, self._now_us(), worked_out.changes, request=index, outcome=outcome,
@@ -351,7 +351,7 @@ class Engine:
         self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
-        self.rules.check_room(self.history.bytes)
+        self.rules.check_room(self.history.disk_bytes)
         said = request.authorship
         if not said.message:
             said = replace(said, message=f"Restore transaction {seq}")

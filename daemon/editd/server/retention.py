@@ -97,10 +97,10 @@ class Retention:
         history = self._engine.history
         return {
             "transactions": int(history.head) - history.floor.seq,
-            "bytes": history.bytes,
+            "bytes": history.disk_bytes,
             "oldest": history.floor.seq,
             "quota": self._engine.rules.quota,
-            "is_full": self._engine.rules.quota is not None and history.bytes >= self._engine.rules.quota,
+            "is_full": self._engine.rules.quota is not None and history.disk_bytes >= self._engine.rules.quota,
             "compacting": self._one.locked(),
         }
 
@@ -112,7 +112,7 @@ class Retention:
             history = self._engine.history
             if self._engine.broken is not None:
                 raise self._engine.broken
-            before, oldest = history.bytes, history.floor.seq
+            before, oldest = history.disk_bytes, history.floor.seq
             most = self._most()
             least = min(max(oldest, *self._beyond()), most)
             limit = self.keep.bytes
@@ -124,10 +124,10 @@ class Retention:
                     await self._switch(floor, CommitId(planned["commit"]), packs)
             finally:
                 await self._end_child()
-            freed = planned["freed"] if is_dry else max(0, before - history.bytes)
+            freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
-            after = before - freed if is_dry else history.bytes
+            after = before - freed if is_dry else history.disk_bytes
             return messages.GcResult(oldest=floor, compacted=floor - oldest, freed=freed, bytes=after)
 
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
@@ -170,7 +170,7 @@ class Retention:
         count = int(history.head) - history.floor.seq
         if keep.count is not None and count > max(keep.count * MARGIN, keep.count + 1):
             return True
-        if keep.bytes is not None and history.bytes > keep.bytes * MARGIN:
+        if keep.bytes is not None and history.disk_bytes > keep.bytes * MARGIN:
             return True
         if keep.age is None:
             return False

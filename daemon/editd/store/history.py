@@ -40,7 +40,7 @@ from editd.store.record import (
     change_record,
     transaction_of,
 )
-from editd.store.synced import note_synced, read_synced
+from editd.store.synced import forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
 from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -287,9 +287,13 @@ class History:
                 self.pending_bytes -= len(held[1])
 
     def note_synced(self, seq: int) -> None:
-        """All up to `seq` is durable in the files. Where that cannot be written down, the log is told."""
+        """All up to `seq` is durable in the files. Where that cannot be written down, the log is told.
+
+        The mark goes with it: after a power cut it is no older than this.
+        """
         try:
             note_synced(self.folder, seq)
+            self.journal.sync_mark()
         except OSError as error:
             log.warning("how far the files are synced could not be written down: %s", error)
 
@@ -336,7 +340,7 @@ class History:
         self._packed_bytes = folder_bytes(os.path.join(self.store, "objects", "pack"))
 
     @property
-    def bytes(self) -> int:
+    def disk_bytes(self) -> int:
         """What the history takes of the disk, with what is to be packed yet."""
         return self._packed_bytes + self.pending_bytes
 

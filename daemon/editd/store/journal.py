@@ -145,9 +145,7 @@ class Journal:
 
     def _acknowledge(self, last: Record, end: Position) -> None:
         assert self._mark is not None, "what is sealed is not written"
-        seq, commit = (
-            (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
-        )
+        seq, commit = (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
         self._mark.write(end.segment, end.offset, seq, commit)
 
     def sync_mark(self) -> None:

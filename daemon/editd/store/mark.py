@@ -2,7 +2,7 @@
 
 A frame that does not check is damage up to the mark, and behind it an append that nobody was told of. The
 mark is written once an append is synced, without a sync of its own: a killed daemon leaves it exact, a power
-cut at most as old as the last sync of the file system, and a clean end has synced it. It never runs ahead of
+cut no older than the last sync of the workspace's files, a clean end has synced it. It never runs ahead of
 what is durable, else a power cut would look like damage.
 
     mark     = magic, version, segment, offset, seq, commit, CRC-32 of all before

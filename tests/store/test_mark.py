@@ -1,0 +1,50 @@
+"""The mark: what was acknowledged long ago is missed, though a power cut came between."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+import machine as machines
+from editd.store.journal import Position, frames
+from editd.store.mark import read_mark
+from editd.store.mending import open_history
+from editd.store.salvage import Salvage
+from machine import machine
+from torment import wait_until
+from workplace import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_damage_in_the_last_frame_is_found_after_a_power_cut_once_files_were_synced(
+    tmp_path: Path,
+) -> None:
+    reason = machines.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with machine(tmp_path / "place") as disk:
+        place = disk.place
+        # Elsewhere than the state, so that syncing the workspace does not sync the mark with it.
+        subprocess.run(["mount", "-t", "tmpfs", "none", str(place.root)], check=True)
+        with disk.start() as client:
+            client.apply([write("a", "one\n")])
+            client.apply([write("a", "two\n")])
+            wait_until(lambda: client.status().journal["unflushed"] == 0, "not synced")
+        disk.cut()
+        journal = place.state / "journal"
+        mark = read_mark(str(journal))
+        *_, last = frames(str(journal), Position(0, 0))
+        assert mark is not None
+        assert Position(mark.segment, mark.offset) == last.end
+        segment = max(journal.glob("*.segment"))
+        content = bytearray(segment.read_bytes())
+        content[content.index(b"two\n")] ^= 1
+        segment.write_bytes(content)
+        history = open_history(str(place.state))
+        assert isinstance(history, Salvage)
+        assert str(segment) in history.damage.message
+        history.close()
