@@ -40,7 +40,7 @@ from editd.store.record import (
     change_record,
     transaction_of,
 )
-from editd.store.synced import forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
+from editd.store.synced import note_synced, read_synced
 from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
