@@ -85,6 +85,10 @@ def test_the_transaction_takes_the_token_of_its_spare_so_that_nothing_is_renamed
     assert held(spared.root) == {"a": OLD}
 
 
+def test_a_transaction_that_changes_nothing_has_a_token_too(spared: Spared) -> None:
+    assert f".editd-{spared.files.token([])}-0".encode() not in spared.spares.values()
+
+
 def test_with_more_files_than_spares_the_rest_are_made(spared: Spared) -> None:
     names = [f"f{number}" for number in range(AHEAD + 3)]
     put(spared.root, dict.fromkeys(names, OLD))

@@ -170,7 +170,8 @@ class Files:
 
     def token(self, changes: Sequence[Change]) -> str:
         """A name for a transaction in those of its temporaries, never used before."""
-        if self._spares is None or changes[0].before is None or changes[0].after is None:
+        first = changes[0] if changes else None  # an undo of what others have undone changes nothing
+        if self._spares is None or first is None or first.before is None or first.after is None:
             return secrets.token_hex(8)
         return self._spares.token()
 
@@ -335,6 +336,13 @@ class Files:
             if self._holds(path, before):
                 return self._put([Change(path, before, after)], token)
         return False
+
+    def rewrite(self, path: WorkspacePath, state: FileState, token: str) -> bool:
+        """Let a new file take the place of `path`, with the same in it; False where it is not `state`.
+
+        False also while somebody is writing it. Raises as `put`.
+        """
+        return self._put([Change(path, state, state, path)], token)  # as though moved onto itself
 
     def stray(self, path: bytes) -> FileState | None:
         """Return what a temporary of a dead daemon holds; None if it is gone. Raises InUse, and OSError."""
