@@ -1,0 +1,1128 @@
+;;; editd.el --- Save through editd, share files with agents  -*- lexical-binding: t; -*-
+
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "28.1"))
+;; Keywords: files, vc, tools
+
+;;; Commentary:
+
+;; editd is a daemon that makes every edit of a workspace's files an atomic
+;; transaction, whoever makes it, with a history in which any of them can be
+;; undone.  `editd-mode' saves a buffer through it:
+;;
+;; - A save is made for the version of the file that the buffer was read at.
+;;   Where an agent, a shell or another editor has changed the file since,
+;;   nothing is overwritten: you choose to reload, to merge or to overwrite.
+;; - A buffer without changes of its own follows its file; one with changes
+;;   gets a mark in the mode line ("editd!"), and `editd-merge'.
+;; - `editd-log', `editd-blame' and `editd-diff' show who did what;
+;;   `editd-undo', `editd-redo' and `editd-rollback' take it back.
+;;
+;; Turn it on everywhere with
+;;
+;;   (global-editd-mode 1)
+;;
+;; and put the commands on a key of yours with
+;;
+;;   (global-set-key (kbd "C-c e") editd-command-map)
+;;
+;; Where no daemon answers, or a file is in no workspace, Emacs saves by
+;; itself and says so.  What is saved that way is in the history all the same,
+;; once a daemon runs.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'jsonrpc)
+(require 'seq)
+(require 'subr-x)
+(require 'tabulated-list)
+
+(declare-function smerge-start-session "smerge-mode" (&optional interactively))
+(defvar create-lockfiles)
+
+(defgroup editd nil
+  "Edits as transactions, shared with agents."
+  :group 'files
+  :prefix "editd-")
+
+(defcustom editd-program '("editctl")
+  "The command `editctl', and arguments that come before its own."
+  :type '(repeat string))
+
+(defcustom editd-workspace nil
+  "The workspace of the files below it; nil for the git repository around a file.
+EDITD_WORKSPACE in the environment is taken next, as `editctl' does."
+  :type '(choice (const :tag "The git repository" nil) directory))
+
+(defcustom editd-start-daemon t
+  "Whether a daemon is started for a workspace that has none."
+  :type 'boolean)
+
+(defcustom editd-actor "emacs"
+  "The name under which the history has what you do."
+  :type 'string)
+
+(defcustom editd-session nil
+  "The name of the session that you edit in, or nil for none."
+  :type '(choice (const :tag "None" nil) string))
+
+(defcustom editd-timeout 10
+  "How many seconds to wait for the daemon before giving up."
+  :type 'number)
+
+(defcustom editd-without-daemon 'save
+  "What a save does where no daemon answers.
+`save' lets Emacs save by itself and says so, `ask' asks first,
+and `refuse' leaves the buffer unsaved."
+  :type '(choice (const save) (const ask) (const refuse)))
+
+(defcustom editd-make-backups nil
+  "Whether saving through the daemon makes Emacs's backup files, too.
+The history holds every version, so they are not needed."
+  :type 'boolean)
+
+(defcustom editd-lockfiles nil
+  "Whether Emacs makes its lock files (\".#NAME\") beside files of a workspace.
+The daemon refuses stale saves, and lock files would come into its history."
+  :type 'boolean)
+
+(defcustom editd-diff3-program "diff3"
+  "The program that puts conflict markers where both sides changed the same lines."
+  :type 'string)
+
+(defface editd-changed '((t :inherit warning))
+  "The mark of a buffer whose file somebody else has changed.")
+
+(defface editd-margin '((t :inherit shadow))
+  "Who wrote a line, in `editd-blame'.")
+
+(define-error 'editd-error "Editd")
+(define-error 'editd-refused "Refused by editd" 'editd-error)
+(define-error 'editd-unreachable "No editd" 'editd-error)
+
+
+;;; The mode
+
+(cl-defstruct (editd--workspace (:constructor editd--make-workspace (root)) (:copier nil))
+  "A workspace: its ROOT, the CONNECTION to its daemon and how far that is."
+  root connection ready opening (why "It was not looked for yet.") socket events timer)
+
+(defvar-local editd--root nil "The workspace's root, with a slash at its end.")
+(defvar-local editd--path nil "The file's path in the workspace.")
+(defvar-local editd--base nil
+  "The version of the file that this buffer was read at.
+Nil where there was no file; `editd--unknown' where it cannot be told.")
+(defvar-local editd--theirs nil
+  "The version that somebody else gave the file since, `gone', or nil.")
+(dolist (variable '(editd-mode editd--root editd--path editd--base editd--theirs))
+  (put variable 'permanent-local t))    ; another major mode does not forget what was read
+
+(defconst editd--unknown (make-string 40 ?0) "A version that no file has.")
+
+(defvar editd-command-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "l" #'editd-log)
+    (define-key map "b" #'editd-blame)
+    (define-key map "d" #'editd-diff)
+    (define-key map "m" #'editd-merge)
+    (define-key map "u" #'editd-undo)
+    (define-key map "r" #'editd-redo)
+    (define-key map "R" #'editd-rollback)
+    (define-key map "s" #'editd-status)
+    map)
+  "The commands, for a key of yours.")
+
+;;;###autoload
+(define-minor-mode editd-mode
+  "Save this buffer through editd, and follow what others do to its file."
+  :lighter (:eval (editd--lighter))
+  (if (not editd-mode)
+      (editd--leave)
+    (unless (editd--enter)
+      (setq editd-mode nil)
+      (when (called-interactively-p 'any)
+        (message "This buffer visits no file in a workspace of editd")))))
+
+;;;###autoload
+(define-globalized-minor-mode global-editd-mode editd-mode editd--turn-on
+  :group 'editd)
+
+(defun editd--turn-on ()
+  "Turn on `editd-mode' where the buffer's file is in a workspace."
+  (when (and (not editd-mode) (editd--place))
+    (editd-mode 1)))
+
+(defconst editd--hooks
+  '((write-file-functions editd--write-file 90)
+    (after-save-hook editd--after-save -90)
+    (after-revert-hook editd--note-base -90)
+    (after-set-visited-file-name-hook editd--enter-again 0)
+    (after-change-major-mode-hook editd--enter-again 0))
+  "What a buffer in `editd-mode' has on its hooks, and how deep.")
+(pcase-dolist (`(,_ ,function ,_) editd--hooks)
+  (put function 'permanent-local-hook t))
+
+(defun editd--enter ()
+  "Follow this buffer's file; nil where it is in no workspace."
+  (when-let ((place (editd--place)))
+    (unless (equal place (cons editd--root editd--path))
+      (setq editd--base editd--unknown editd--theirs nil))
+    (setq editd--root (car place) editd--path (cdr place))
+    (pcase-dolist (`(,hook ,function ,depth) editd--hooks)
+      (add-hook hook function depth t))
+    (unless editd-lockfiles
+      (setq-local create-lockfiles nil))
+    (advice-add 'basic-save-buffer :around #'editd--around-save)
+    (editd--note-base)
+    (editd--connect (editd--workspace editd--root))
+    t))
+
+(defun editd--leave ()
+  "Leave this buffer's file to Emacs again."
+  (pcase-dolist (`(,hook ,function ,_) editd--hooks)
+    (remove-hook hook function t))
+  (kill-local-variable 'create-lockfiles)
+  (mapc #'kill-local-variable '(editd--root editd--path editd--base editd--theirs)))
+
+(defun editd--enter-again ()
+  "Follow the file that this buffer visits now."
+  (unless (editd--enter)
+    (editd-mode -1)))
+
+(defun editd--lighter ()
+  "The mode line's word: connected, not connected, or changed by somebody else."
+  (cond (editd--theirs (propertize " editd!" 'face 'editd-changed
+                                   'help-echo "The file was changed by somebody else: M-x editd-merge"))
+        ((editd--live-p (editd--workspace editd--root)) " editd")
+        (t (propertize " editd-" 'help-echo "The daemon does not answer"))))
+
+(defun editd--place ()
+  "The workspace of this buffer's file and the path in it, as a pair, or nil."
+  (when-let* ((file (and buffer-file-name
+                         (not (file-remote-p buffer-file-name))
+                         (file-truename buffer-file-name)))
+              (root (editd--root-of file))
+              (path (file-relative-name file root)))
+    (unless (or (string-prefix-p "../" path)
+                (member ".git" (split-string path "/")))
+      (cons root path))))
+
+(defun editd--root-of (file)
+  "The workspace that FILE is in, with a slash at its end, or nil."
+  (let ((named (seq-find (lambda (folder) (and folder (file-in-directory-p file folder)))
+                         (list editd-workspace (getenv "EDITD_WORKSPACE")))))
+    (when-let ((root (or named (locate-dominating-file file ".git"))))
+      (file-name-as-directory (file-truename root)))))
+
+
+;;; Saving
+
+(defun editd--around-save (save &rest arguments)
+  "Call SAVE with ARGUMENTS; it is for us to ask about a changed file."
+  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
+    (if (or (not (buffer-local-value 'editd-mode buffer))
+            (verify-visited-file-modtime buffer))
+        (apply save arguments)
+      (let ((known (with-current-buffer buffer
+                     (prog1 (visited-file-modtime) (set-visited-file-modtime)))))
+        (unwind-protect (apply save arguments)
+          (when (and (buffer-live-p buffer) (buffer-modified-p buffer))
+            (with-current-buffer buffer (set-visited-file-modtime known))))))))
+
+(defun editd--write-file ()
+  "Save this buffer through the daemon; nil where Emacs is to save it itself."
+  (when (and editd-mode (editd--plain-p))
+    (editd--make-folder)
+    (when editd-make-backups
+      (editd--backup))
+    (pcase-let ((`(,bytes . ,coding) (editd--encoded)))
+      (when (editd--save bytes coding)
+        ;; `basic-save-buffer' takes the coding system from here.
+        (setq last-coding-system-used coding)
+        (when buffer-file-coding-system-explicit
+          (setcar buffer-file-coding-system-explicit coding))
+        t))))
+
+(defun editd--plain-p ()
+  "Is what Emacs writes for this buffer just its text, encoded?"
+  (not (or buffer-file-format
+           write-region-annotate-functions
+           (find-file-name-handler buffer-file-name 'write-region))))
+
+(defun editd--make-folder ()
+  "Ask before the daemon makes a folder for this buffer's file, as Emacs does."
+  (let ((folder (file-name-directory buffer-file-name)))
+    (unless (or (file-exists-p folder)
+                (y-or-n-p (format-message "Directory `%s' does not exist; create? " folder)))
+      (user-error "Canceled"))))
+
+(defun editd--save (bytes coding)
+  "Make BYTES, encoded by CODING, what the file holds; nil where Emacs is to do it."
+  (let ((base editd--base) (tick (buffer-chars-modified-tick)) (on-stale nil))
+    (catch 'saved
+      (while t
+        (condition-case refusal
+            (progn (editd--saved (editd--apply bytes base on-stale) bytes coding tick)
+                   (throw 'saved t))
+          (editd-unreachable
+           (throw 'saved (editd--save-without refusal)))
+          (editd-refused
+           (pcase (editd--refusal-name refusal)
+             ((or "stale" "file_exists")
+              (let ((current (editd--version-now)))
+                (cond ((equal current (editd--version bytes)) ; it holds this already
+                       (editd--settle current)
+                       (throw 'saved t))
+                      (on-stale (editd--mark-conflicts coding)))
+                (pcase (editd--choose refusal current)
+                  ('reload (editd--reload) (throw 'saved t))
+                  ('merge (setq on-stale "merge"))
+                  ('overwrite (setq base current)))))
+             ("conflict" (editd--mark-conflicts coding))
+             ((or "path_outside" "path_protected")
+              (throw 'saved (editd--save-by-emacs (cadr refusal))))
+             (_ (throw 'saved (editd--save-refused refusal))))))))))
+
+(defun editd--apply (bytes base on-stale &optional dry)
+  "Have the file, being at BASE, become BYTES.
+ON-STALE and DRY are those of the protocol."
+  (editd--request
+   'apply
+   `( :edits [(:op "write" :path ,(editd--path-value) :content ,(editd--value bytes) :base ,base)]
+      ,@(when on-stale (list :on_stale on-stale :return_content t))
+      ,@(if dry '(:dry_run t) (list :request_id (editd--request-id))))))
+
+(defun editd--saved (answer bytes coding tick)
+  "Note ANSWER, the daemon's to a save of BYTES, encoded by CODING at TICK."
+  (let* ((file (aref (plist-get answer :files) 0))
+         (version (plist-get file :version))
+         (content (plist-get file :content))
+         (merged (and content (not (equal (editd--bytes content) bytes)) (editd--bytes content))))
+    (cond ((/= tick (buffer-chars-modified-tick)) ; a timer has changed the buffer while we waited
+           (unless merged
+             (setq editd--base version)
+             (set-visited-file-modtime)))
+          (t
+           (when merged
+             (editd--replace (decode-coding-string merged coding))
+             (message "Merged with what others changed in %s" editd--path))
+           (editd--settle version)))
+    (mapc (lambda (warning) (message "editd: %s" warning)) (plist-get file :warnings))))
+
+(defun editd--backup ()
+  "Make Emacs's backup of this buffer's file, if it is to have one."
+  (let ((backup-by-copying t))
+    (unless buffer-backed-up
+      (backup-buffer))))
+
+(defun editd--choose (refusal version)
+  "Ask what to do about REFUSAL, of a save over VERSION.
+The answer is `reload', `merge' or `overwrite'; to cancel is an error."
+  (let ((choice nil))
+    (while (null choice)
+      (pcase (car (read-multiple-choice
+                   (editd--who-changed refusal)
+                   (append (and version '((?r "reload" "Give up this buffer's changes and take the file's text")
+                                          (?m "merge" "Merge this buffer's changes with the file's")))
+                           '((?o "overwrite" "Save all the same; what the file holds stays in the history")
+                             (?d "diff" "Show what was changed in the file")
+                             (?c "cancel" "Do not save")))))
+        (?r (setq choice 'reload))
+        (?m (setq choice 'merge))
+        (?o (setq choice 'overwrite))
+        (?d (editd--show-diff (or (plist-get (editd--refusal-data refusal) :diff) "")))
+        (_ (user-error "Not saved: %s was changed by somebody else" editd--path))))
+    choice))
+
+(defun editd--who-changed (refusal)
+  "Say by whom the file was changed, as REFUSAL has it."
+  (let ((names (seq-uniq (mapcar #'editd--by (plist-get (editd--refusal-data refusal) :changed_by)))))
+    (format "%s was changed%s since you read it." editd--path
+            (if names (concat " by " (string-join names ", ")) ""))))
+
+(defun editd--save-without (failure)
+  "Do what `editd-without-daemon' says; FAILURE says why there is no daemon."
+  (pcase editd-without-daemon
+    ('refuse (user-error "Not saved: %s" (cadr failure)))
+    ('ask (unless (y-or-n-p (format "%s  Let Emacs save %s by itself? " (cadr failure) editd--path))
+            (user-error "Not saved: %s" (cadr failure)))))
+  (editd--save-by-emacs (cadr failure)))
+
+(defun editd--save-refused (refusal)
+  "Ask whether Emacs is to save what the daemon refused, for the reason in REFUSAL."
+  (unless (y-or-n-p (format "%s  Let Emacs save it by itself? " (cadr refusal)))
+    (user-error "Not saved: %s" (cadr refusal)))
+  (editd--save-by-emacs (cadr refusal)))
+
+(defun editd--save-by-emacs (why)
+  "Return nil, so that Emacs saves by itself, and say WHY.
+Where the file has changed, ask first."
+  (let ((current (editd--version-now)))
+    (unless (or (null current)
+                (equal current editd--base)
+                (yes-or-no-p (format "%s has changed since it was read, and editd cannot help.  Save anyway? "
+                                     editd--path)))
+      (user-error "Not saved: %s" why)))
+  (message "Emacs saves %s by itself: %s" editd--path why)
+  nil)
+
+(defun editd--after-save ()
+  "Note what Emacs has saved by itself, and what came in behind a save."
+  (if (verify-visited-file-modtime (current-buffer))
+      (editd--note-base)
+    (editd--look)))
+
+
+;;; What the file holds, and what the buffer
+
+(defun editd--note-base ()
+  "Note the version that this buffer was read at.
+It is the file's, where Emacs knows of no change since."
+  (let ((now (editd--file-now)))
+    (cond ((null now)
+           (when (equal editd--base editd--unknown) (setq editd--base nil)))
+          ((verify-visited-file-modtime (current-buffer))
+           (setq editd--base (editd--version (car now)) editd--theirs nil))
+          ((editd--holds-p (car now))
+           (editd--settle (editd--version (car now)))))))
+
+(defun editd--settle (version)
+  "Note that this buffer is at VERSION, and its file, too, if it still is."
+  (let ((now (editd--file-now)))
+    (setq editd--base version editd--theirs nil)
+    (set-visited-file-modtime (if (and now (equal (editd--version (car now)) version))
+                                  (cdr now)
+                                -1)) ; as though there had been no file: it has changed for Emacs, too
+    (setq buffer-file-number (nthcdr 10 (file-attributes buffer-file-name)))
+    (set-buffer-modified-p nil)
+    (force-mode-line-update)))
+
+(defun editd--look (&optional transaction)
+  "Follow what was done to this buffer's file, by TRANSACTION if that is known."
+  (let* ((now (editd--file-now))
+         (version (and now (editd--version (car now)))))
+    (cond ((equal version editd--base)
+           (setq editd--theirs nil)
+           (when now (set-visited-file-modtime (cdr now))))
+          ((and now (editd--holds-p (car now)))
+           (editd--settle version))
+          ((and now (not (buffer-modified-p)))
+           (editd--reload)
+           (message "%s was changed%s; reloaded" editd--path (editd--by-whom transaction)))
+          ((not (equal (or version 'gone) editd--theirs))
+           (setq editd--theirs (or version 'gone))
+           (message "%s was %s%s%s" editd--path (if now "changed" "removed") (editd--by-whom transaction)
+                    (if now "; M-x editd-merge brings it in" ""))))
+    (force-mode-line-update)))
+
+(defun editd--reload ()
+  "Make this buffer what its file holds; point, markers and undo stay."
+  (let* ((now (editd--file-now))
+         (reading (and now (editd--plain-p) (editd--reading (car now)))))
+    (if (null reading)
+        (revert-buffer t t t)
+      (run-hooks 'before-revert-hook)
+      (setq buffer-file-coding-system (cdr reading))
+      (editd--replace (car reading))
+      (editd--settle (editd--version (car now)))
+      (run-hooks 'after-revert-hook))))
+
+(defun editd--reading (bytes)
+  "The text that Emacs reads from this buffer's file, and the coding system.
+Nil where that text, encoded, would not be BYTES again."
+  (let ((file buffer-file-name)
+        (coding-system-for-read (or coding-system-for-read (car buffer-file-coding-system-explicit))))
+    (if (not enable-multibyte-characters)
+        (cons bytes buffer-file-coding-system)
+      (with-temp-buffer
+        (insert-file-contents file)
+        (when (equal bytes (encode-coding-region (point-min) (point-max) last-coding-system-used t))
+          (cons (buffer-string) last-coding-system-used))))))
+
+(defun editd--replace (text)
+  "Make TEXT what this buffer holds; point, markers and undo stay."
+  (let ((buffer (current-buffer))
+        (multibyte enable-multibyte-characters))
+    (with-temp-buffer
+      (set-buffer-multibyte multibyte)
+      (insert text)
+      (let ((source (current-buffer)))
+        (with-current-buffer buffer
+          (save-restriction
+            (widen)
+            (let ((inhibit-read-only t)
+                  (buffer-file-name nil)) ; so that nobody asks whether the file has changed
+              (replace-buffer-contents source 1.0))))))))
+
+(defun editd--encoded ()
+  "The bytes that Emacs would save, and their coding system, as a pair."
+  (save-restriction
+    (widen)
+    (let* ((wanted (or coding-system-for-write save-buffer-coding-system buffer-file-coding-system 'no-conversion))
+           (coding (if (or coding-system-for-write save-buffer-coding-system
+                           (not enable-multibyte-characters))
+                       wanted
+                     (select-safe-coding-system (point-min) (point-max) wanted nil buffer-file-name))))
+      (cons (encode-coding-region (point-min) (point-max) coding t) coding))))
+
+(defun editd--holds-p (bytes)
+  "Is this buffer's text BYTES, once it is encoded?"
+  (save-restriction
+    (widen)
+    (equal bytes (encode-coding-region (point-min) (point-max) buffer-file-coding-system t))))
+
+(defun editd--file-now ()
+  "The bytes of this buffer's file and their time, as a pair, or nil."
+  (let ((file buffer-file-name) before bytes after (tries 0))
+    (while (progn
+             (setq before (file-attributes file)
+                   bytes (condition-case nil (editd--literally file) (file-error nil))
+                   after (file-attributes file)
+                   tries (1+ tries))
+             (and (< tries 5) (not (equal (editd--stamp before) (editd--stamp after))))))
+    (and bytes after (cons bytes (file-attribute-modification-time after)))))
+
+(defun editd--stamp (attributes)
+  "What of a file's ATTRIBUTES changes when it is written."
+  (list (file-attribute-modification-time attributes) (file-attribute-size attributes)
+        (file-attribute-inode-number attributes)))
+
+(defun editd--literally (file)
+  "The bytes of FILE."
+  (with-temp-buffer
+    (set-buffer-multibyte nil)
+    (insert-file-contents-literally file)
+    (buffer-string)))
+
+(defun editd--version-now ()
+  "The version of this buffer's file, or nil where there is none."
+  (when-let ((now (editd--file-now)))
+    (editd--version (car now))))
+
+(defun editd--version (bytes)
+  "The version of a file that holds BYTES: git's blob id."
+  (secure-hash 'sha1 (concat (format "blob %d\0" (length bytes)) bytes)))
+
+(defun editd--value (bytes)
+  "BYTES as they travel in JSON: a text, or base64 where they are none."
+  (let ((text (decode-coding-string bytes 'utf-8-unix)))
+    (if (string-match-p "[^\x00-\xd7ff\xe000-\x10ffff]" text)
+        (list :base64 (base64-encode-string bytes t))
+      text)))
+
+(defun editd--bytes (value)
+  "The bytes that VALUE stands for, a text or base64 in JSON."
+  (if (stringp value)
+      (encode-coding-string value 'utf-8-unix)
+    (base64-decode-string (plist-get value :base64))))
+
+(defun editd--file-name (value)
+  "The file name that VALUE stands for, a path in JSON."
+  (decode-coding-string (editd--bytes value) (or file-name-coding-system default-file-name-coding-system 'utf-8)))
+
+(defun editd--path-value (&optional path)
+  "PATH, or this buffer's, as it travels in JSON."
+  (editd--value (encode-coding-string (or path editd--path)
+                                      (or file-name-coding-system default-file-name-coding-system 'utf-8))))
+
+
+;;; Merging
+
+(defun editd-merge ()
+  "Merge what others did to this buffer's file into the buffer, without saving it.
+Where both changed the same lines there are conflict markers, for `smerge-mode'."
+  (interactive)
+  (editd--check-here)
+  (let ((bytes-and-coding (editd--encoded)))
+    (condition-case refusal
+        (cond ((equal (editd--version-now) editd--base)
+               (setq editd--theirs nil)
+               (message "Nobody else has changed %s" editd--path))
+              ((not (buffer-modified-p)) (editd--look))
+              (t (editd--merged (editd--apply (car bytes-and-coding) editd--base "merge" t)
+                                (cdr bytes-and-coding))))
+      (editd-refused
+       (if (member (editd--refusal-name refusal) '("conflict" "stale" "file_exists"))
+           (editd--mark-conflicts (cdr bytes-and-coding))
+         (signal (car refusal) (cdr refusal)))))))
+
+(defun editd--merged (answer coding)
+  "Take the merge in ANSWER into this buffer; CODING is the buffer's."
+  (let ((file (aref (plist-get answer :files) 0)))
+    (editd--replace (decode-coding-string (editd--bytes (plist-get file :content)) coding))
+    (editd--now-based-on (plist-get file :base))
+    (message "Merged what others changed in %s; it is not saved yet" editd--path)))
+
+(defun editd--now-based-on (version)
+  "Note that this buffer's changes are made for VERSION now."
+  (setq editd--base version editd--theirs nil)
+  (set-visited-file-modtime)
+  (force-mode-line-update))
+
+(defun editd--mark-conflicts (coding)
+  "Merge by markers what both sides changed, in CODING.  Does not return.
+The buffer is then to be saved by the user, for the version that was merged."
+  (let* ((now (or (editd--file-now)
+                  (user-error "Not merged: %s was removed.  Save again to make it anew" editd--path)))
+         (theirs (decode-coding-string (car now) coding))
+         (base (decode-coding-string (or (editd--base-bytes) "") coding))
+         (mine (save-restriction (widen) (buffer-substring-no-properties (point-min) (point-max))))
+         (merged (editd--diff3 mine base theirs)))
+    (editd--replace (cdr merged))
+    (editd--now-based-on (editd--version (car now)))
+    (set-buffer-modified-p t)
+    (if (car merged)
+        (message "Merged what others changed in %s; it is not saved yet" editd--path)
+      (smerge-start-session)
+      (user-error "Both changed the same lines of %s: resolve the conflicts, then save" editd--path))))
+
+(defun editd--diff3 (mine base theirs)
+  "Merge the texts MINE and THEIRS, made from BASE.
+Return whether that is clean, and the text, as a pair."
+  (let ((folder (make-temp-file "editd" t))
+        (coding-system-for-read 'utf-8-emacs-unix)
+        (coding-system-for-write 'utf-8-emacs-unix)
+        status)
+    (unwind-protect
+        (with-temp-buffer
+          (cl-loop for (name . text) in `(("mine" . ,mine) ("base" . ,base) ("theirs" . ,theirs))
+                   do (write-region text nil (expand-file-name name folder) nil 'quiet))
+          (let ((default-directory folder))
+            (setq status (call-process editd-diff3-program nil '(t nil) nil "-m" "mine" "base" "theirs")))
+          (unless (memq status '(0 1))
+            (user-error "Not merged: %s failed" editd-diff3-program))
+          (cons (eql status 0) (buffer-string)))
+      (delete-directory folder t))))
+
+(defun editd--base-bytes ()
+  "What the file held when this buffer was read, or nil if nobody knows."
+  (when-let* ((base editd--base)
+              (seq (editd--seq-with base)))
+    (condition-case nil
+        (let ((answer (editd--request 'read (list :path (editd--path-value) :at (number-to-string seq)))))
+          (and (equal (plist-get answer :version) base)
+               (editd--bytes (plist-get answer :content))))
+      (editd-refused nil))))
+
+(defun editd--seq-with (version)
+  "A transaction's number after which this buffer's file was at VERSION, or nil."
+  (let ((answer (editd--request 'log (list :path (editd--path-value) :limit 1000))))
+    (cl-loop for transaction across (plist-get answer :transactions)
+             for seq = (plist-get transaction :seq)
+             thereis (cl-loop for change across (plist-get transaction :files)
+                              when (equal (plist-get change :path) (editd--path-value))
+                              thereis (cond ((equal (plist-get change :version) version) seq)
+                                            ((equal (plist-get change :base) version) (1- seq)))))))
+
+
+;;; Undo, redo, rollback
+
+(defun editd-undo (&optional tx here)
+  "Take back transaction TX, a number or an id, or the newest edit.
+HERE, the prefix argument, means in this file only.  Later changes stay."
+  (interactive (list (editd--read-tx "Undo transaction (empty: the newest edit): ") current-prefix-arg))
+  (editd--take-back 'undo (append (and tx (list :tx tx))
+                                  (and here (list :paths (vector (editd--path-value)))))))
+
+(defun editd-redo ()
+  "Take back the newest undo."
+  (interactive)
+  (editd--take-back 'redo nil))
+
+(defun editd-rollback (session)
+  "Take back all that SESSION did; everybody else's work stays."
+  (interactive (list (completing-read "Roll back session: " (editd--sessions))))
+  (editd--take-back 'rollback (list :session session)))
+
+(defun editd--take-back (method params)
+  "Call METHOD with PARAMS.
+Where later changes are in the way, ask whether to force it."
+  (condition-case refusal
+      (editd--took-back (editd--request method (append params (list :request_id (editd--request-id)))))
+    (editd-refused
+     (unless (and (equal (editd--refusal-name refusal) "conflict")
+                  (yes-or-no-p (format "%s  Put back the earlier text all the same? " (cadr refusal))))
+       (signal (car refusal) (cdr refusal)))
+     (editd--took-back
+      (editd--request method (append params (list :request_id (editd--request-id) :on_conflict "force")))))))
+
+(defun editd--took-back (answer)
+  "Say what ANSWER, of an undo, has done, and follow it in the buffers."
+  (let ((transaction (plist-get answer :transaction)))
+    (if (null transaction)
+        (message "Nothing to change")
+      (message "[%s] %s: %s" (plist-get transaction :seq) (editd--summary transaction)
+               (string-join (editd--files-of transaction) ", ")))
+    (editd--look-everywhere (editd--workspace (editd--here)))
+    (editd--refresh-logs)
+    transaction))
+
+(defun editd--sessions ()
+  "The sessions that the history and the daemon know."
+  (let ((open (plist-get (editd--request 'session.list nil) :sessions))
+        (past (plist-get (editd--request 'log '(:limit 1000)) :transactions)))
+    (seq-uniq (delq nil (mapcar (lambda (each) (plist-get each :session)) (vconcat open past))))))
+
+(defun editd--read-tx (prompt)
+  "Read a transaction after PROMPT, or nil; the one at point is the default."
+  (let ((given (string-trim (read-string prompt nil nil (editd--tx-at-point)))))
+    (and (not (string-empty-p given)) given)))
+
+(defun editd--tx-at-point ()
+  "The transaction that point is at, in a log or in a blame, or nil."
+  (when-let ((seq (or (get-text-property (point) 'editd-seq)
+                      (and (derived-mode-p 'editd-log-mode) (tabulated-list-get-id)))))
+    (format "%s" seq)))
+
+
+;;; Log, show, diff
+
+(defvar-local editd--log-path nil "The path that this log is of, or nil for all.")
+
+(defvar editd-log-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'editd-show)
+    (define-key map "u" #'editd-undo-at-point)
+    (define-key map "R" #'editd-rollback-at-point)
+    (define-key map "+" #'editd-log-more)
+    map)
+  "What the keys do in a log.")
+
+(defvar-local editd--log-limit 100 "How many transactions this log shows.")
+
+(define-derived-mode editd-log-mode tabulated-list-mode "editd-log"
+  "The transactions of a workspace, newest first.
+\\{editd-log-mode-map}"
+  (setq tabulated-list-format [("Seq" 6 editd--older-p :right-align t) ("Time" 16 t) ("Kind" 9 t)
+                               ("By" 18 t) ("What" 0 nil)]
+        tabulated-list-entries #'editd--log-entries)
+  (tabulated-list-init-header))
+
+(defun editd-log (&optional everything)
+  "Show the transactions of this buffer's file.
+EVERYTHING, the prefix argument, means of the whole workspace, as in a
+buffer without a file."
+  (interactive "P")
+  (let ((root (editd--here))
+        (path (and (not everything) editd-mode editd--path)))
+    (pop-to-buffer
+     (with-current-buffer (get-buffer-create (format "*editd-log: %s*" (or path (abbreviate-file-name root))))
+       (editd-log-mode)
+       (setq editd--root root editd--log-path path default-directory root)
+       (revert-buffer)
+       (goto-char (point-min))
+       (current-buffer)))))
+
+(defun editd-log-more ()
+  "Show ten times as many transactions."
+  (interactive nil editd-log-mode)
+  (setq editd--log-limit (min 10000 (* 10 editd--log-limit)))
+  (revert-buffer))
+
+(defun editd--log-entries ()
+  "The lines of this log."
+  (let ((answer (editd--request 'log `( :limit ,editd--log-limit
+                                        ,@(and editd--log-path
+                                               (list :path (editd--path-value editd--log-path)))))))
+    (mapcar #'editd--log-entry (plist-get answer :transactions))))
+
+(defun editd--log-entry (transaction)
+  "The line of TRANSACTION in a log."
+  (let ((undone (plist-get transaction :undone_by)))
+    (list (plist-get transaction :seq)
+          (vector (number-to-string (plist-get transaction :seq))
+                  (editd--time (plist-get transaction :time))
+                  (plist-get transaction :kind)
+                  (editd--by transaction)
+                  (concat (and undone (format "(undone by %s) " undone))
+                          (editd--summary transaction))))))
+
+(defun editd--older-p (one other)
+  "Is log entry ONE older than OTHER?"
+  (< (car one) (car other)))
+
+(defun editd--refresh-logs ()
+  "Bring all logs that are shown up to date."
+  (dolist (window (window-list-1 nil nil 'visible))
+    (with-current-buffer (window-buffer window)
+      (when (derived-mode-p 'editd-log-mode)
+        (revert-buffer)))))
+
+(defun editd-undo-at-point ()
+  "Take back the transaction at point."
+  (interactive)
+  (editd-undo (or (editd--tx-at-point) (user-error "No transaction here"))))
+
+(defun editd-rollback-at-point ()
+  "Take back all that the session of the transaction at point did."
+  (interactive)
+  (let* ((tx (or (editd--tx-at-point) (user-error "No transaction here")))
+         (shown (plist-get (editd--request 'show (list :tx tx :diff :json-false)) :transaction))
+         (session (or (plist-get shown :session) (user-error "Transaction %s is of no session" tx))))
+    (when (yes-or-no-p (format "Roll back all of session %s? " session))
+      (editd-rollback session))))
+
+(defun editd-show (tx)
+  "Show transaction TX, which is the one at point, with its diff."
+  (interactive (list (or (editd--tx-at-point) (editd--read-tx "Show transaction: ")
+                         (user-error "No transaction named"))))
+  (let* ((root (editd--here))
+         (answer (editd--request 'show (list :tx tx)))
+         (transaction (plist-get answer :transaction)))
+    (editd--show-diff
+     (format "%s %s by %s, %s\n\n    %s\n\n%s"
+             (plist-get transaction :seq) (plist-get transaction :kind) (editd--by transaction)
+             (editd--time (plist-get transaction :time))
+             (replace-regexp-in-string "\n" "\n    " (plist-get transaction :message))
+             (editd--text (plist-get answer :diff)))
+     root)))
+
+(defun editd-diff (&optional from to)
+  "Show what changed in this buffer's file from transaction FROM to TO.
+They are the workspace as first seen, and the files as they are now;
+a prefix argument asks for others."
+  (interactive (and current-prefix-arg
+                    (list (editd--read-tx "From transaction (empty: as first seen): ")
+                          (editd--read-tx "To transaction (empty: as it is now): "))))
+  (let* ((root (editd--here))
+         (answer (editd--request 'diff `( ,@(and from (list :from from)) ,@(and to (list :to to))
+                                          ,@(and editd-mode (list :paths (vector (editd--path-value))))))))
+    (editd--show-diff (editd--text (plist-get answer :diff)) root)))
+
+(defun editd--show-diff (diff &optional root)
+  "Show DIFF, of the workspace at ROOT, in a buffer of its own."
+  (let ((root (or root editd--root)))
+    (with-current-buffer (get-buffer-create "*editd-diff*")
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (insert diff)
+        (goto-char (point-min)))
+      (diff-mode)
+      (setq editd--root root default-directory root buffer-read-only t)
+      (display-buffer (current-buffer)))))
+
+(defun editd--text (value)
+  "VALUE, a text or bytes in JSON or nil, as a text to be shown."
+  (if value (decode-coding-string (editd--bytes value) 'utf-8-unix) ""))
+
+
+;;; Blame and status
+
+(defvar editd-blame-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'editd-show)
+    (define-key map "u" #'editd-undo-at-point)
+    (define-key map "R" #'editd-rollback-at-point)
+    map)
+  "What the keys do in a blame.")
+
+(define-derived-mode editd-blame-mode special-mode "editd-blame"
+  "Who wrote each line of a file, and in which transaction.
+\\{editd-blame-mode-map}")
+
+(defun editd-blame ()
+  "Show who wrote each line of this buffer's file, as it is on the disk."
+  (interactive)
+  (editd--check-here)
+  (let* ((root editd--root)
+         (line (line-number-at-pos nil t))
+         (coding buffer-file-coding-system)
+         (lines (plist-get (editd--request 'blame (list :path (editd--path-value))) :lines))
+         (content (plist-get (editd--request 'read (list :path (editd--path-value))) :content))
+         (text (split-string (decode-coding-string (editd--bytes content) coding) "\n")))
+    (pop-to-buffer
+     (with-current-buffer (get-buffer-create (format "*editd-blame: %s*" editd--path))
+       (editd-blame-mode)
+       (setq editd--root root default-directory root)
+       (let ((inhibit-read-only t))
+         (erase-buffer)
+         (seq-do (lambda (each) (editd--insert-blame each (or (pop text) ""))) lines)
+         (goto-char (point-min))
+         (forward-line (1- line)))
+       (current-buffer)))))
+
+(defun editd--insert-blame (line text)
+  "Insert TEXT with what LINE, of a blame, says about it."
+  (let ((start (point))
+        (seq (plist-get line :seq)))
+    (insert (propertize (format "%5s %-16s %-18s" seq
+                                (if (eql seq 0) "" (editd--time (plist-get line :time)))
+                                (if (eql seq 0) "" (truncate-string-to-width (editd--by line) 18)))
+                        'face 'editd-margin)
+            " " text "\n")
+    (put-text-property start (point) 'editd-seq seq)))
+
+(defun editd-status ()
+  "Say how the daemon of this workspace is."
+  (interactive)
+  (let ((status (editd--request 'status nil)))
+    (message "editd %s at %s: %s%s, %s transactions, watcher %s%s"
+             (plist-get status :version) (abbreviate-file-name (editd--here)) (plist-get status :state)
+             (if-let ((reason (plist-get status :reason))) (format " (%s)" reason) "")
+             (plist-get status :head)
+             (plist-get (plist-get status :watcher) :state)
+             (mapconcat (lambda (line) (concat "; " line)) (plist-get status :weaker) ""))
+    status))
+
+(defun editd--by (who)
+  "By whom WHO, a transaction or a blamed line, is: the actor, and the session."
+  (let ((actor (plist-get who :actor))
+        (session (plist-get who :session)))
+    (cond ((and actor session (not (equal actor session))) (format "%s in %s" actor session))
+          (actor actor)
+          (t (or (plist-get who :kind) "somebody else")))))
+
+(defun editd--by-whom (transaction)
+  "The words \" by somebody\" for TRANSACTION, which may be nil."
+  (if transaction (concat " by " (editd--by transaction)) ""))
+
+(defun editd--summary (transaction)
+  "What TRANSACTION did, in a line."
+  (let ((message (plist-get transaction :message)))
+    (if (member message '(nil ""))
+        (string-join (editd--files-of transaction) ", ")
+      (car (split-string message "\n")))))
+
+(defun editd--files-of (transaction)
+  "The names of the files that TRANSACTION changed."
+  (mapcar (lambda (change) (editd--file-name (plist-get change :path))) (plist-get transaction :files)))
+
+(defun editd--time (text)
+  "TEXT, a time of the protocol's, as a local time to the minute."
+  (format-time-string "%F %R" (date-to-time (replace-regexp-in-string "\\.[0-9]+" "" text))))
+
+
+;;; Events
+
+(defvar editd--busy nil "Non-nil while a request waits for its answer: events wait, too.")
+
+(defun editd--heard (workspace method params)
+  "Take in notification METHOD with PARAMS of WORKSPACE."
+  (when (eq method 'event)
+    (push params (editd--workspace-events workspace))
+    (editd--soon workspace)))
+
+(defun editd--soon (workspace)
+  "Look at the events of WORKSPACE once Emacs has a moment."
+  (when (and (editd--workspace-events workspace) (not (editd--workspace-timer workspace)))
+    (setf (editd--workspace-timer workspace)
+          (run-at-time 0 nil #'editd--take-events workspace))))
+
+(defun editd--take-events (workspace)
+  "Follow what the events of WORKSPACE tell."
+  (setf (editd--workspace-timer workspace) nil)
+  (unless editd--busy
+    (let ((events (nreverse (editd--workspace-events workspace)))
+          (changed (make-hash-table :test #'equal)))
+      (setf (editd--workspace-events workspace) nil)
+      (dolist (event events)
+        (when-let ((transaction (plist-get event :transaction)))
+          (seq-doseq (change (plist-get transaction :files))
+            (dolist (path (list (plist-get change :path) (plist-get change :from)))
+              (when path (puthash (editd--file-name path) transaction changed))))))
+      (if (seq-some (lambda (event) (equal (plist-get event :event) "resync")) events)
+          (editd--look-everywhere workspace)
+        (editd--look-everywhere workspace changed)))))
+
+(defun editd--look-everywhere (workspace &optional changed)
+  "Look at the files of all buffers of WORKSPACE.
+CHANGED, a table from paths to transactions, leaves out the others."
+  (dolist (buffer (buffer-list))
+    (with-current-buffer buffer
+      (when (and editd-mode (equal editd--root (editd--workspace-root workspace)))
+        (let ((transaction (and changed (gethash editd--path changed))))
+          (when (or (null changed) transaction)
+            (with-demoted-errors "editd: %S"
+              (editd--look transaction))))))))
+
+
+;;; The daemon
+
+(defvar editd--workspaces (make-hash-table :test #'equal) "The workspaces by their roots.")
+
+(defun editd--workspace (root)
+  "The workspace at ROOT."
+  (or (gethash root editd--workspaces)
+      (puthash root (editd--make-workspace root) editd--workspaces)))
+
+(defun editd--here ()
+  "The root of the workspace that this buffer is in."
+  (or editd--root
+      (editd--root-of (expand-file-name default-directory))
+      (user-error "This is no workspace of editd")))
+
+(defun editd--check-here ()
+  "Refuse a command that needs a file in a workspace."
+  (unless (or editd-mode (editd-mode 1))
+    (user-error "This buffer visits no file in a workspace of editd")))
+
+(defun editd--live-p (workspace)
+  "Is WORKSPACE connected to its daemon?"
+  (and (editd--workspace-ready workspace)
+       (jsonrpc-running-p (editd--workspace-connection workspace))))
+
+(defun editd--request (method params)
+  "Call METHOD with PARAMS in this buffer's workspace, and return the answer.
+A connection that ends meanwhile is made anew, and the request is sent
+again: what changes something has a `:request_id', so it takes effect once."
+  (let ((workspace (editd--workspace (editd--here))))
+    (unwind-protect
+        (let ((editd--busy t))
+          (catch 'answer
+            (dotimes (_ 3)
+              (let ((connection (editd--connected workspace)))
+                (condition-case failure
+                    (throw 'answer (jsonrpc-request connection method params :timeout editd-timeout))
+                  (error (editd--failed connection failure)))))
+            (signal 'editd-unreachable (list "The daemon ends again and again."))))
+      (editd--soon workspace))))
+
+(defun editd--failed (connection failure)
+  "Signal what FAILURE of a request on CONNECTION means.
+Return where the connection has just ended."
+  (let ((name (plist-get (alist-get 'jsonrpc-error-data (cddr failure)) :name))
+        (message (alist-get 'jsonrpc-error-message (cddr failure))))
+    (cond ((and (eq (car failure) 'jsonrpc-error) (equal name "shutting_down"))
+           (jsonrpc-shutdown connection))
+          ((and (eq (car failure) 'jsonrpc-error) name)
+           (signal 'editd-refused (list message (alist-get 'jsonrpc-error-data (cddr failure)))))
+          ((jsonrpc-running-p connection)
+           (if (equal message "Timed out")
+               (signal 'editd-unreachable
+                       (list (format "The daemon did not answer within %s seconds." editd-timeout)))
+             (signal (car failure) (cdr failure)))))))
+
+(defun editd--refusal-name (refusal)
+  "The name of the error REFUSAL, as the protocol has it."
+  (plist-get (nth 2 refusal) :name))
+
+(defun editd--refusal-data (refusal)
+  "The data of the error REFUSAL."
+  (plist-get (nth 2 refusal) :data))
+
+(defun editd--request-id ()
+  "A name that no other request has."
+  (secure-hash 'sha1 (format "%s %s %s %s" (emacs-pid) (current-time) (random) (user-uid))))
+
+(defun editd--connected (workspace)
+  "The connection to WORKSPACE's daemon, made now if need be."
+  (let ((deadline (time-add nil editd-timeout)))
+    (accept-process-output nil 0)       ; the end of the connection may not have been noticed yet
+    (editd--connect workspace)
+    (while (and (editd--workspace-opening workspace) (time-less-p nil deadline))
+      (accept-process-output nil 0.02))
+    (if (editd--live-p workspace)
+        (editd--workspace-connection workspace)
+      (signal 'editd-unreachable (list (editd--workspace-why workspace))))))
+
+(defun editd--connect (workspace)
+  "Begin to connect WORKSPACE to its daemon, unless it is."
+  (unless (or (editd--live-p workspace) (editd--workspace-opening workspace))
+    (setf (editd--workspace-opening workspace) t
+          (editd--workspace-ready workspace) nil)
+    (or (and (editd--workspace-socket workspace)
+             (ignore-errors (editd--open workspace (editd--workspace-socket workspace)) t))
+        (editd--ask-editctl workspace))))
+
+(defun editd--ask-editctl (workspace)
+  "Have `editctl' tell the socket of WORKSPACE, and start the daemon, if it is to."
+  (condition-case failure
+      (let ((default-directory (editd--workspace-root workspace))
+            (arguments (list "-C" (directory-file-name (editd--workspace-root workspace)))))
+        (if (or editd-start-daemon
+                (eql 0 (apply #'call-process (car editd-program) nil nil nil
+                              (append (cdr editd-program) arguments '("status")))))
+            (make-process :name "editctl" :noquery t :connection-type 'pipe
+                          :buffer (generate-new-buffer " *editctl*")
+                          :command (append editd-program arguments '("socket"))
+                          :sentinel (lambda (process _change) (editd--told workspace process)))
+          (editd--give-up workspace "No daemon runs, and `editd-start-daemon' is nil.")))
+    (error (editd--give-up workspace (error-message-string failure)))))
+
+(defun editd--told (workspace process)
+  "Open the socket of WORKSPACE that PROCESS, an `editctl socket', has told."
+  (unless (process-live-p process)
+    (let* ((said (with-current-buffer (process-buffer process) (string-trim (buffer-string))))
+           (socket (car (last (split-string said "\n")))))
+      (kill-buffer (process-buffer process))
+      (condition-case failure
+          (if (eql (process-exit-status process) 0)
+              (editd--open workspace socket)
+            (editd--give-up workspace said))
+        (error (editd--give-up workspace (error-message-string failure)))))))
+
+(defun editd--give-up (workspace why)
+  "Note WHY there is no connection to WORKSPACE's daemon."
+  (setf (editd--workspace-opening workspace) nil
+        (editd--workspace-why workspace) why)
+  (force-mode-line-update t))
+
+(defun editd--open (workspace socket)
+  "Connect WORKSPACE to the daemon at SOCKET, and ask to be told of changes."
+  (let ((connection (editd--open-socket
+                     socket
+                     (lambda (_connection method params) (editd--heard workspace method params))
+                     (lambda (connection) (editd--lost workspace connection)))))
+    (setf (editd--workspace-connection workspace) connection
+          (editd--workspace-socket workspace) socket)
+    (let ((failed (lambda (&rest _)
+                    (editd--give-up workspace "The daemon does not answer.")
+                    (ignore-errors (jsonrpc-shutdown connection)))))
+      (jsonrpc-async-request
+       connection 'hello `( :client ,editd-actor ,@(and editd-session (list :session editd-session)))
+       :timeout editd-timeout :timeout-fn failed :error-fn failed
+       :success-fn
+       (lambda (_)
+         (jsonrpc-async-request
+          connection 'subscribe '(:events ["transaction"])
+          :timeout editd-timeout :timeout-fn failed :error-fn failed
+          :success-fn (lambda (_) (editd--opened workspace))))))))
+
+(defun editd--open-socket (socket heard lost)
+  "A connection to SOCKET; HEARD is called with notifications, LOST when it ends."
+  (let ((connection (make-instance
+                     'jsonrpc-process-connection
+                     :name "editd"
+                     :process (lambda ()
+                                (make-network-process :name "editd" :family 'local :service socket
+                                                      :noquery t :coding 'utf-8-emacs-unix))
+                     :notification-dispatcher heard
+                     :on-shutdown lost)))
+    ;; What is said holds whole files: it is not logged.  The slot's name depends on the version.
+    (cl-loop for (slot . value) in '((-events-buffer-scrollback-size . 0)
+                                     (-events-buffer-config . (:size 0)))
+             when (slot-exists-p connection slot)
+             do (eieio-oset connection slot value))
+    connection))
+
+(defun editd--opened (workspace)
+  "Note that WORKSPACE is connected, and look what has happened before."
+  (setf (editd--workspace-opening workspace) nil
+        (editd--workspace-ready workspace) t)
+  (push '(:event "resync") (editd--workspace-events workspace))
+  (editd--soon workspace)
+  (force-mode-line-update t))
+
+(defun editd--lost (workspace connection)
+  "Note that CONNECTION to WORKSPACE has ended, and try again in a while."
+  (when (eq connection (editd--workspace-connection workspace))
+    (setf (editd--workspace-ready workspace) nil)
+    (editd--give-up workspace "The daemon has ended.")
+    (run-at-time 2 nil #'editd--connect-again workspace)))
+
+(defun editd--connect-again (workspace)
+  "Connect WORKSPACE to its daemon again, where a buffer follows a file in it."
+  (when (seq-some (lambda (buffer)
+                    (and (buffer-local-value 'editd-mode buffer)
+                         (equal (buffer-local-value 'editd--root buffer) (editd--workspace-root workspace))))
+                  (buffer-list))
+    (editd--connect workspace)))
+
+(provide 'editd)
+
+;; Local Variables:
+;; checkdoc-verb-check-experimental-flag: nil
+;; End:
+
+;;; editd.el ends here

@@ -1,0 +1,709 @@
+;;; editd-tests.el --- editd.el against a real daemon  -*- lexical-binding: t; -*-
+
+;;; Commentary:
+
+;; Run by test_emacs.py, in one batch Emacs: each test is a claim.  The workspace is
+;; EDITD_TEST_ROOT, `editctl' is EDITD_TEST_PYTHON with -m editd_client.  `theirs' is
+;; another client of the same daemon, and `outside' a program that knows of none.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'ert)
+(require 'editd)
+(require 'smerge-mode)
+
+(defvar tests-root (file-name-as-directory (getenv "EDITD_TEST_ROOT")))
+(defvar tests-serial 0 "So that each test has files of its own.")
+(defvar tests-their-connection nil "Somebody else's.")
+
+(setq editd-program (list (getenv "EDITD_TEST_PYTHON") "-P" "-m" "editd_client")
+      make-backup-files nil
+      auto-save-default nil)
+
+;;; What the tests are made of
+
+(defun tests-file (content &optional name)
+  "A new file that holds CONTENT, its name ending in NAME."
+  (let ((file (expand-file-name (format "%d-%s" (cl-incf tests-serial) (or name "a.txt")) tests-root)))
+    (outside file content)
+    file))
+
+(defun outside (file content)
+  "Have a program that knows of no daemon write CONTENT into FILE."
+  (let ((coding-system-for-write 'no-conversion)
+        (write-region-inhibit-fsync t))
+    (write-region (encode-coding-string content 'utf-8-unix) nil file nil 'quiet)))
+
+(defun holds (file)
+  "The bytes of FILE."
+  (editd--literally file))
+
+(defun their (method params)
+  "Somebody else's answer to METHOD with PARAMS."
+  (let ((default-directory tests-root)
+        (workspace (editd--workspace tests-root)))
+    (unless (and tests-their-connection (jsonrpc-running-p tests-their-connection))
+      (editd--connected workspace)
+      (setq tests-their-connection
+            (editd--open-socket (editd--workspace-socket workspace) #'ignore #'ignore))
+      (jsonrpc-request tests-their-connection 'hello '(:client "robot" :session "night")))
+    (jsonrpc-request tests-their-connection method params)))
+
+(defun theirs (file content)
+  "Have somebody else write CONTENT into FILE through the daemon, and return the number."
+  (let ((answer (their 'apply `(:edits [(:op "write" :path ,(file-relative-name file tests-root)
+                                             :content ,content :force t)]
+                                       :message "Night work"))))
+    (plist-get (plist-get answer :transaction) :seq)))
+
+(defmacro eventually (condition)
+  "Wait until CONDITION holds, which must be within ten seconds."
+  `(let ((deadline (time-add nil 10)))
+     (while (not (or ,condition (time-less-p deadline nil)))
+       (accept-process-output nil 0.02))
+     (should ,condition)))
+
+(defmacro visiting (file &rest body)
+  "Do BODY in a buffer that visits FILE in `editd-mode'."
+  (declare (indent 1))
+  `(let ((buffer (find-file-noselect ,file)))
+     (unwind-protect
+         (with-current-buffer buffer
+           (editd-mode 1)
+           (should editd-mode)
+           (eventually (editd--live-p (editd--workspace editd--root)))
+           ,@body)
+       (when (buffer-live-p buffer)
+         (with-current-buffer buffer (set-buffer-modified-p nil))
+         (kill-buffer buffer)))))
+
+(defmacro answering (keys &rest body)
+  "Do BODY; what is asked is answered by KEYS, in order: all of them must be used."
+  (declare (indent 1))
+  `(let ((keys (copy-sequence ,keys)) (asked nil))
+     (cl-letf (((symbol-function 'read-multiple-choice)
+                (lambda (prompt choices)
+                  (push prompt asked)
+                  (let ((key (or (pop keys) (ert-fail (list 'asked prompt)))))
+                    (or (assq key choices) (ert-fail (list 'not-offered key choices))))))
+               ((symbol-function 'y-or-n-p) (lambda (prompt) (push prompt asked) (eq (pop keys) ?y)))
+               ((symbol-function 'yes-or-no-p) (lambda (prompt) (push prompt asked) (eq (pop keys) ?y))))
+       (prog1 (progn ,@body)
+         (should-not keys)))))
+
+(defmacro saying (&rest body)
+  "What is said in the echo area while BODY is done, as one text."
+  `(let ((said nil))
+     (cl-letf (((symbol-function 'message)
+                (lambda (format &rest arguments)
+                  (when format (push (apply #'format-message format arguments) said)))))
+       ,@body)
+     (string-join (nreverse said) "\n")))
+
+(defun append-text (text)
+  (goto-char (point-max))
+  (insert text))
+
+(defun newest ()
+  "The newest transaction."
+  (aref (plist-get (their 'log '(:limit 1)) :transactions) 0))
+
+(defun saved-by-editd-p (file)
+  "Is the newest transaction an edit of FILE by this Emacs?"
+  (let ((transaction (newest)))
+    (and (equal (plist-get transaction :kind) "edit")
+         (equal (plist-get transaction :actor) "emacs")
+         (equal (editd--files-of transaction) (list (file-relative-name file tests-root))))))
+
+;;; Saving
+
+(ert-deftest a-save-is-a-transaction-of-emacs ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (save-buffer)
+      (should (equal (holds file) "one\ntwo\n"))
+      (should (saved-by-editd-p file))
+      (should-not (buffer-modified-p))
+      (should (verify-visited-file-modtime (current-buffer)))
+      (append-text "three\n")
+      (save-buffer)
+      (should (equal (holds file) "one\ntwo\nthree\n")))))
+
+(ert-deftest a-new-file-and-its-folder-are-made-by-the-daemon ()
+  (let ((file (expand-file-name "deep/er/new.txt" tests-root)))
+    (visiting file
+      (setq buffer-read-only nil)       ; as Emacs has it where the folder is missing
+      (append-text "new\n")
+      (answering '(?y) (save-buffer))
+      (should (equal (holds file) "new\n"))
+      (should (saved-by-editd-p file)))))
+
+(ert-deftest the-hooks-around-a-save-run-and-the-last-line-ends ()
+  (let ((file (tests-file "one\n")) (ran nil))
+    (visiting file
+      (setq-local require-final-newline t)
+      (add-hook 'before-save-hook (lambda () (push 'before ran) (append-text "by hook")) nil t)
+      (add-hook 'after-save-hook (lambda () (push (holds file) ran)) nil t)
+      (append-text "two")
+      (save-buffer)
+      (should (equal ran '("one\ntwo\nby hook" before))))
+    (visiting file
+      (setq-local require-final-newline t)
+      (append-text "\nlast")
+      (save-buffer)
+      (should (string-suffix-p "\nlast\n" (holds file))))))
+
+(ert-deftest the-mode-of-a-script-stays ()
+  (let ((file (tests-file "#!/bin/sh\n" "run.sh")))
+    (set-file-modes file #o755)
+    (visiting file
+      (append-text "true\n")
+      (save-buffer)
+      (should (saved-by-editd-p file))
+      (should (= (file-modes file) #o755)))))
+
+(ert-deftest bytes-are-those-that-emacs-would-write ()
+  (pcase-dolist (`(,coding ,text)
+                 '((utf-8-unix "é\n") (utf-8-dos "é\nü\n") (utf-8-with-signature-unix "é\n")
+                   (utf-8-with-signature-dos "a\nb\n") (iso-latin-1-unix "é\n") (utf-16le-with-signature-dos "é\n")
+                   (utf-8-mac "a\nb\n") (undecided-unix "a\n") (iso-2022-jp-unix "日本\n")))
+    (let* ((file (tests-file ""))
+           (plain (concat file ".plain")))
+      (visiting file
+        (setq buffer-file-coding-system coding)
+        (insert text)
+        (save-buffer)
+        (should (saved-by-editd-p file))
+        (let ((coding-system-for-write coding))
+          (write-region (point-min) (point-max) plain nil 'quiet))
+        (should (equal (cons coding (holds file)) (cons coding (holds plain))))
+        (should (coding-system-equal buffer-file-coding-system coding)))
+      (delete-file plain)
+      (visiting file                    ; what was saved is read again
+        (should (equal (buffer-string) text))
+        (append-text "z")
+        (save-buffer)
+        (should (saved-by-editd-p file))))))
+
+(ert-deftest text-that-an-ascii-file-did-not-have-yet-is-encoded-as-emacs-chooses ()
+  (let ((file (tests-file "ascii\n")))
+    (visiting file
+      (append-text "Grüße\n")
+      (save-buffer)
+      (should (equal (holds file) (encode-coding-string "ascii\nGrüße\n" 'utf-8-unix))))))
+
+(ert-deftest bytes-that-are-no-text-stay ()
+  (let ((file (tests-file "")) (bytes (unibyte-string 0 255 128 10 13 10 195 40)))
+    (let ((coding-system-for-write 'no-conversion)) (write-region bytes nil file nil 'quiet))
+    (let ((buffer (find-file-noselect file nil t)))
+      (unwind-protect
+          (with-current-buffer buffer
+            (editd-mode 1)
+            (append-text "x")
+            (save-buffer)
+            (should (equal (holds file) (concat bytes "x")))
+            (should (saved-by-editd-p file)))
+        (kill-buffer buffer)))
+    (visiting file                      ; as text with bytes that are none
+      (append-text "é")
+      (save-buffer)
+      (should (string-prefix-p bytes (holds file))))))
+
+(ert-deftest many-buffers-are-saved-at-once ()
+  (let ((one (tests-file "1\n")) (other (tests-file "2\n")))
+    (visiting one
+      (append-text "more\n")
+      (let ((first (current-buffer)))
+        (visiting other
+          (append-text "more\n")
+          (their 'settle nil)
+          (save-some-buffers t)
+          (should-not (buffer-modified-p first))
+          (should-not (buffer-modified-p))
+          (should (equal (list (holds one) (holds other)) '("1\nmore\n" "2\nmore\n")))
+          (should (equal (mapcar (lambda (transaction) (plist-get transaction :kind))
+                                 (plist-get (their 'log '(:limit 2)) :transactions))
+                         '("edit" "edit"))))))))
+
+(ert-deftest a-buffer-that-is-written-elsewhere-follows-its-new-file ()
+  (let* ((file (tests-file "one\n")) (other (concat file ".copy")))
+    (visiting file
+      (append-text "two\n")
+      (write-file other)
+      (should editd-mode)
+      (should (saved-by-editd-p other))
+      (should (equal (holds file) "one\n"))
+      (append-text "three\n")
+      (save-buffer)
+      (should (saved-by-editd-p other))
+      (should (equal (holds other) "one\ntwo\nthree\n")))))
+
+(ert-deftest another-major-mode-does-not-forget-what-was-read ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (outside file "theirs\n")
+      (emacs-lisp-mode)
+      (should editd-mode)
+      (should-not create-lockfiles)
+      (answering '(?c) (should-error (save-buffer) :type 'user-error))
+      (should (equal (holds file) "theirs\n")))))
+
+(ert-deftest a-link-stays-a-link ()
+  (let* ((file (tests-file "one\n")) (link (concat file ".link")))
+    (make-symbolic-link (file-name-nondirectory file) link)
+    (visiting link
+      (append-text "two\n")
+      (save-buffer)
+      (should (file-symlink-p link))
+      (should (equal (holds file) "one\ntwo\n")))))
+
+(ert-deftest emacs-leaves-no-lock-file-in-the-history ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (should-not (file-symlink-p (expand-file-name (concat ".#" (file-name-nondirectory file)) tests-root))))))
+
+(ert-deftest backups-are-made-only-where-they-are-wanted ()
+  (let ((make-backup-files t) (backup-enable-predicate #'stringp) (file (tests-file "one\n")) (other (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (save-buffer)
+      (should-not (file-exists-p (concat file "~"))))
+    (let ((editd-make-backups t))
+      (visiting other
+        (append-text "two\n")
+        (save-buffer)
+        (should (equal (holds (concat other "~")) "one\n"))
+        (should (saved-by-editd-p other))))))
+
+(ert-deftest a-compressed-file-is-left-to-emacs ()
+  (auto-compression-mode 1)
+  (let ((file (expand-file-name "a.txt.gz" tests-root)))
+    (visiting file
+      (append-text "one\n")
+      (save-buffer)
+      (should (string-prefix-p (unibyte-string 31 139) (holds file)))
+      (should (equal (buffer-string) "one\n")))))
+
+(ert-deftest a-file-outside-of-any-workspace-is-emacs-own ()
+  (let ((file (make-temp-file "editd-outside" nil nil "one\n")))
+    (unwind-protect
+        (with-current-buffer (find-file-noselect file)
+          (editd-mode 1)
+          (should-not editd-mode)
+          (append-text "two\n")
+          (save-buffer)
+          (should (equal (holds file) "one\ntwo\n"))
+          (kill-buffer))
+      (delete-file file))))
+
+(ert-deftest the-global-mode-takes-files-of-workspaces-alone ()
+  (let ((file (tests-file "one\n")) (inside (expand-file-name ".git/description" tests-root)))
+    (unwind-protect
+        (progn
+          (global-editd-mode 1)
+          (with-current-buffer (find-file-noselect file)
+            (should editd-mode)
+            (kill-buffer))
+          (with-current-buffer (find-file-noselect inside)
+            (should-not editd-mode)
+            (kill-buffer))
+          (with-temp-buffer
+            (text-mode)
+            (should-not editd-mode)))
+      (global-editd-mode -1))))
+
+;;; A save that is refused
+
+(ert-deftest a-stale-save-overwrites-nothing-and-says-by-whom ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (theirs file "theirs\n")
+      (answering '(?c)
+        (should-error (save-buffer) :type 'user-error)
+        (should (string-match-p "changed by robot in night" (car asked))))
+      (should (equal (holds file) "theirs\n"))
+      (should (equal (buffer-string) "one\nmine\n"))
+      (should (buffer-modified-p)))))
+
+(ert-deftest what-a-shell-did-makes-a-save-stale-too ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (outside file "shell\n")
+      (answering '(?d ?c)
+        (should-error (save-buffer) :type 'user-error))
+      (with-current-buffer "*editd-diff*"
+        (should (string-match-p "^\\+shell$" (buffer-string))))
+      (should (equal (holds file) "shell\n")))))
+
+(ert-deftest stale-reload-takes-the-file ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (theirs file "theirs\n")
+      (answering '(?r) (save-buffer))
+      (should (equal (buffer-string) "theirs\n"))
+      (should-not (buffer-modified-p))
+      (should (equal (holds file) "theirs\n")))))
+
+(ert-deftest stale-overwrite-keeps-the-others-text-in-the-history ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (let ((seq (theirs file "theirs\n")))
+        (answering '(?o) (save-buffer))
+        (should (equal (holds file) "one\nmine\n"))
+        (should (equal (plist-get (their 'read (list :path editd--path :at (number-to-string seq))) :content)
+                       "theirs\n"))))))
+
+(ert-deftest stale-merge-saves-both ()
+  (let ((file (tests-file "a\nb\nc\nd\ne\n")))
+    (visiting file
+      (goto-char (point-min))
+      (insert "mine\n")
+      (theirs file "a\nb\nc\nd\ne\ntheirs\n")
+      (answering '(?m) (save-buffer))
+      (should (equal (holds file) "mine\na\nb\nc\nd\ne\ntheirs\n"))
+      (should (equal (buffer-string) "mine\na\nb\nc\nd\ne\ntheirs\n"))
+      (should (looking-at "a\n"))       ; point stayed
+      (should-not (buffer-modified-p))
+      (append-text "x\n")
+      (save-buffer)
+      (should (saved-by-editd-p file)))))
+
+(ert-deftest stale-merge-of-the-same-lines-gives-conflict-markers ()
+  (let ((file (tests-file "a\nb\nc\n")))
+    (visiting file
+      (goto-char (point-min))
+      (forward-line 1)
+      (insert "mine ")
+      (theirs file "a\ntheirs b\nc\n")
+      (answering '(?m) (should-error (save-buffer) :type 'user-error))
+      (should (equal (holds file) "a\ntheirs b\nc\n"))
+      (should smerge-mode)
+      (should (buffer-modified-p))
+      (should (equal (buffer-string)
+                     (concat "a\n<<<<<<< mine\nmine b\n||||||| base\nb\n=======\n"
+                             "theirs b\n>>>>>>> theirs\nc\n")))
+      (goto-char (point-min))
+      (smerge-next)
+      (smerge-keep-upper)
+      (should (equal (buffer-string) "a\nmine b\nc\n"))
+      (answering nil (save-buffer))     ; resolved against what was merged: nothing more is asked
+      (should (equal (holds file) "a\nmine b\nc\n")))))
+
+(ert-deftest a-file-that-somebody-made-first-is-not-overwritten ()
+  (let ((file (tests-file "")))
+    (delete-file file)
+    (visiting file
+      (append-text "mine\n")
+      (outside file "first\n")
+      (answering '(?c) (should-error (save-buffer) :type 'user-error))
+      (should (equal (holds file) "first\n")))))
+
+(ert-deftest a-file-that-somebody-removed-is-made-anew-only-when-asked ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (their 'apply `(:edits [(:op "delete" :path ,editd--path)]))
+      (eventually (eq editd--theirs 'gone))
+      (answering '(?c) (should-error (save-buffer) :type 'user-error))
+      (should-not (file-exists-p file))
+      (answering '(?o) (save-buffer))
+      (should (equal (holds file) "one\nmine\n")))))
+
+(ert-deftest another-refusal-is-shown-with-its-hint-and-emacs-may-save ()
+  (let ((file (tests-file "one\n")))
+    (add-name-to-file file (concat file ".hard"))
+    (visiting file
+      (append-text "two\n")
+      (answering '(?n)
+        (should-error (save-buffer) :type 'user-error)
+        (should (string-match-p "link" (car asked))))
+      (should (equal (holds file) "one\n"))
+      (answering '(?y) (save-buffer))
+      (should (equal (holds file) "one\ntwo\n"))
+      (should-not (buffer-modified-p)))))
+
+(ert-deftest a-lease-of-somebody-else-is-told ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (let ((tests-their-connection nil)) ; one that is attached to a session
+        (their 'session.open '(:name "holder"))
+        (their 'lease.acquire `(:paths [,editd--path] :ttl 60))
+        (answering '(?n)
+          (should-error (save-buffer) :type 'user-error)
+          (should (string-match-p "holder" (car asked))))
+        (their 'session.close nil)
+        (jsonrpc-shutdown tests-their-connection))
+      (save-buffer)
+      (should (saved-by-editd-p file)))))
+
+;;; Following the file
+
+(ert-deftest a-buffer-without-changes-follows-its-file-and-point-stays ()
+  (let ((file (tests-file "a\nb\nc\n")))
+    (visiting file
+      (goto-char (point-min))
+      (search-forward "b")
+      (let ((marker (copy-marker (line-beginning-position 2)))
+            (said (saying (theirs file "first\na\nb\nc\nlast\n")
+                          (eventually (equal (buffer-string) "first\na\nb\nc\nlast\n")))))
+        (should (string-match-p "changed by robot in night; reloaded" said))
+        (should (looking-at "\nc"))
+        (should (equal (char-after marker) ?c)))
+      (should-not (buffer-modified-p))
+      (should (verify-visited-file-modtime (current-buffer)))
+      (append-text "mine\n")
+      (answering nil (save-buffer))
+      (should (equal (holds file) "first\na\nb\nc\nlast\nmine\n")))))
+
+(ert-deftest what-a-shell-writes-is-followed-too ()
+  (let ((file (tests-file "a\n")))
+    (visiting file
+      (outside file "b\n")
+      (eventually (equal (buffer-string) "b\n")))))
+
+(ert-deftest undo-in-the-buffer-goes-back-behind-a-reload ()
+  (let ((file (tests-file "a\n")))
+    (visiting file
+      (buffer-enable-undo)
+      (append-text "mine\n")
+      (undo-boundary)
+      (save-buffer)
+      (theirs file "first\na\nmine\n")
+      (eventually (equal (buffer-string) "first\na\nmine\n"))
+      (undo-boundary)
+      (undo-start)
+      (let ((seen nil))
+        (while (not (equal (buffer-string) "a\n")) ; `undo-more' ends it where there is no more
+          (undo-more 1)
+          (push (buffer-string) seen))
+        (should (member "a\nmine\n" seen))))))
+
+(ert-deftest other-encodings-are-followed ()
+  (let ((file (tests-file "ascii\n")))
+    (visiting file
+      (theirs file "Grüße\n")
+      (eventually (equal (buffer-string) "Grüße\n"))
+      (should-not (buffer-modified-p))
+      (their 'apply `(:edits [(:op "write" :path ,editd--path :content (:base64 ,(base64-encode-string "\351\r\n"))
+                                   :force t)]))
+      (eventually (equal (holds file) "\351\r\n"))
+      (eventually (equal (buffer-string) "é\n"))
+      (append-text "x")
+      (save-buffer)
+      (should (equal (holds file) "\351\r\nx\r\n")))))
+
+(ert-deftest a-buffer-with-changes-gets-a-mark-and-merges ()
+  (let ((file (tests-file "a\nb\nc\nd\n")))
+    (visiting file
+      (goto-char (point-min))
+      (insert "mine\n")
+      (should (equal (editd--lighter) " editd"))
+      (theirs file "a\nb\nc\nd\ntheirs\n")
+      (eventually (equal (substring-no-properties (editd--lighter)) " editd!"))
+      (should (equal (buffer-string) "mine\na\nb\nc\nd\n"))
+      (editd-merge)
+      (should (equal (buffer-string) "mine\na\nb\nc\nd\ntheirs\n"))
+      (should (buffer-modified-p))
+      (should (equal (editd--lighter) " editd"))
+      (should (equal (holds file) "a\nb\nc\nd\ntheirs\n"))
+      (answering nil (save-buffer))
+      (should (equal (holds file) "mine\na\nb\nc\nd\ntheirs\n")))))
+
+(ert-deftest the-mark-goes-when-the-file-is-as-it-was ()
+  (let ((file (tests-file "a\n")))
+    (visiting file
+      (append-text "mine\n")
+      (let ((seq (theirs file "b\n")))
+        (eventually editd--theirs)
+        (their 'undo (list :tx (number-to-string seq))))
+      (eventually (not editd--theirs))
+      (answering nil (save-buffer))
+      (should (equal (holds file) "a\nmine\n")))))
+
+;;; History
+
+(ert-deftest undo-and-redo-take-the-buffer-along ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (save-buffer)
+      (let ((seq (plist-get (newest) :seq)))
+        (editd-undo (number-to-string seq))
+        (should (equal (buffer-string) "one\n"))
+        (should (equal (holds file) "one\n"))
+        (editd-redo)
+        (should (equal (buffer-string) "one\ntwo\n"))
+        (editd-undo)
+        (should (equal (buffer-string) "one\n"))))))
+
+(ert-deftest an-undo-with-later-changes-in-the-way-asks-before-it-forces ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (let ((seq (theirs file "two\n")))
+        (theirs file "three\n")
+        (answering '(?n) (should-error (editd-undo (number-to-string seq)) :type 'editd-refused))
+        (should (equal (holds file) "three\n"))
+        (answering '(?y) (editd-undo (number-to-string seq)))
+        (should (equal (buffer-string) "one\n"))))))
+
+(ert-deftest a-rollback-takes-back-a-session-and-keeps-mine ()
+  (let ((file (tests-file "a\nb\nc\nd\ne\n")) (session (format "night-%d" tests-serial)))
+    (visiting file
+      (their 'apply `(:edits [(:op "replace" :path ,editd--path :old "a\n" :new "robots\n")] :session ,session))
+      (eventually (string-prefix-p "robots" (buffer-string)))
+      (append-text "mine\n")
+      (save-buffer)
+      (should (member session (editd--sessions)))
+      (editd-rollback session)
+      (should (equal (buffer-string) "a\nb\nc\nd\ne\nmine\n")))))
+
+(ert-deftest the-log-shows-and-undoes ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (let ((seq (theirs file "two\n")))
+        (save-window-excursion
+          (editd-log)
+          (should (derived-mode-p 'editd-log-mode))
+          (goto-char (point-min))
+          (should (equal (tabulated-list-get-id) seq))
+          (should (equal (append (tabulated-list-get-entry) nil)
+                         (list (number-to-string seq) (format-time-string "%F %R") "edit" "robot in night"
+                               "Night work")))
+          (call-interactively #'editd-show)
+          (with-current-buffer "*editd-diff*"
+            (should (string-match-p (format "\\`%d edit by robot in night" seq) (buffer-string)))
+            (should (string-match-p "^\\+two$" (buffer-string))))
+          (call-interactively #'editd-undo-at-point)
+          (should (equal (holds file) "one\n"))
+          (goto-char (point-min))
+          (should (= (tabulated-list-get-id) (1+ seq)))
+          (forward-line 1)
+          (should (string-match-p "undone by" (aref (tabulated-list-get-entry) 4)))
+          (kill-buffer))
+        (should (equal (buffer-string) "one\n"))))))
+
+(ert-deftest blame-names-the-writer-of-each-line ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "mine\n")
+      (save-buffer)
+      (let ((mine (plist-get (newest) :seq))
+            (seq (theirs file "one\nmine\nrobot's é\n")))
+        (eventually (string-match-p "robot" (buffer-string)))
+        (save-window-excursion
+          (editd-blame)
+          (let ((lines (split-string (buffer-string) "\n" t)))
+            (should (= (length lines) 3))
+            (should (string-match-p (format "^ *%d .* emacs +mine$" mine) (nth 1 lines)))
+            (should (string-match-p (format "^ *%d .* robot in night +robot's é$" seq) (nth 2 lines))))
+          (goto-char (point-max))
+          (forward-line -1)
+          (call-interactively #'editd-undo-at-point)
+          (kill-buffer))
+        (should (equal (holds file) "one\nmine\n"))))))
+
+(ert-deftest diff-shows-what-changed ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (save-buffer)
+      (save-window-excursion
+        (editd-diff (number-to-string (1- (plist-get (newest) :seq)))))
+      (with-current-buffer "*editd-diff*"
+        (should (derived-mode-p 'diff-mode))
+        (should (string-match-p "^\\+two$" (buffer-string)))))))
+
+(ert-deftest status-says-how-the-daemon-is ()
+  (visiting (tests-file "one\n")
+    (should (string-match-p "ready, [0-9]+ transactions" (saying (editd-status))))))
+
+;;; When the daemon does not play along
+
+(ert-deftest a-save-that-is-given-up-is-known-again-when-it-was-made ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (editd--connected (editd--workspace editd--root))
+      (append-text "two\n")
+      (let ((pid (plist-get (their 'status nil) :pid)))
+        (signal-process pid 'STOP)
+        (unwind-protect
+            (progn
+              (run-at-time 0.3 nil (lambda () (setq quit-flag t)))
+              (should (eq 'quit (condition-case nil (progn (save-buffer) 'saved) (quit 'quit))))
+              (should (buffer-modified-p))
+              (should (equal (buffer-string) "one\ntwo\n")))
+          (signal-process pid 'CONT)))
+      (eventually (equal (holds file) "one\ntwo\n"))
+      (answering nil (save-buffer))     ; no question about one's own save
+      (should (equal (holds file) "one\ntwo\n"))
+      (should-not (buffer-modified-p)))))
+
+(ert-deftest a-daemon-that-does-not-answer-holds-nobody-up ()
+  (let ((file (tests-file "one\n")) (editd-timeout 0.5))
+    (visiting file
+      (append-text "two\n")
+      (let ((pid (plist-get (their 'status nil) :pid)))
+        (signal-process pid 'STOP)
+        (unwind-protect
+            (progn
+              (let ((editd-without-daemon 'refuse))
+                (should-error (save-buffer) :type 'user-error)
+                (should (buffer-modified-p)))
+              (should (string-match-p "Emacs saves .* by itself: The daemon did not answer"
+                                      (saying (save-buffer)))))
+          (signal-process pid 'CONT)))
+      (should (equal (holds file) "one\ntwo\n"))
+      (should-not (buffer-modified-p)))
+    (setq editd-timeout 10)
+    (their 'settle nil)
+    (should (equal (holds file) "one\ntwo\n"))))
+
+(ert-deftest a-daemon-that-is-killed-is-started-again-by-the-next-save ()
+  (let ((file (tests-file "one\n")) (other (tests-file "one\n")))
+    (visiting file
+      (let ((first (current-buffer)))
+        (visiting other
+          (append-text "two\n")
+          (signal-process (plist-get (their 'status nil) :pid) 'KILL)
+          (save-buffer)
+          (should (equal (holds other) "one\ntwo\n"))
+          (should (saved-by-editd-p other))
+          (theirs file "theirs\n")      ; and events come again
+          (eventually (with-current-buffer first (equal (buffer-string) "theirs\n"))))))))
+
+(ert-deftest without-a-daemon-emacs-saves-and-asks-where-it-would-overwrite ()
+  (let ((file (tests-file "one\n")))
+    (visiting file
+      (append-text "two\n")
+      (let ((editd-program '("/nonexistent/editctl"))
+            (workspace (editd--workspace editd--root)))
+        (their 'shutdown nil)
+        (eventually (not (editd--live-p workspace)))
+        (eventually (not (file-exists-p (editd--workspace-socket workspace))))
+        (should (string-match-p "Emacs saves .* by itself: .*nonexistent" (saying (save-buffer))))
+        (should (equal (holds file) "one\ntwo\n"))
+        (append-text "mine\n")
+        (outside file "theirs\n")
+        (answering '(?n) (should-error (save-buffer) :type 'user-error))
+        (should (equal (holds file) "theirs\n"))
+        (answering '(?y) (save-buffer))
+        (should (equal (holds file) "one\ntwo\nmine\n"))
+        (should (equal (substring-no-properties (editd--lighter)) " editd-"))
+        (let ((editd-start-daemon nil) (editd-program (list "false")))
+          (should (string-match-p "editd-start-daemon" (progn (editd--connect workspace)
+                                                              (editd--workspace-why workspace))))))
+      (append-text "again\n")
+      (save-buffer)                     ; editctl is there again, and starts a daemon
+      (should (saved-by-editd-p file)))))
+
+(provide 'editd-tests)
+;;; editd-tests.el ends here

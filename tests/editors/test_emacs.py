@@ -1,0 +1,99 @@
+"""The Emacs package, by batch Emacs against a real daemon: the ERT tests of `editd-tests.el` are the claims."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from workplace import TOP, Workplace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = TOP / "client" / "editors" / "emacs" / "editd.el"
+CLAIMS = Path(__file__).with_name("editd-tests.el")
+NAMES = re.findall(r"^\(ert-deftest (\S+)", CLAIMS.read_text(), re.MULTILINE)
+SECONDS_MAX = 100
+
+pytestmark = pytest.mark.skipif(shutil.which("emacs") is None, reason="emacs is not installed")
+
+
+def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run batch Emacs, and return what it says."""
+    return subprocess.run(
+        ["emacs", "-Q", "--batch", *argv],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What one Emacs said of all the claims."""
+    with workplace(tmp_path_factory.mktemp("emacs") / "place") as place:
+        place.git("init", "--quiet", ".")
+        place.start().close()
+        try:
+            yield run(place)
+        finally:
+            end_what_emacs_started(place)
+
+
+def run(place: Workplace) -> str:
+    environment = place.environment | {
+        "EDITD_TEST_ROOT": str(place.root.resolve()),
+        "EDITD_TEST_PYTHON": sys.executable,
+        "LC_ALL": "C.UTF-8",
+    }
+    files = ["-l", str(PACKAGE), "-l", str(CLAIMS)]
+    done = emacs(
+        "-L", str(PACKAGE.parent), *files, "-f", "ert-run-tests-batch-and-exit", environment=environment
+    )
+    return f"{done.stdout}{done.stderr}\nexit status {done.returncode}\n"
+
+
+def end_what_emacs_started(place: Workplace) -> None:
+    """The daemon that was killed has a successor, which is nobody's child."""
+    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "stop"]
+    subprocess.run(argv, env=place.environment, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_emacs(said: str, name: str) -> None:
+    assert re.search(rf"^ +passed +\d+/\d+ +{re.escape(name)} ", said, re.MULTILINE), said
+
+
+def test_the_package_compiles_without_a_warning(tmp_path: Path) -> None:
+    copy = tmp_path / PACKAGE.name
+    shutil.copy(PACKAGE, copy)
+    done = emacs("--eval", "(setq byte-compile-error-on-warn t)", "-f", "batch-byte-compile", str(copy))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert copy.with_suffix(".elc").exists()
+
+
+def test_checkdoc_has_nothing_to_say(tmp_path: Path) -> None:
+    copy = tmp_path / PACKAGE.name
+    shutil.copy(PACKAGE, copy)
+    done = emacs("--eval", f'(checkdoc-file "{copy}")')
+    assert (done.returncode, done.stderr) == (0, "")
+    documented = PACKAGE.read_text()
+    copy.write_text(re.sub(r'^  "Take back the newest undo\."\n', "", documented, flags=re.MULTILINE))
+    assert emacs("--eval", f'(checkdoc-file "{copy}")').stderr, "it finds what is missing"
+
+
+def test_the_package_is_one_that_package_el_takes() -> None:
+    form = '(progn (require \'package) (find-file (getenv "FILE")) (princ (package-buffer-info)))'
+    done = emacs("--eval", form, environment=os.environ | {"FILE": str(PACKAGE)})
+    assert done.returncode == 0, done.stderr
+    assert "((emacs (28 1))) single" in done.stdout
