@@ -156,6 +156,7 @@ class AsyncClient:
     publish = sends(requests.publish)
     gc = sends(requests.gc)
     config_reload = sends(requests.config_reload)
+    hooks_run = sends(requests.hooks_run)
     session_open = sends(requests.session_open)
     session_close = sends(requests.session_close)
     session_list = sends(requests.session_list)

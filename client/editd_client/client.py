@@ -153,6 +153,7 @@ class Client:
     unsubscribe = sends(requests.unsubscribe)
     gc = sends(requests.gc)
     config_reload = sends(requests.config_reload)
+    hooks_run = sends(requests.hooks_run)
 
     def subscribe(
         self,

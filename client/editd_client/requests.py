@@ -482,6 +482,11 @@ def config_reload() -> Asked[messages.ConfigReloadResult]:
     return asking(messages.ConfigReload(), messages.ConfigReloadResult)
 
 
+def hooks_run(paths: Sequence[str], *, session: str | None = None) -> Asked[messages.HooksRunResult]:
+    """What the hooks would make of these files as they are; nothing is changed. `rejected`, `timeout`."""
+    return asking(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
+
+
 # ── What may be asked twice ───────────────────────────────────────────────────────────────────
 
 # Where the connection is lost before the answer, these are not sent again, since a second time is

@@ -13,7 +13,8 @@
     │   FileMissing, FileExists,
     │   NotAFile, NotText,
     │   TooLarge, BaseRequired     the edit and the file do not fit
-    ├── Timeout                    a regular expression or a wait ran past its limit
+    ├── Rejected                   a hook of the configuration says no, and what to put right
+    ├── Timeout                    a regular expression, a hook or a wait ran past its limit
     ├── ShuttingDown, Overloaded   ask again later
     ├── PermissionDenied           the session's scope or the file system says no
     ├── Leased                     wait until another session's lease has ended
@@ -149,6 +150,12 @@ class Unread(Refused):
 
     code = "unread"
     sights: tuple[Any, ...] = ()
+
+
+class Rejected(Refused):
+    """Somebody who is asked before an edit takes effect says no: a hook. `data` says which and why."""
+
+    code = "rejected"
 
 
 class PermissionDenied(Refused):

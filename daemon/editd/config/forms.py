@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
 from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,6 +60,35 @@ def globs(value: object) -> tuple[str, ...]:
         raise ValueError(refusal.message.rstrip(".")) from None
 
 
+def paths(value: object) -> tuple[str, ...]:
+    """Paths in the workspace. Raises ValueError."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError('expected a list of paths, such as ["pyproject.toml"]')
+    try:
+        return tuple(WorkspacePath.parse(item).text for item in value)
+    except Refused as refusal:
+        raise ValueError(refusal.message.rstrip(".")) from None
+
+
+def command(value: object) -> tuple[str, ...]:
+    """A program and its arguments, found by PATH or by its whole path. Raises ValueError.
+
+    It runs in a folder with files that clients write, so that it may not be looked for there.
+    """
+    expected = 'expected a list of a program and its arguments, such as ["ruff", "format", "-"]'
+    if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
+        raise ValueError(expected)
+    if not value or not value[0]:
+        raise ValueError(expected)
+    if "/" in value[0] and not value[0].startswith(("/", "~/")):
+        raise ValueError("the program is a name to be looked for in PATH, or a whole path")
+    if any("{files}" in item and item != "{files}" for item in value) or "{files}" in value[0]:
+        raise ValueError("{files} is an argument by itself, and becomes as many as there are files")
+    if "{files}" in value and any("{file}" in item for item in value):
+        raise ValueError("there is either {file} or {files}")
+    return tuple(value)
+
+
 def _split(value: object, expected: str) -> tuple[float, str]:
     found = _WORDS.fullmatch(value) if isinstance(value, str) else None
     if found is None:
@@ -71,6 +101,8 @@ FORMS: Mapping[str, Callable[[object], Any]] = {
     "size": size,
     "encoding": encoding,
     "globs": globs,
+    "paths": paths,
+    "command": command,
 }
 Extra = dict[str, object]
-DURATION, SIZE, ENCODING, GLOBS = (Extra(form=name) for name in FORMS)
+DURATION, SIZE, ENCODING, GLOBS, PATHS, COMMAND = (Extra(form=name) for name in FORMS)

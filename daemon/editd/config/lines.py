@@ -41,3 +41,6 @@ def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
         yield (*above, key)
         if isinstance(value, dict):
             yield from _names(value, (*above, key))
+        elif isinstance(value, list):  # of tables: each has its number as a name
+            tables = {str(number): table for number, table in enumerate(value, 1) if isinstance(table, dict)}
+            yield from _names(tables, (*above, key))

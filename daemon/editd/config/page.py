@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from editd.config.reading import keys
-from editd.config.schema import Config, HistoryKeys, Keep, Section, Serena, Wcgw
+from editd.config.schema import Config, HistoryKeys, HookKeys, Keep, Section, Serena, Wcgw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WIDTH = 96
 _SECTIONS: dict[str, type[Section]] = {
     "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
+    "[hook]": HookKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment: take the `#` away to set it.
@@ -41,14 +42,15 @@ def template() -> str:
 def reference() -> str:
     """The keys as Markdown, a list for each table."""
     lines: list[str] = []
-    for table, of_table in _tables():
+    hooks = ("[hook]", list(keys(HookKeys)))  # which may be there any number of times
+    for table, of_table in (*_tables(), hooks):
         lines += ["", f"### `[{table}]`" if table else "### At the top", ""]
         if table:
             lines += [_about(table), ""]
         lines += ["| key | default | |", "|---|---|---|"]
         for key in of_table:
             example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
-            default = "–" if key.default is None else f"`{toml(key.default)}`"
+            default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{toml(key.default)}`"
             said = _said(key).replace("|", "\\|")
             lines.append(f"| `{_own_name(key)}` | {default} | {said}{example} |")
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -62,6 +64,14 @@ def toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, Section):
+        value = {
+            field.name: said
+            for field in msgspec.structs.fields(value)
+            if (said := getattr(value, field.name)) != field.default
+        }
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {toml(said)}' for name, said in value.items())} }}"
     return str(value)
 
 

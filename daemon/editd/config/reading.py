@@ -190,9 +190,14 @@ def _check(
     for key, value in tree.items():
         name = above + key
         if key not in known:
-            yield name, "there is no such key", _nearest(name)
+            is_of_list = any(field.required for field in msgspec.structs.fields(section))
+            yield name, "there is no such key", _nearest_in(known, key) if is_of_list else _nearest(name)
             continue
         inner, meta = known[key]
+        listed = _listed(inner)
+        if listed is not None:
+            yield from _check_list(listed, value, name, values)
+            continue
         if _is_section(inner):
             if isinstance(value, dict):
                 yield from _check(inner, value, name + ".", values)
@@ -203,6 +208,32 @@ def _check(
             values[name] = _converted(value, inner, meta)
         except ValueError as error:  # msgspec's own is one
             yield name, f"{_fact(str(error))}, got {_shown(value)}", _choices(inner, value)
+
+
+def _check_list(
+    section: type[Section], value: object, name: str, values: dict[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """The same for tables of a list; each has its number as its name, and a `name` of its own."""
+    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
+        yield name, f"expected tables, got {_shown(value)}", f"Each begins with `[[{name}]]`."
+        return
+    made: list[Any] = []
+    for number, table in enumerate(value, 1):
+        above = f"{name}.{number}"
+        given: dict[str, Any] = {}
+        missing = [field.name for field in msgspec.structs.fields(section) if field.required]
+        missing = [key for key in missing if key not in table]
+        wrong = [
+            *_check(section, table, f"{above}.", given),
+            *((above, f"`{key}` is missing", "docs/configuration.md tells of it.") for key in missing),
+        ]
+        yield from wrong
+        if wrong:
+            continue
+        if any(other.name == table["name"] for other in made):
+            yield f"{above}.name", f"{table['name']!r} is the name of another one, too", ""
+        made.append(_built(section, given, f"{above}."))
+    values[name] = tuple(made)
 
 
 def _converted(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
@@ -237,6 +268,12 @@ def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
     return (annotated.__origin__, metadata[0]) if metadata else (annotated, msgspec.Meta())
 
 
+def _listed(kind: Any) -> type[Section] | None:
+    """The table that a list is of, where a key is such a list."""
+    inner = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return inner if _is_section(inner) else None
+
+
 def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
 
@@ -257,6 +294,11 @@ def _nearest(name: str) -> str:
         key for key in known if key.rpartition(".")[2] == own
     ]
     return f"Is `{found[0]}` meant?" if found else "docs/configuration.md has them all."
+
+
+def _nearest_in(known: Mapping[str, object], key: str) -> str:
+    found = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"Is `{found[0]}` meant?" if found else f"Its keys are {', '.join(known)}."
 
 
 def _keys_of(section: type[Section], name: str) -> str:

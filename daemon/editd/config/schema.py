@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from editd.config.forms import DURATION, ENCODING, GLOBS, SIZE, Extra
+from editd.config.forms import COMMAND, DURATION, ENCODING, GLOBS, PATHS, SIZE, Extra
 
 RESTART = Extra(restart=True)
 
@@ -109,6 +109,71 @@ class HistoryKeys(Section, frozen=True, kw_only=True):
     ] = Keep()
 
 
+class HookKeys(Section, frozen=True, kw_only=True):
+    """A command for the files that an edit writes, before it takes effect: see docs/hooks.md."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$",
+            description="What it is called in answers, in the history and by `editctl hooks`.",
+            examples=["ruff"],
+        ),
+    ]
+    glob: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Which files it is for, held against the file's own path.",
+            examples=[["**/*.py"]],
+            extra=GLOBS,
+        ),
+    ]
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "The program and its arguments; no shell reads them. `{file}` is the file's path in the "
+                "scratch folder, `{files}` those of all files. Without either the content is on standard "
+                "input, and `{path}` is what it is called."
+            ),
+            examples=[["ruff", "format", "--stdin-filename", "{path}", "-"]],
+            extra=COMMAND,
+        ),
+    ]
+    kind: Annotated[
+        Literal["format", "check"],
+        Meta(
+            description=(
+                "`format`: what it makes of the content, on standard output or in the file, is what the edit "
+                "writes. `check`: with an exit status other than 0 the edit is refused (`rejected`)."
+            )
+        ),
+    ] = "format"
+    seconds: Annotated[
+        float, Meta(gt=0, le=600, description="For one run; then it is killed with all that it started.")
+    ] = 10.0
+    on_error: Annotated[
+        Literal["refuse", "skip"],
+        Meta(
+            description=(
+                "What becomes of the edit where the hook cannot do its work: it is not there, runs out of "
+                "time, is killed, or as a formatter fails. `skip` goes on without it, with a warning."
+            )
+        ),
+    ] = "refuse"
+    with_files: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "Files of the workspace that are there too, such as the settings of the tool. What they may "
+                "have the tool do, whoever may edit them can have it do."
+            ),
+            examples=[["pyproject.toml"]],
+            extra=PATHS,
+        ),
+    ] = ()
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
@@ -171,6 +236,16 @@ class Config(Section, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"],
         Meta(description="What is written to the daemon's log: this and what is worse."),
     ] = "info"
+    hook: Annotated[
+        tuple[HookKeys, ...],
+        Meta(
+            description=(
+                "Formatters and checks, a table `[[hook]]` for each, which run in their order on what an "
+                "edit writes, before it takes effect (docs/hooks.md)."
+            ),
+            examples=[[{"name": "ruff", "glob": ["**/*.py"], "command": ["ruff", "format", "-"]}]],
+        ),
+    ] = ()
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()
     wcgw: Annotated[Wcgw, Meta(description="")] = Wcgw()

@@ -27,6 +27,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     merged: list[str] = []
     unchanged: list[str] = []
     answers: list[str | None] = []
+    formatted_by: list[str] = []
 
 
 def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
@@ -40,6 +41,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
         [_out(path) for path in outcome.merged],
         [_out(change.path) for change in outcome.unchanged],
         list(outcome.answers) if any(answer is not None for answer in outcome.answers) else [],
+        list(outcome.formatted_by),
     )
     return msgspec.json.encode(notes)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.expressions import Match, Search
+    from editd.engine.hooks import Hooked, Proposal
     from editd.engine.scopes import Scope
     from editd.values.changeset import Change, Edit, FileReport, OnStale, Sight
     from editd.values.path import WorkspacePath
@@ -35,6 +36,7 @@ class Apply:
     dry_run: bool = False
     fingerprint: str = ""  # of the whole request, so that its id is not used for another one
     found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict, hash=False)
+    hooked: Hooked | None = field(default=None, hash=False)  # what the hooks said when it was last planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,13 @@ class Outcome:
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
     conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run
+    formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
 
     def of(self, transaction: Transaction) -> Outcome:
         """The same, now that `transaction` has made it come about."""
         return Outcome(
             transaction, self.changes, self.reports, self.unchanged, self.merged, self.warnings,
-            self.answers, self.sights,
+            self.answers, self.sights, formatted_by=self.formatted_by,
         )  # fmt: skip
 
 
@@ -107,6 +110,13 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class Hooking:
+    """Not before the hooks have seen this: ask again with what they say as `Apply.hooked`."""
+
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
 class Postponed:
     """Not now: ask again in `seconds`; who cannot wait answers `reason`."""
 
@@ -114,4 +124,4 @@ class Postponed:
     seconds: float
 
 
-Result = Outcome | Refused | Postponed | Asking
+Result = Outcome | Refused | Postponed | Asking | Hooking

@@ -23,6 +23,7 @@ from editd.server import translate
 from editd.server.blaming import Blaming
 from editd.server.brackets import BracketMethods
 from editd.server.checking import Checking
+from editd.server.hooking import HookMethods
 from editd.server.leases import LeaseMethods
 from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from editd.engine.view import View
     from editd.server.background import Background
     from editd.server.configuring import Configuration
+    from editd.server.hooking import Hooker
     from editd.server.retention import Retention
     from editd.server.scanning import Scanner
     from editd.server.searching import Searcher
@@ -87,6 +89,7 @@ class Workshop:
     watching: Watching
     retention: Retention
     configuration: Configuration
+    hooker: Hooker
 
 
 class Dispatch:
@@ -122,6 +125,9 @@ class Dispatch:
         self._brackets = BracketMethods(workshop, self.sessions, self._later)
         self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
         workshop.engine.on_recorded = self._recorded
+        self._methods |= HookMethods(
+            workshop.hooker, workshop.engine, workshop.turns, self.sessions, self._later
+        ).methods
         self._methods |= Undoing(workshop, self.sessions, self._later).methods
         self._methods |= Publishing(
             root, workshop.engine, workshop.turns, workshop.background, self._later
@@ -367,6 +373,7 @@ class Dispatch:
             },
             history=self._workshop.retention.status(),
             config=self._workshop.configuration.status(),
+            hooks=self._workshop.hooker.status(engine.hooks),
             clients=clients,
             weaker=engine.weaker + self._workshop.configuration.weaker(),
             uncovered=scanner.uncovered + scanner.unrecorded,

@@ -12,14 +12,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from editd.engine.requests import Apply, Asking, Outcome, Postponed, Result, Write
+from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
 from editd.errors import Broken, Overloaded, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from editd.edits.expressions import Search
     from editd.engine.engine import Engine
+    from editd.engine.hooks import Proposal
+    from editd.server.hooking import Hooker
     from editd.server.searching import Searcher
 
 log = logging.getLogger(__name__)
@@ -27,6 +31,7 @@ log = logging.getLogger(__name__)
 TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that what only asks is answered in between
 HEAVY_BYTES = 512 * 1024  # of content in a turn: from about here on, it would hold up others for over 10 ms
 SEARCHES_MAX = 10_000  # for one request; a file that is rewritten all the time would ask without end
+HOOKINGS_MAX = 20  # of one request; files that are edited all the time would be new to the hooks each time
 PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for packing to catch up
 
 Answer = Callable[[Outcome | Refused], None]
@@ -38,6 +43,7 @@ class Waiting:
     request: Write
     answer: Answer
     until: float  # the loop's time
+    hookings: int = 0  # how often its hooks have run
 
 
 class Turns:
@@ -46,9 +52,10 @@ class Turns:
     What else wants it comes by `when_back` or awaits `back`; `status` alone looks at numbers that are safe.
     """
 
-    def __init__(self, engine: Engine, searcher: Searcher) -> None:
+    def __init__(self, engine: Engine, searcher: Searcher, hooker: Hooker) -> None:
         self._engine = engine
         self._searcher = searcher
+        self._hooker = hooker
         self._searching: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Waiting] = deque()
@@ -119,6 +126,8 @@ class Turns:
         for waiting, result in zip(taken, results, strict=True):
             if isinstance(result, Asking):
                 self._search(waiting, result.search)
+            elif isinstance(result, Hooking):
+                self._hook(waiting, result.proposal)
             elif not isinstance(result, Postponed):
                 waiting.answer(result)
             elif self._loop.time() > waiting.until:
@@ -142,8 +151,28 @@ class Turns:
             waiting.request = replace(request, found={**request.found, search: found})
             self._again(waiting)
 
+        self._put_aside(find())
+
+    def _hook(self, waiting: Waiting, proposal: Proposal) -> None:
+        """Have the hooks run, and ask again with what they say; others go on meanwhile."""
+        request = waiting.request
+        assert isinstance(request, Apply), "only an apply has hooks"
+        waiting.hookings += 1
+        if waiting.hookings > HOOKINGS_MAX:
+            waiting.answer(_never_still(proposal))
+            return
+
+        async def run() -> None:
+            said = await self._hooker.run(proposal)
+            waiting.request = replace(request, hooked=(proposal, said))
+            waiting.until = self._loop.time() + PATIENCE_SECONDS
+            self._again(waiting)
+
+        self._put_aside(run())
+
+    def _put_aside(self, work: Coroutine[Any, Any, None]) -> None:
         self._postponed += 1
-        task = self._loop.create_task(find())
+        task = self._loop.create_task(work)
         self._searching.add(task)
         task.add_done_callback(self._searching.discard)
 
@@ -170,4 +199,12 @@ def _too_many(request: Apply) -> Refused:
         f"This request needs more than {SEARCHES_MAX} searches with regular expressions.",
         hint="Send fewer edits at once, or wait until nobody else writes to these files.",
         data={"searches": len(request.found)},
+    )
+
+
+def _never_still(proposal: Proposal) -> Refused:
+    return Overloaded(
+        f"What the hooks have seen was another thing by then, {HOOKINGS_MAX} times in a row.",
+        hint="Somebody edits these files all the time; try again when they are done.",
+        data={"files": [file.path.text for file in proposal.files]},
     )

@@ -179,3 +179,5 @@ class Plan:
     touched: tuple[WorkspacePath, ...] = ()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what readers that a tool names have seen
+    warnings: tuple[str, ...] = ()  # of the whole
+    formatted_by: tuple[str, ...] = ()  # the hooks that have changed it

@@ -432,13 +432,19 @@ class ConfigReload(Params):
     method: ClassVar[str] = "config.reload"
 
 
+class HooksRun(Params):
+    method: ClassVar[str] = "hooks.run"
+    paths: list[str]
+    session: str | None = None
+
+
 REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
-        Unsubscribe, Gc, ConfigReload,
+        Unsubscribe, Gc, ConfigReload, HooksRun,
     )
 }  # fmt: skip
 
@@ -484,6 +490,7 @@ class StatusResult(Message):
     journal: dict[str, int]
     history: dict[str, Any]
     config: dict[str, Any]
+    hooks: list[dict[str, Any]]
     clients: int
     weaker: list[str]  # what this file system cannot give
     uncovered: list[str]  # what the baseline left out, and why
@@ -717,6 +724,13 @@ class GcResult(Message):
 class ConfigReloadResult(Message):
     applied: list[str]  # keys that are in force now
     restart: list[str]  # keys that have changed and wait for a restart
+
+
+class HooksRunResult(Message):
+    hooks: list[str]  # those that ran
+    files: list[dict[str, Any]]  # of each its path, and the hooks that would change it
+    diff: str  # what they would change
+    warnings: list[str]  # of hooks that failed and are left out
 
 
 # ── Errors ─────────────────────────────────────────────────────────────────────────────────────

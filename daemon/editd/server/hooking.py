@@ -1,0 +1,235 @@
+"""Hooking: runs the hooks of proposals, each in a process of its own, a few at once; and `hooks.run`.
+
+Others are served meanwhile. How each hook last failed is kept for `status`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.hooks import Answers, Formatted, Hook, Planned, Proposal, proposal_of, requests_of
+from editd.engine.view import View
+from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown
+from editd.server import translate
+from editd.server.children import PYTHON, Child
+from editd.store.trailers import rfc3339
+from editd.values.changeset import Change
+from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from editd.config.schema import Config
+    from editd.engine.engine import Engine
+    from editd.server.dispatch import Call, Visitor
+    from editd.server.sessions import SessionMethods
+    from editd.server.turns import Turns
+    from editd.values.content import FileState
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 4  # proposals whose hooks run; more wait in line
+CLOSE_SECONDS = 2.0  # for a process that is not needed any more to end all that it has started
+PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
+
+
+class Hooker:
+    """`run` may be called by any number at once; `close` once."""
+
+    def __init__(self, state: str, root: str, bytes_max: int) -> None:
+        """`state` is the workspace's state folder; what an earlier daemon left there is removed."""
+        self._folder = os.path.join(state, "hooks")
+        self._root = root
+        self._bytes_max = bytes_max
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
+        self._running: set[Child] = set()
+        self._closing = False
+        self._runs: dict[str, int] = {}
+        self._failures: dict[str, dict[str, str]] = {}
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def run(self, proposal: Proposal) -> Formatted | Refused:
+        """What the hooks make of a proposal, or why they refuse it."""
+        async with self._slots:
+            if self._closing:
+                return _closing()
+            try:
+                return await self._run(proposal)
+            except (OSError, ValueError) as error:
+                log.error("hooks cannot be run: %s", error)
+                return Overloaded(f"The hooks cannot be run: {error}.", hint="Nothing was changed.")
+
+    def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
+        """Each hook, how often it ran, and how it last failed."""
+        return [
+            {
+                "name": hook.name,
+                "kind": hook.kind,
+                "glob": [glob.text for glob in hook.globs],
+                "command": list(hook.command),
+                "seconds": hook.seconds,
+                "on_error": hook.on_error,
+                "runs": self._runs.get(hook.name, 0),
+                "failure": self._failures.get(hook.name),
+            }
+            for hook in hooks
+        ]
+
+    async def close(self) -> None:
+        """End what runs, with all that it has started."""
+        self._closing = True
+        await asyncio.gather(*(child.close(CLOSE_SECONDS) for child in list(self._running)))
+
+    async def _run(self, proposal: Proposal) -> Formatted | Refused:
+        answers = Answers(proposal)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def hear(frame: dict[str, Any]) -> None:
+            answers.hear(frame)
+            if answers.result is not None:
+                settle()
+
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        scratch = os.path.join(self._folder, secrets.token_hex(8))
+        child = _Trial([*PYTHON, "editd.engine.hook_process"], hear, settle)
+        await child.start()
+        self._running.add(child)
+        try:
+            for frame in requests_of(proposal, scratch, self._environment(scratch), self._bytes_max):
+                child.send(frame)
+            await ended
+        finally:
+            self._running.discard(child)
+            await child.close(CLOSE_SECONDS)
+            shutil.rmtree(scratch, ignore_errors=True)  # where it was killed itself
+        self._note(proposal, answers)
+        if answers.result is None:
+            return _closing() if self._closing else _died()
+        return answers.result
+
+    def _note(self, proposal: Proposal, answers: Answers) -> None:
+        for hook in proposal.hooks:
+            self._runs[hook.name] = self._runs.get(hook.name, 0) + 1
+        for name, problem in answers.failures.items():
+            log.warning("the hook %s: %s", name, problem)
+            self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
+
+    def _environment(self, scratch: str) -> dict[str, str]:
+        """What a command has of an environment; no program of the workspace is found by its name alone."""
+        given = os.environ
+        kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
+        folders = given.get("PATH", os.defpath).split(os.pathsep)
+        path = os.pathsep.join(folder for folder in folders if self._is_elsewhere(folder))
+        return {
+            **kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1",
+            "PYTHONSAFEPATH": "1",  # no module of the scratch folder is taken for one of a tool
+        }  # fmt: skip
+
+    def _is_elsewhere(self, folder: str) -> bool:
+        real = os.path.realpath(folder)
+        return os.path.isabs(folder) and real != self._root and not real.startswith(self._root + "/")
+
+
+class _Trial(Child):
+    """The process that runs one proposal; `settle` is called when it is closed or dies, too."""
+
+    def __init__(
+        self, argv: Sequence[str], hear: Callable[[dict[str, Any]], None], settle: Callable[[], None]
+    ) -> None:
+        super().__init__(argv, on_frame=hear, on_death=lambda _status: settle())
+        self._settle = settle
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        self._settle()
+        await super().close(seconds)
+
+
+class HookMethods:
+    def __init__(
+        self,
+        hooker: Hooker,
+        engine: Engine,
+        turns: Turns,
+        sessions: SessionMethods,
+        later: Callable[[Coroutine[Any, Any, None], Call], None],
+    ) -> None:
+        """`later` runs what an answer waits for."""
+        self._hooker = hooker
+        self._engine = engine
+        self._turns = turns
+        self._sessions = sessions
+        self._later = later
+        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+            messages.HooksRun: self._run
+        }
+
+    def _run(self, params: messages.HooksRun, visitor: Visitor, call: Call) -> None:
+        """Run the hooks on files as they are, and tell what they would change."""
+        paths = [translate.path(path) for path in params.paths]
+        for path in paths:
+            self._sessions.permit_reading(params.session, visitor, path, self._engine.tree)
+        view = View(self._engine.tree, self._engine.history, patient=False)
+        states = {path: _file(view, path) for path in paths}
+        files = [Planned(path, state.content, state.is_executable) for path, state in states.items()]
+        proposal = proposal_of(files, self._engine.hooks, view.file_at)
+
+        async def run() -> None:
+            found = Formatted() if proposal is None else await self._hooker.run(proposal)
+            if isinstance(found, Refused):
+                raise found
+            changes = [
+                Change(path, states[path], states[path].with_content(content))
+                for path, content in found.contents.items()
+            ]
+            call.reply(
+                messages.HooksRunResult(
+                    hooks=[hook.name for hook in (() if proposal is None else proposal.hooks)],
+                    files=[
+                        {"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states
+                    ],
+                    diff=translate.diff_of(changes),
+                    warnings=list(found.warnings),
+                )
+            )
+
+        self._later(run(), call)
+
+
+def hooks_of(config: Config) -> tuple[Hook, ...]:
+    """The hooks that the configuration has."""
+    return tuple(
+        Hook(
+            keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
+            keys.on_error, tuple(map(WorkspacePath.parse, keys.with_files)),
+        )
+        for keys in config.hook
+    )  # fmt: skip
+
+
+def _file(view: View, path: WorkspacePath) -> FileState:
+    state = view.at(path)
+    if state is None:
+        raise FileMissing(f"{path} does not exist.", data={"path": path.text})
+    return state
+
+
+def _closing() -> Refused:
+    return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
+
+
+def _died() -> Refused:
+    return Refused(
+        "The process that runs the hooks died.", hint="Nothing was changed; the daemon's log may say why."
+    )
