@@ -22,6 +22,7 @@ from editd.edits.tooling import Tooling
 from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, displaced, recorded_state
 from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
+from editd.engine.hooks import Hook, Unhooked, hooked
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
 from editd.engine.obstructions import UndoConflict, obstructions
@@ -29,6 +30,7 @@ from editd.engine.recover import recover
 from editd.engine.requests import (
     Apply,
     Asking,
+    Hooking,
     Outcome,
     Postponed,
     Reader,
@@ -137,6 +139,7 @@ class Engine:
         self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
         self.guard: Guard | None = None  # what sessions may do, once there are any
         self.rules = Rules()  # what the configuration lets nobody do
+        self.hooks: tuple[Hook, ...] = ()  # what it has look at every edit
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
         self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
@@ -268,6 +271,10 @@ class Engine:
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return Asking(need.search)
+        except Unhooked as need:
+            batch.roll_back(steps)
+            batch.view.forget_strangers()
+            return Hooking(need.proposal)
         except Refused as refusal:
             if isinstance(refusal, Unread):
                 self._note_sights(refusal.sights, request.reader, {})
@@ -283,6 +290,8 @@ class Engine:
     def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
         worked_out = self._plan(batch.view, request, batch.expected)
         self._permit(request, worked_out.changes, batch)
+        if self.hooks:
+            worked_out = hooked(worked_out, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
             self.files.check(worked_out.changes)
             return self._outcome(worked_out, batch.view)
@@ -603,7 +612,8 @@ class Engine:
         reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
         return Outcome(
             None, worked_out.changes, reports, unchanged, worked_out.merged,
-            answers=worked_out.answers, sights=worked_out.sights,
+            answers=worked_out.answers, sights=worked_out.sights, warnings=worked_out.warnings,
+            formatted_by=worked_out.formatted_by,
         )  # fmt: skip
 
     def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
@@ -668,7 +678,8 @@ def _never_still(request: Write) -> Refused:
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:
-    return encode_notes(outcome, request.fingerprint) if request.authorship.request_id is not None else b""
+    is_told = request.authorship.request_id is not None or outcome.formatted_by
+    return encode_notes(outcome, request.fingerprint) if is_told else b""
 
 
 def _answered(result: Result | None) -> Result:
