@@ -16,7 +16,18 @@ import editd_client.cli as editctl
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHARED = {"applying", "invocation", "options", "output", "refusals", "scene", "throwaway", "times", "undoing"}
+SHARED = {
+    "applying",
+    "completing",
+    "invocation",
+    "options",
+    "output",
+    "refusals",
+    "scene",
+    "throwaway",
+    "times",
+    "undoing",
+}
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 
 

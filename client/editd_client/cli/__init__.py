@@ -22,7 +22,11 @@ from editd_client.errors import EditdError, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from click.shell_completion import CompletionItem
+
 DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
 VERBS: Mapping[str, Mapping[str, str]] = {
     # section of the help: verb (its module has the same name): what the help says of it
@@ -104,7 +108,16 @@ class Verbs(click.Group):
         if not any(cmd_name in section for section in VERBS.values()):
             return None
         verb: click.Command = importlib.import_module(f"editd_client.cli.{cmd_name}").verb
-        return verb
+        return _completing(verb) if ctx.resilient_parsing else verb
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs from the list, and so without importing them all; options as everywhere."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        known = [pair for section in VERBS.values() for pair in section.items()]
+        return [CompletionItem(verb, help=about) for verb, about in known if verb.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in VERBS.items():
@@ -134,6 +147,14 @@ def editctl(invocation: Invocation, workspace: str | None, session: str | None) 
         invocation.act_in(session)
 
 
+def _completing(verb: click.Command) -> click.Command:
+    """The verb, which now knows of values, too."""
+    from editd_client.cli import completing
+
+    completing.attach(verb)
+    return verb
+
+
 def main() -> NoReturn:
     """The command `editctl`."""
     sys.exit(run(sys.argv[1:]))
@@ -146,6 +167,8 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # Content and names go out as the bytes that they are, whatever the locale says.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if COMPLETE in os.environ:  # a shell asks what may come next
+        _completing(editctl)
     try:
         code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
         sys.stdout.flush()

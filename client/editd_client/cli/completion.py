@@ -13,6 +13,9 @@ SHELLS = ["bash", "zsh", "fish"]
 def verb(context: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
+    It completes verbs, options, paths, and what the running daemon knows: transactions, sessions,
+    leases, dialects and their tools. It never starts a daemon. docs/shell.md has a line to install it.
+
     \b
     Examples:
       editctl completion bash > ~/.local/share/bash-completion/completions/editctl
@@ -21,6 +24,8 @@ def verb(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
+    from editd_client.cli import COMPLETE
+
     kind = get_completion_class(shell)
     assert kind is not None, "click knows every shell that SHELLS names"
-    click.echo(kind(context.find_root().command, {}, "editctl", "_EDITCTL_COMPLETE").source())
+    click.echo(kind(context.find_root().command, {}, "editctl", COMPLETE).source())

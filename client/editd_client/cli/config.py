@@ -38,9 +38,7 @@ def verb(ctx: click.Context) -> int:
       editctl config
       editctl config init && editctl config edit
       editctl config set history.quota 10GiB
-      editctl config set --here protect '["migrations/**"]'
       editctl config check
-      editctl config reload
     """
     if ctx.invoked_subcommand is not None:
         return 0

@@ -20,10 +20,11 @@ MIB = 1024 * 1024
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, dry_run: bool) -> None:
-    """Compact the history that `history.keep` does not keep, and free its room.
+    """Compact the oldest history, and free its room.
 
-    What is compacted cannot be shown, read or undone any more; the files stay as they are. Without
-    `history.keep` in the configuration everything is kept, and only what nothing needs is freed.
+    That is what `history.keep` does not keep. What is compacted cannot be shown, read or undone any
+    more; the files stay as they are. Without `history.keep` in the configuration everything is kept,
+    and only what nothing needs is freed.
 
     \b
     Examples:

@@ -25,9 +25,9 @@ SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon that has much to finish takes its time
 def verb() -> None:
     """Have systemd start the daemon and look after it.
 
-    systemd holds the socket, and the first client starts the daemon. It is started again after a crash, and where its
-    loop hangs, and it can write nowhere but to the workspace and its own folders. Without a unit, editctl
-    starts the daemon itself: this is for those who want one that is looked after. docs/systemd.md has more.
+    systemd holds the socket, and the first client starts the daemon. It is started again after a crash
+    and where its loop hangs, and can write nowhere but to the workspace and its own folders. Without a
+    unit, editctl starts the daemon itself. docs/systemd.md has more.
 
     \b
     Examples:

@@ -1,0 +1,185 @@
+"""Completing values: transactions, sessions, leases, dialects and tools, as the running daemon knows them.
+
+A shell asks at each press of a key, so a daemon is never started for it, nor waited for: where none runs, or
+it is busy, nothing is offered. Nothing is ever said on standard error, which is the line being typed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+from click.shell_completion import CompletionItem
+from click.types import StringParamType
+
+from editd_client.connect import connect
+from editd_client.errors import EditdError, Unreachable
+from editd_client.locate import find_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from editd_client.locate import Workspace
+
+    Ask = Callable[..., dict[str, Any]]
+    Values = Callable[[Ask, click.Context], Iterable[tuple[str, str]]]
+
+ANSWER_SECONDS_MAX = 0.4
+TRANSACTIONS_MAX = 50
+SUBJECT_LENGTH_MAX = 60  # characters
+
+
+class Known(StringParamType):
+    """Words of which the daemon knows which there are."""
+
+    def __init__(self, values: Values, *, or_files: bool = False) -> None:
+        self._values = values
+        self._or_files = or_files
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param
+        try:
+            with _Question(find_workspace(ctx.find_root().params.get("workspace"))) as ask:
+                known = list(self._values(ask, ctx))
+        except (EditdError, Unreachable, OSError, ValueError, LookupError):
+            known = []
+        found = [CompletionItem(word, help=about) for word, about in known if word.startswith(incomplete)]
+        return found or ([CompletionItem(incomplete, type="file")] if self._or_files else [])
+
+
+class Paths(StringParamType):
+    """Paths, which the shell itself knows best."""
+
+    def __init__(self, kind: Literal["file", "dir"]) -> None:
+        self._kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del ctx, param
+        return [CompletionItem(incomplete, type=self._kind)]
+
+
+def attach(verb: click.Command) -> None:
+    """Have the verb, and the commands below it, complete what it takes, by what it calls that."""
+    for param in verb.params:
+        kind = _kind_of(verb, param)
+        if kind is not None:
+            param.type = kind
+    if isinstance(verb, click.Group):
+        for command in verb.commands.values():
+            attach(command)
+
+
+def _kind_of(verb: click.Command, param: click.Parameter) -> StringParamType | None:
+    if isinstance(param, click.Argument):
+        if param.name == "name" and verb.name == "open":
+            return None  # a session that there is not yet
+        return ARGUMENTS.get(param.name or "")
+    if "--session" in param.opts:
+        return SESSIONS
+    if "--dialect" in param.opts:
+        return DIALECTS
+    metavar = param.metavar if isinstance(param, click.Option) else None
+    return OPTIONS.get(metavar or "")
+
+
+def _transactions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    del ctx
+    for made in ask("log", limit=TRANSACTIONS_MAX)["transactions"]:
+        message = made["message"] if isinstance(made["message"], str) else ""
+        subject = message.partition("\n")[0][:SUBJECT_LENGTH_MAX]
+        yield str(made["seq"]), _plain(f"{made['kind']} by {made['actor']}: {subject}".removesuffix(": "))
+
+
+def _sessions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    del ctx
+    for session in ask("session.list")["sessions"]:
+        yield session["session"], _plain(f"by {session['actor']}" if session["actor"] else "")
+
+
+def _leases(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    del ctx
+    for lease in ask("lease.list")["leases"]:
+        yield lease["lease"], _plain(", ".join(map(str, lease["paths"])))
+
+
+def _dialects(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    del ctx
+    for dialect in ask("dialects")["dialects"]:
+        yield dialect["name"], _plain(dialect["description"])
+
+
+def _tools(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    for dialect in ask("dialects")["dialects"]:
+        if dialect["name"] == ctx.params.get("dialect"):
+            for tool in dialect["tools"]:
+                yield tool["name"], _plain(tool["description"].partition("\n")[0][:SUBJECT_LENGTH_MAX])
+
+
+TRANSACTIONS = Known(_transactions)
+SESSIONS = Known(_sessions)
+DIALECTS = Known(_dialects)
+FILES = Paths("file")
+
+ARGUMENTS: dict[str, StringParamType] = {
+    "transaction": TRANSACTIONS,
+    "when": TRANSACTIONS,
+    "words": Known(_transactions, or_files=True),
+    "path": FILES,
+    "paths": FILES,
+    "source": FILES,
+    "target": FILES,
+    "session": SESSIONS,
+    "name": SESSIONS,
+    "lease": Known(_leases),
+    "dialect": DIALECTS,
+    "tool": Known(_tools),
+}
+OPTIONS: dict[str, StringParamType] = {
+    "TX": TRANSACTIONS,
+    "WHEN": TRANSACTIONS,
+    "SEQ": TRANSACTIONS,
+    "PATH": FILES,
+    "DIR": Paths("dir"),
+}
+
+
+class _Question:
+    """Asks a daemon that runs already, by lines of JSON: no more is imported than that needs."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        stream = connect(workspace.socket_path) if _is_running(workspace) else None
+        if stream is None:
+            raise Unreachable("No daemon runs.")
+        stream.settimeout(ANSWER_SECONDS_MAX)
+        self._stream = stream
+
+    def __enter__(self) -> Ask:
+        return self._ask
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def _ask(self, method: str, **params: object) -> dict[str, Any]:
+        """Raises LookupError where the answer is no, OSError where none comes."""
+        self._stream.sendall(json.dumps({"id": 1, "method": method, "params": params}).encode() + b"\n")
+        with self._stream.makefile("rb") as answers:
+            result: dict[str, Any] = json.loads(answers.readline())["result"]
+        return result
+
+
+def _is_running(workspace: Workspace) -> bool:
+    """Does a daemon hold the workspace? Connecting would not do: where systemd listens, it starts one."""
+    inode = os.stat(os.path.join(workspace.state_folder, "lock")).st_ino
+    with open("/proc/locks", encoding="ascii") as locks:
+        return any(" FLOCK " in line and f":{inode} " in line for line in locks)
+
+
+def _plain(text: str) -> str:
+    """On one line, since a shell reads what is offered by lines."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
