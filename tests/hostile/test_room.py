@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.messages import Move, Symlink
+from editd_client.errors import EditdError
 from torment import fsck, transactions
 from workplace import write
 
@@ -88,3 +89,20 @@ def test_what_there_is_no_room_for_is_recorded_as_gone(place: Workplace, meeting
     fsck(place)
     with place.start() as client:
         assert client.check().problems == []
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_file_is_not_put_below_a_file_that_somebody_has_just_written(
+    place: Workplace, is_seen: bool
+) -> None:
+    place.write({"x": "x\n"})
+    with place.start() as client:
+        client.settle()
+        for path in ("x", "new"):
+            (place.root / path).write_text("theirs\n")
+            if is_seen:
+                client.settle()
+            with pytest.raises(EditdError) as caught:
+                client.apply([write(f"{path}/y", "ours\n")])
+            assert caught.value.name == "not_a_file"
+            assert (place.root / path).read_text() == "theirs\n"

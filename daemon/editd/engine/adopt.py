@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,16 @@ def adoptions(
     if any(change.after is None for change in changed):
         found.reverse()  # What is gone has made room for what is seen for the first time.
     return [adoption for adoption in found if adoption.changes]
+
+
+def nested(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
+    """Those of the files that would lie in another of them."""
+    for path in files:
+        folder = path.folder
+        while folder:
+            if (upper := WorkspacePath(folder)) in files:
+                yield path
+            folder = upper.folder
 
 
 def displaced(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:

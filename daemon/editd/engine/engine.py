@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
 from editd.edits.tooling import Tooling
-from editd.engine.adopt import OUTSIDE, Adoption, OutsideAuthorship, adoptions, displaced, recorded_state
+from editd.engine.adopt import (
+    OUTSIDE,
+    Adoption,
+    OutsideAuthorship,
+    adoptions,
+    displaced,
+    nested,
+    recorded_state,
+)
 from editd.engine.commit import Batch, State, Step
 from editd.engine.explain import explain
 from editd.engine.hooks import Hook, Unhooked, hooked
@@ -387,18 +395,26 @@ class Engine:
     def _find_displaced(self, view: View, changes: Sequence[Change]) -> None:
         """Note what is gone since something else stands there now, or can be put there: a file for a folder.
 
-        Raises InUse where one of `changes` was planned on what is gone by now.
+        Raises NotAFile where there is no room for `changes`, InUse where the disk was seen now so, now so.
         """
         made = [change.path for change in changes if change.before is None and change.after is not None]
-        for path in displaced(made, self.history) - {change.path for change in changes}:
+        in_the_way = displaced(made, self.history) - {change.path for change in changes}
+        for path in in_the_way:
             with contextlib.suppress(Refused):  # what is in the way indeed, `Files.check` tells
                 view.file_at(path)
-        new = [path for path, state in view.strangers.items() if state and self.history.entry(path) is None]
-        gone = displaced(new, self.history)
-        for change in changes:
-            if change.path in gone and change.after is not None:
-                raise InUse(change.path.text)
-        view.strangers.update(dict.fromkeys(gone))
+        if in_the_way - view.strangers.keys():
+            self.files.check(changes)
+            raise InUse(changes[0].path.text)
+        found = {path for path, state in view.strangers.items() if state is not None}
+        if clash := next(nested(found | {c.path for c in changes if c.after is not None}), None):
+            if changes:
+                self.files.check(changes)
+                raise InUse(clash.text)
+            for path in set(nested(found)):  # Whoever made it so while we looked is noticed once more.
+                del view.strangers[path]
+                found.discard(path)
+        new = [path for path in found if self.history.entry(path) is None]
+        view.strangers.update(dict.fromkeys(displaced(new, self.history)))
 
     def _made_by(self, adoption: Adoption, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:

@@ -49,7 +49,9 @@ class View:
                 self.strangers[path] = None
             raise
         self.drafted[path] = state
-        if not is_same(known, state):
+        if is_same(known, state):
+            self.strangers.pop(path, None)  # A moment ago it was another's: a folder, or beyond a symlink.
+        else:
             self.strangers[path] = state
         return state
 
