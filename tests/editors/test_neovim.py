@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from neovim import PROGRAM, Neovim, NeovimError, neovim
+from neovim import PLUGIN, PROGRAM, Neovim, NeovimError, environment, neovim
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -448,6 +454,22 @@ def test_checkhealth_says_how_things_are(vim: Neovim, shared: Workplace) -> None
     assert "ERROR" not in report
 
 
+def test_the_help_file_has_the_tags_that_are_spoken_of(vim: Neovim, tmp_path: Path) -> None:
+    copy = tmp_path / "doc"
+    shutil.copytree(PLUGIN / "doc", copy)
+    vim.command(f"helptags {copy}\nset runtimepath^={tmp_path}\nhelp editd")
+    assert vim.lua("vim.fn.expand('%:t')") == "editd.txt"
+    page = "\n".join(vim.lines)
+    tags = {line.split("\t")[0] for line in (copy / "tags").read_text().splitlines()}
+    known = "vim.tbl_contains(vim.fn.getcompletion(..., 'help'), (...)) and 'known'"
+    for tag in set(re.findall(r"\|(\S+)\|", page)):
+        assert vim.lua(known, tag) == "known", tag
+    verbs = vim.lua("vim.fn.getcompletion('Editd ', 'cmdline')")
+    assert {f":Editd-{verb}" for verb in verbs} <= tags
+    settings = vim.lua("vim.tbl_keys(require('editd.config').defaults)")
+    assert all(f"    {name} = " in page for name in [*settings, "session"])
+
+
 def test_what_is_not_editds_is_written_by_vim(vim: Neovim, shared: Workplace, other: Client) -> None:
     head = other.status().head
     vim.edit(shared.folder / "outside.txt")
@@ -465,3 +487,131 @@ def test_what_is_not_editds_is_written_by_vim(vim: Neovim, shared: Workplace, ot
     assert vim.info == {}
     vim.command("unlet g:editd_enabled")
     assert vim.said() == []
+
+
+LONELY = "require('editd').setup{start = false, wait_milliseconds = 200}"
+
+
+@pytest.fixture
+def alone(place: Workplace) -> Iterator[Neovim]:
+    """An editor whose daemon is there to be stopped and killed, and that starts none itself."""
+    place.git("init", "-q")
+    place.write({"text.txt": TEN})
+    place.start().close()
+    with neovim(place, LONELY) as editor:
+        editor.edit("text.txt")
+        editor.until("require('editd').info().connection == 'ready'")
+        yield editor
+    place.end()
+
+
+def signalled(place: Workplace, what: signal.Signals) -> None:
+    assert place.process is not None
+    place.process.send_signal(what)
+
+
+def test_a_daemon_that_stands_still_stops_neither_typing_nor_timers_and_no_text_is_lost(
+    alone: Neovim, place: Workplace
+) -> None:
+    file = place.root / "text.txt"
+    alone.command("let g:ticks = 0 | call timer_start(10, {-> execute('let g:ticks += 1')}, {'repeat': -1})")
+    signalled(place, signal.SIGSTOP)
+    alone.command("call setline(1, 'first')")
+    alone.command("let g:ticks = 0")
+    began = time.monotonic()
+    alone.command("write")
+    assert time.monotonic() - began < 5
+    assert alone.lua("vim.g.ticks") > 5, "timers went on while the write waited"
+    assert "is not saved yet" in alone.said()[0]
+    assert alone.is_modified
+    assert alone.lua("require('editd').statusline()").endswith(" saving")
+    alone.command("silent! wq")
+    assert alone.is_modified, "it is still there"
+    assert "is not answered yet" in alone.said()[0]
+    alone.call("nvim_input", "Gotyped<Esc>")
+    alone.until("vim.fn.getline('$') == 'typed'")
+    signalled(place, signal.SIGCONT)
+    alone.until("not require('editd').info().saving")
+    assert file.read_text() == TEN.replace("line 1\n", "first\n")
+    assert alone.is_modified, "what was typed since is not saved"
+    assert not alone.info.get("stale")
+    alone.command("write")
+    alone.until("not vim.bo.modified")
+    assert file.read_text() == TEN.replace("line 1\n", "first\n") + "typed\n"
+
+    signalled(place, signal.SIGSTOP)
+    alone.command("call setline(2, 'second')\nwrite\nwrite!")
+    assert "second" in file.read_text(), "Vim wrote it"
+    assert not alone.is_modified
+    signalled(place, signal.SIGCONT)
+    with place.client() as client:
+        client.settle()
+        assert client.log(limit=1).transactions[0].kind in {"outside", "edit"}
+    assert file.read_text() == "\n".join(alone.lines) + "\n"
+
+
+def test_without_a_daemon_vim_writes_asks_before_it_overwrites_and_is_back_with_the_next(
+    alone: Neovim, place: Workplace
+) -> None:
+    file = place.root / "text.txt"
+    signalled(place, signal.SIGSTOP)
+    alone.command("call setline(1, 'cut')\nwrite")
+    assert alone.is_modified
+    alone.said()
+    place.kill()
+    alone.until("#_G.said > 0")
+    assert "text.txt is not saved: No editd answers" in alone.said()[0]
+    assert alone.is_modified
+    assert alone.lua("require('editd').statusline()") == "editd:off"
+    alone.command("call setline(1, 'one')\nwrite\ncall setline(2, 'two')\nwrite")
+    assert file.read_text() == TEN.replace("line 1\n", "one\n").replace("line 2\n", "two\n")
+    assert not alone.is_modified
+    assert [said.startswith("editd: Vim writes by itself: No editd answers") for said in alone.said()] == [
+        True
+    ]
+    file.write_text("theirs\n")
+    alone.command("call setline(3, 'three')\nwrite")
+    assert alone.lua("_G.asked[1].items") == ["reload", "overwrite", "cancel"]
+    assert file.read_text() == "theirs\n"
+    assert alone.is_modified
+    alone.choose("overwrite")
+    alone.command("write")
+    ours = "\n".join(alone.lines) + "\n"
+    assert file.read_text() == ours
+    alone.command(
+        "call setline(4, 'four')\nlua require('editd').setup{start = false, fallback = false}\nwrite"
+    )
+    assert alone.is_modified, "where Vim is not to write, it does not"
+    assert file.read_text() == ours
+    with place.start() as client:
+        alone.command("write")
+        alone.until("not vim.bo.modified")
+        assert client.log(limit=1).transactions[0].actor == "nvim"
+        client.apply([replace("text.txt", "one\n", "after\n")])
+        alone.until("vim.fn.getline(1) == 'after'")
+
+
+def test_a_daemon_is_started_where_none_answers(place: Workplace) -> None:
+    place.git("init", "-q")
+    place.write({"text.txt": TEN})
+    try:
+        with neovim(place, "require('editd').setup{wait_milliseconds = 15000}") as editor:
+            editor.edit("text.txt")
+            editor.command("call setline(1, 'x')\nwrite")
+            assert not editor.is_modified
+            with place.client() as client:
+                assert client.log(limit=1).transactions[0].actor == "nvim"
+                pid = client.status().pid
+            os.kill(pid, signal.SIGSTOP)
+            editor.command("lua require('editd').setup{wait_milliseconds = 50}")
+            editor.command("call setline(1, 'z')\nwrite")
+            assert editor.is_modified
+            os.kill(pid, signal.SIGKILL)
+            editor.until("not vim.bo.modified")  # the same request, to the next daemon
+            editor.end()
+        with place.client() as client:
+            made = [t.files[0].path for t in client.log(actor="nvim").transactions]
+            assert made == ["text.txt"] * 2, "each once, and the daemon outlives the editor"
+        assert (place.root / "text.txt").read_text() == TEN.replace("line 1\n", "z\n")
+    finally:
+        subprocess.run(["editctl", "-C", str(place.root), "stop"], env=environment(place), check=True)
