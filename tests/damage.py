@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from editd.store.journal import segment_path, whole_frames
+from editd.values.content import version_of
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
 from torment import history_files, packer, wait_until
@@ -53,6 +55,7 @@ def prepare(folder: Path) -> Prepared:
                 for change in tx.files
                 if change.version is not None
             }
+            contents |= {(0, path): content for path, content in BASELINE.items()}
         place.kill()
         os.kill(stopped, signal.SIGKILL)
     return Prepared(folder, transactions, contents)
@@ -74,6 +77,56 @@ def _edit(place: Workplace, client: Client) -> int:
     client.apply([write("a", "a4\n")])
     client.log(limit=1)  # so that the index is written
     return stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a file that one checksum covers, and the objects whose bytes are in it."""
+
+    path: Path
+    start: int
+    end: int
+    oids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each object of a sound history lies: in an entry of a pack, or in a frame of the journal."""
+
+    pieces: list[Piece]
+    needed: dict[tuple[int, str], set[str]]  # what reading a path at a transaction rests on
+
+    def lost_at(self, path: Path, at: int) -> set[int]:
+        """The transactions that can not all be read when the byte there is flipped, by seq; exactly those."""
+        hit = [piece for piece in self.pieces if piece.path == path and piece.start <= at < piece.end]
+        left = {oid for piece in self.pieces if piece not in hit for oid in piece.oids}
+        lost = {oid for piece in hit for oid in piece.oids} - left
+        return {seq for (seq, _), oids in self.needed.items() if oids & lost}
+
+
+def layout(place: Workplace, prepared: Prepared) -> Layout:
+    """By git's own word for the packs, and for the journal by what its frames say."""
+    pieces: list[Piece] = []
+    for pack in (place.store / "objects/pack").glob("*.pack"):
+        for line in place.git("verify-pack", "-v", str(pack.with_suffix(".idx")), store=True).splitlines():
+            words = line.split()
+            if len(words) >= 5 and len(words[0]) == 40:
+                start = int(words[4])
+                pieces.append(Piece(pack, start, start + int(words[3]), frozenset(words[:1])))
+    journal = str(place.state / "journal")
+    for number, at, records in whole_frames(journal):
+        path = Path(segment_path(journal, number))
+        length = int.from_bytes(path.read_bytes()[at + 16 : at + 24], "little")
+        sides = [side for record in records for change in getattr(record, "changes", ())
+                 for side in (change.before, change.after)]  # fmt: skip
+        oids = {side.version.hex() for side in sides if side is not None and side.content is not None}
+        pieces.append(Piece(path, at, at + 32 + length, frozenset(oids)))
+    needed = {key: {version_of(content.encode())} for key, content in prepared.contents.items()}
+    untouched = "folder/deep/tracked.txt"  # known by no transaction, only by the folders above it
+    for folder in ("", "folder", "folder/deep"):
+        oid = place.git("rev-parse", f"history:{folder}", store=True).strip()
+        needed[0, untouched].add(oid)
+    return Layout(pieces, needed)
 
 
 @contextlib.contextmanager

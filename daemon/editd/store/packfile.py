@@ -24,6 +24,8 @@ _BY_OFFSET, _BY_NAME = 6, 7
 _HEADER_BYTES, _TRAILER_BYTES = 12, 20
 _CHUNK = 1 << 16
 
+FOREIGN = "it is the index of another pack"
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -69,7 +71,7 @@ def flaw_of_index(path: str, pack: str) -> str | None:
             trailer = file.read()
     except OSError:
         return None  # which is the pack's flaw
-    return None if content[-40:-20] == trailer else "it is the index of another pack"
+    return None if content[-40:-20] == trailer else FOREIGN
 
 
 def offsets_in(path: str) -> dict[Oid, int]:

@@ -42,7 +42,7 @@ from editd.store.objects import (
     tree_changes,
 )
 from editd.store.pack import PackWriter, write_durably
-from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.packfile import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
 from editd.store.packing import Packer
 from editd.store.proof import KINDS, quick_proof, whole_proof
 from editd.store.record import ChangeRecord, Committed, EntryRecord, transaction_of
@@ -105,9 +105,9 @@ class Repair:
         try:
             manifest = read_manifest(self._store)
             self._gone |= set() if manifest is None else manifest.lost
-            listed = set() if manifest is None else set(manifest.packs)
+            listed = {} if manifest is None else manifest.packs
         except HistoryDamaged:
-            listed = set[str]()
+            listed = dict[str, int]()
         self._plan_files()
         self._plan_packs(listed)
         self._salvage = Salvage(self.folder, HistoryDamaged(""))
@@ -142,22 +142,26 @@ class Repair:
         if any(path in problem for problem in problems):
             self.done.append(f"{path} is made anew.")
 
-    def _plan_packs(self, listed: set[str]) -> None:
+    def _plan_packs(self, listed: dict[str, int]) -> None:
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(self._packs)):
                 stem, _, suffix = name.rpartition(".")
                 path = os.path.join(self._packs, stem)
                 if suffix == "pack":
-                    self._plan_pack(path, is_listed=stem in listed)
+                    self._plan_pack(path, listed.get(stem))
                 elif suffix == "idx" and not os.path.exists(path + ".pack"):
                     self._put_aside(path + ".idx")
 
-    def _plan_pack(self, path: str, *, is_listed: bool) -> None:
+    def _plan_pack(self, path: str, listed: int | None) -> None:
+        """`listed` is its size by the manifest, None where that does not have it."""
         has_index = os.path.exists(path + ".idx")
-        if not has_index and not is_listed:
+        if not has_index and listed is None:
             return  # left from a crash, and nothing rests on it
         flaw = flaw_of_pack(path + ".pack")
-        is_indexed = has_index and flaw_of_index(path + ".idx", path + ".pack") is None
+        index_flaw = flaw_of_index(path + ".idx", path + ".pack") if has_index else "it is missing"
+        if flaw is None and (listed not in (None, os.path.getsize(path + ".pack")) or index_flaw == FOREIGN):
+            flaw = "it, or its index, is that of another pack"
+        is_indexed = index_flaw is None
         if flaw is None and is_indexed:
             self._own |= offsets_in(path + ".idx").keys()
             return

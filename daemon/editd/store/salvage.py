@@ -149,15 +149,18 @@ class Salvage(History):
                 self.index.add(*self._transaction_of_commit(oid))
 
     def _take_in_records(self) -> None:
-        """The records of the journal that are whole, though one before them may not be."""
+        """The records of the journal that are whole, though one before them may not be.
+
+        Of those that are packed the contents, too: the pack may have lost them.
+        """
         for record in whole_records(self.journal.folder):
-            if record.seq <= self.packed:
-                continue
-            self._head, self._seq = record.commit, record.seq
             for change in record.changes:
                 for side in (change.before, change.after):
                     if side is not None and side.content is not None:
                         self._hold_object(record.seq, side.version, side.content)
+            if record.seq <= self.packed:
+                continue
+            self._head, self._seq = record.commit, record.seq
             with contextlib.suppress(HistoryDamaged):
                 splice = self._trees.splice(
                     (c.path, None if c.after is None else TreeEntry(c.after.mode, c.after.version))
