@@ -1,4 +1,4 @@
-"""The Emacs package, by batch Emacs against a real daemon: the ERT tests of `editd-tests.el` are the claims."""
+"""The Emacs package, by batch Emacs against a real daemon: the claims are in `editd-tests.el`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.C
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
+        errors="backslashreplace",
         timeout=SECONDS_MAX,
         check=False,
     )
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What one Emacs said of all the claims."""
     with workplace(tmp_path_factory.mktemp("emacs") / "place") as place:
         place.git("init", "--quiet", ".")
+        place.variables["EDITD_TEST_ROUNDS"] = "300" if request.config.getoption("--long") else "12"
         place.start().close()
         try:
             yield run(place)

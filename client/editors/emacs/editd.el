@@ -413,8 +413,17 @@ It is the file's, where Emacs knows of no change since."
           ((not (equal (or version 'gone) editd--theirs))
            (setq editd--theirs (or version 'gone))
            (message "%s was %s%s%s" editd--path (if now "changed" "removed") (editd--by-whom transaction)
-                    (if now "; M-x editd-merge brings it in" ""))))
+                    (cond (now "; M-x editd-merge brings it in")
+                          ((editd--moved-to transaction)
+                           (format ": it is %s now" (editd--moved-to transaction)))
+                          (t "")))))
     (force-mode-line-update)))
+
+(defun editd--moved-to (transaction)
+  "Where TRANSACTION has moved this buffer's file, or nil."
+  (cl-loop for change across (plist-get transaction :files)
+           when (equal (plist-get change :from) (editd--path-value))
+           return (editd--file-name (plist-get change :path))))
 
 (defun editd--reload ()
   "Make this buffer what its file holds; point, markers and undo stay."
