@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from workplace import TOP, Workplace, workplace
+from workplace import TOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from workplace import Workplace
 
 PACKAGE = TOP / "client" / "editors" / "emacs" / "editd.el"
 CLAIMS = Path(__file__).with_name("editd-tests.el")
@@ -39,17 +39,17 @@ def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.C
     )
 
 
-@pytest.fixture(scope="module")
-def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What one Emacs said of all the claims."""
-    with workplace(tmp_path_factory.mktemp("emacs") / "place") as place:
-        place.git("init", "--quiet", ".")
-        place.variables["EDITD_TEST_ROUNDS"] = "300" if request.config.getoption("--long") else "12"
-        place.start().close()
-        try:
-            yield run(place)
-        finally:
-            end_what_emacs_started(place)
+def test_emacs_saves_follows_and_undoes_through_the_daemon(place: Workplace, is_long: bool) -> None:
+    """One Emacs for all the claims, so that two workers do not start it twice."""
+    place.git("init", "--quiet", ".")
+    place.variables["EDITD_TEST_ROUNDS"] = "300" if is_long else "12"
+    place.start().close()
+    try:
+        said = run(place)
+    finally:
+        end_what_emacs_started(place)
+    passed = re.findall(r"^ +passed +\d+/\d+ +(\S+) ", said, re.MULTILINE)
+    assert sorted(passed) == sorted(NAMES), said
 
 
 def run(place: Workplace) -> str:
@@ -69,11 +69,6 @@ def end_what_emacs_started(place: Workplace) -> None:
     """The daemon that was killed has a successor, which is nobody's child."""
     argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "stop"]
     subprocess.run(argv, env=place.environment, capture_output=True, check=False)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_emacs(said: str, name: str) -> None:
-    assert re.search(rf"^ +passed +\d+/\d+ +{re.escape(name)} ", said, re.MULTILINE), said
 
 
 def test_the_package_compiles_without_a_warning(tmp_path: Path) -> None:
