@@ -57,6 +57,46 @@ def test_a_problem_names_file_line_and_key_and_what_may_be_meant(text: str, said
     assert wrong(text) == [said]
 
 
+HOOK = '[[hook]]\nname = "a"\nglob = ["*.py"]\ncommand = ["x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hook = 1", "c.toml:1: hook: expected tables, got 1. Each begins with `[[hook]]`."),
+        (HOOK + "secnds = 2", "c.toml:5: hook.1.secnds: there is no such key. Is `seconds` meant?"),
+        (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is the name of another one, too."),
+        (HOOK + "seconds = 0", "c.toml:5: hook.1.seconds: expected float > 0.0, got 0."),
+        (
+            HOOK + 'kind = "formt"',
+            "c.toml:5: hook.1.kind: is none of its values, got 'formt'. Is 'format' meant?",
+        ),
+        (HOOK.replace('"x"', ""), "c.toml:4: hook.1.command: expected a list of a program and its arguments"),
+        (HOOK.replace('"x"', '"./x"'), "c.toml:4: hook.1.command: the program is a name to be looked for in"),
+        (
+            HOOK.replace('"x"', '"x", "-={files}"'),
+            "c.toml:4: hook.1.command: {files} is an argument by itself",
+        ),
+        (HOOK + 'with_files = ["../x"]', "c.toml:5: hook.1.with_files: "),
+        (
+            '[[hook]]\nname = "a"\nglob = ["*"]\n',
+            "c.toml:1: hook.1: `command` is missing. docs/configuration.md tells of it.",
+        ),
+    ],
+)
+def test_a_problem_of_a_table_in_a_list_says_in_which_and_on_which_line(text: str, said: str) -> None:
+    (found,) = wrong(text)
+    assert found.startswith(said)
+
+
+def test_hooks_come_in_their_order_and_a_workspaces_own_in_place_of_the_users(home: Path) -> None:
+    (home / "config.toml").write_text(HOOK + HOOK.replace('"a"', '"b"') + "seconds = 2\n")
+    assert [hook.name for hook in read_config("0123").config.hook] == ["a", "b"]
+    assert read_config("0123").config.hook[1].seconds == 2
+    (home / "workspaces" / "0123.toml").write_text(HOOK.replace('"a"', '"c"'))
+    assert [hook.name for hook in read_config("0123").config.hook] == ["c"]
+
+
 def test_all_problems_are_told_at_once() -> None:
     found = wrong('publish = "x"\nidle_secnds = 3\n\n[history]\nquota = "much"\nkeep = { ages = "1d" }\n')
     assert [line.split(":")[1] for line in found] == ["1", "2", "5", "6"]

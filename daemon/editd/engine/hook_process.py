@@ -1,4 +1,4 @@
-"""The process that runs the hooks of one proposal, in a scratch folder of its own, and then ends.
+"""The process that runs the hooks of one trial, in a scratch folder of its own, and then ends.
 
 `python -m editd.engine.hook_process`, framed messages on stdin and stdout (`system.pipe`): a frame with the
 hooks, one for each file (`engine.hooks.requests_of`), and back what came of it (`engine.hooks.Answers`).
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from editd.system.pipe import read_frame, write_frame
-from editd.system.progeny import adopt_orphans, kill_progeny
+from editd.system.progeny import adopt_orphans, die_with_parent, kill_progeny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,8 +73,8 @@ class Ran:
     is_late: bool = False
 
 
-class Trial:
-    """The hooks of one proposal, one after the other."""
+class Bench:
+    """Where the hooks of one trial run, one after the other."""
 
     def __init__(self, request: Frame, files: Sequence[Frame]) -> None:
         self._hooks: list[dict[str, Any]] = request["hooks"]
@@ -235,6 +235,7 @@ class Trial:
                 argv, stdin=subprocess.DEVNULL if source is None else source,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._tree,
                 env={**self._environment, "EDITD_HOOK": hook["name"]}, start_new_session=True,
+                preexec_fn=die_with_parent,  # there is but one thread
             )  # fmt: skip
         except OSError as error:
             return Ran(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
@@ -373,7 +374,7 @@ def main() -> None:
             return
         files.append(frame)
     try:
-        for answer in Trial(request, files).answers():
+        for answer in Bench(request, files).answers():
             write_frame(sys.stdout.buffer, answer)
     except (BrokenPipeError, _Abandoned):  # H3
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())

@@ -1,6 +1,6 @@
 """Hooks: the user's own commands, which see what an edit would write before anything of it takes effect.
 
-A planned changeset whose files hooks are for becomes a `Proposal`. Planning ends there with `Unhooked`; who
+A planned changeset whose files hooks are for becomes a `Trial`. Planning ends there with `Unhooked`; who
 called it has the commands run by a process (`engine.hook_process`), and plans again with what came of it.
 That holds for exactly these bytes: where somebody else has edited meanwhile, the plan is another one,
 whatever is stale is refused as always, and the hooks run anew.
@@ -52,8 +52,8 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """What hooks are to look at: the same proposal has the same answer."""
+class Trial:
+    """What hooks are to look at: the same trial has the same answer."""
 
     hooks: tuple[Hook, ...]
     files: tuple[Planned, ...]
@@ -62,22 +62,22 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """What the hooks have made of a proposal: of each file that they changed its content, and who did."""
+    """What the hooks have made of a trial: of each file that they changed its content, and who did."""
 
     contents: Mapping[WorkspacePath, bytes] = field(default_factory=dict)
     by: Mapping[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # of hooks that were left out
 
 
-Hooked = tuple[Proposal, Formatted | Refused]
+Hooked = tuple[Trial, Formatted | Refused]
 
 
 class Unhooked(Exception):
     """Planning cannot go on before these hooks have run. No refusal: nobody is told."""
 
-    def __init__(self, proposal: Proposal) -> None:
-        super().__init__(", ".join(hook.name for hook in proposal.hooks))
-        self.proposal = proposal
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(", ".join(hook.name for hook in trial.hooks))
+        self.trial = trial
 
 
 def hooked(
@@ -90,15 +90,15 @@ def hooked(
 
     `look` tells what a path holds that the plan does not change.
     """
-    proposal = proposal_of(planned_of(worked_out.changes), hooks, _after(worked_out, look))
-    if proposal is None:
+    trial = trial_of(planned_of(worked_out.changes), hooks, _after(worked_out, look))
+    if trial is None:
         return worked_out
-    if found is None or found[0] != proposal:
-        raise Unhooked(proposal)
+    if found is None or found[0] != trial:
+        raise Unhooked(trial)
     result = found[1]
     if isinstance(result, Refused):
         raise result
-    return _formatted(worked_out, proposal, result)
+    return _formatted(worked_out, trial, result)
 
 
 def planned_of(changes: Iterable[Change]) -> tuple[Planned, ...]:
@@ -115,9 +115,9 @@ def planned_of(changes: Iterable[Change]) -> tuple[Planned, ...]:
     return tuple(found)
 
 
-def proposal_of(
+def trial_of(
     files: Sequence[Planned], hooks: Sequence[Hook], look: Callable[[WorkspacePath], FileState | None]
-) -> Proposal | None:
+) -> Trial | None:
     """These files with the hooks that are for any of them; None where there is no such hook."""
     wanted = tuple(hook for hook in hooks if any(hook.is_for(file) for file in files))
     if not wanted:
@@ -128,7 +128,7 @@ def proposal_of(
         state = look(path)
         if state is not None and not state.is_symlink:
             beside.append(Planned(path, state.content, state.is_executable))
-    return Proposal(wanted, concerned, tuple(beside))
+    return Trial(wanted, concerned, tuple(beside))
 
 
 def _after(
@@ -138,7 +138,7 @@ def _after(
     return lambda path: planned[path] if path in planned else look(path)
 
 
-def _formatted(worked_out: Plan, proposal: Proposal, result: Formatted) -> Plan:
+def _formatted(worked_out: Plan, trial: Trial, result: Formatted) -> Plan:
     changes: list[Change] = []
     reports = dict(worked_out.reports)
     for change in worked_out.changes:
@@ -160,7 +160,7 @@ def _formatted(worked_out: Plan, proposal: Proposal, result: Formatted) -> Plan:
     names = {name for by in result.by.values() for name in by}
     return replace(
         worked_out, changes=tuple(changes), reports=reports, answers=answers, warnings=result.warnings,
-        formatted_by=tuple(hook.name for hook in proposal.hooks if hook.name in names),
+        formatted_by=tuple(hook.name for hook in trial.hooks if hook.name in names),
     )  # fmt: skip
 
 
@@ -175,9 +175,7 @@ def _told(result: Formatted) -> str:
 _KINDS: dict[str, type[Refused]] = {kind.code: kind for kind in (Rejected, Timeout)}
 
 
-def requests_of(
-    proposal: Proposal, folder: str, environment: Mapping[str, str], bytes_max: int
-) -> list[Frame]:
+def requests_of(trial: Trial, folder: str, environment: Mapping[str, str], bytes_max: int) -> list[Frame]:
     """The frames that ask the process: the hooks, each with the numbers of its files, and the files."""
     hooks = [
         {
@@ -186,17 +184,17 @@ def requests_of(
             "kind": hook.kind,
             "seconds": hook.seconds,
             "on_error": hook.on_error,
-            "files": [number for number, file in enumerate(proposal.files) if hook.is_for(file)],
+            "files": [number for number, file in enumerate(trial.files) if hook.is_for(file)],
         }
-        for hook in proposal.hooks
+        for hook in trial.hooks
     ]
     begin: dict[str, Any] = {
         "folder": folder, "environment": dict(environment), "bytes_max": bytes_max, "hooks": hooks,
-        "files": len(proposal.files), "beside": len(proposal.beside),
+        "files": len(trial.files), "beside": len(trial.beside),
     }  # fmt: skip
     files = [
         {"path": file.path.text, "content": file.content, "executable": file.is_executable}
-        for file in (*proposal.files, *proposal.beside)
+        for file in (*trial.files, *trial.beside)
     ]
     return [begin, *files]
 
@@ -205,7 +203,7 @@ def requests_of(
 class Answers:
     """Puts the frames of the process's answer together; `result` is there once all have come."""
 
-    proposal: Proposal
+    trial: Trial
     contents: dict[WorkspacePath, bytes] = field(default_factory=dict)
     by: dict[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -221,7 +219,7 @@ class Answers:
             kind = _KINDS[frame["refused"]]
             self.result = kind(frame["message"], hint=frame["hint"], data=frame["data"])
         if "file" in frame:
-            path = self.proposal.files[frame["file"]].path
+            path = self.trial.files[frame["file"]].path
             self.contents[path] = frame["content"]
             self.by[path] = tuple(frame["by"])
         if "done" in frame:

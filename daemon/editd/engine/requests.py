@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.expressions import Match, Search
-    from editd.engine.hooks import Hooked, Proposal
+    from editd.engine.hooks import Hooked, Trial
     from editd.engine.scopes import Scope
     from editd.values.changeset import Change, Edit, FileReport, OnStale, Sight
     from editd.values.path import WorkspacePath
@@ -113,7 +113,7 @@ class Asking:
 class Hooking:
     """Not before the hooks have seen this: ask again with what they say as `Apply.hooked`."""
 
-    proposal: Proposal
+    trial: Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Hooking: runs the hooks of proposals, each in a process of its own, a few at once; and `hooks.run`.
+"""Hooking: runs the hooks of trials, each in a process of its own, a few at once; and `hooks.run`.
 
 Others are served meanwhile. How each hook last failed is kept for `status`.
 """
@@ -11,9 +11,10 @@ import os
 import secrets
 import shutil
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.hooks import Answers, Formatted, Hook, Planned, Proposal, proposal_of, requests_of
+from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, requests_of, trial_of
 from editd.engine.view import View
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown
 from editd.server import translate
@@ -25,7 +26,7 @@ from editd.values.path import WorkspacePath
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from editd.config.schema import Config
     from editd.engine.engine import Engine
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 4  # proposals whose hooks run; more wait in line
+AT_ONCE_MAX = 4  # trials whose hooks run; more wait in line
 CLOSE_SECONDS = 2.0  # for a process that is not needed any more to end all that it has started
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
 
@@ -56,40 +57,28 @@ class Hooker:
         self._failures: dict[str, dict[str, str]] = {}
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def run(self, proposal: Proposal) -> Formatted | Refused:
-        """What the hooks make of a proposal, or why they refuse it."""
+    async def run(self, trial: Trial) -> Formatted | Refused:
+        """What the hooks make of a trial, or why they refuse it."""
         async with self._slots:
             if self._closing:
                 return _closing()
             try:
-                return await self._run(proposal)
+                return await self._run(trial)
             except (OSError, ValueError) as error:
                 log.error("hooks cannot be run: %s", error)
                 return Overloaded(f"The hooks cannot be run: {error}.", hint="Nothing was changed.")
 
     def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
         """Each hook, how often it ran, and how it last failed."""
-        return [
-            {
-                "name": hook.name,
-                "kind": hook.kind,
-                "glob": [glob.text for glob in hook.globs],
-                "command": list(hook.command),
-                "seconds": hook.seconds,
-                "on_error": hook.on_error,
-                "runs": self._runs.get(hook.name, 0),
-                "failure": self._failures.get(hook.name),
-            }
-            for hook in hooks
-        ]
+        return told(hooks, self._runs, self._failures)
 
     async def close(self) -> None:
         """End what runs, with all that it has started."""
         self._closing = True
         await asyncio.gather(*(child.close(CLOSE_SECONDS) for child in list(self._running)))
 
-    async def _run(self, proposal: Proposal) -> Formatted | Refused:
-        answers = Answers(proposal)
+    async def _run(self, trial: Trial) -> Formatted | Refused:
+        answers = Answers(trial)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settle() -> None:
@@ -103,24 +92,24 @@ class Hooker:
 
         os.makedirs(self._folder, 0o700, exist_ok=True)
         scratch = os.path.join(self._folder, secrets.token_hex(8))
-        child = _Trial([*PYTHON, "editd.engine.hook_process"], hear, settle)
+        child = _Process([*PYTHON, "editd.engine.hook_process"], hear, settle)
         await child.start()
         self._running.add(child)
         try:
-            for frame in requests_of(proposal, scratch, self._environment(scratch), self._bytes_max):
+            for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
                 child.send(frame)
             await ended
         finally:
             self._running.discard(child)
             await child.close(CLOSE_SECONDS)
             shutil.rmtree(scratch, ignore_errors=True)  # where it was killed itself
-        self._note(proposal, answers)
+        self._note(trial, answers)
         if answers.result is None:
             return _closing() if self._closing else _died()
         return answers.result
 
-    def _note(self, proposal: Proposal, answers: Answers) -> None:
-        for hook in proposal.hooks:
+    def _note(self, trial: Trial, answers: Answers) -> None:
+        for hook in trial.hooks:
             self._runs[hook.name] = self._runs.get(hook.name, 0) + 1
         for name, problem in answers.failures.items():
             log.warning("the hook %s: %s", name, problem)
@@ -142,8 +131,8 @@ class Hooker:
         return os.path.isabs(folder) and real != self._root and not real.startswith(self._root + "/")
 
 
-class _Trial(Child):
-    """The process that runs one proposal; `settle` is called when it is closed or dies, too."""
+class _Process(Child):
+    """The process that runs one trial; `settle` is called when it is closed or dies, too."""
 
     def __init__(
         self, argv: Sequence[str], hear: Callable[[dict[str, Any]], None], settle: Callable[[], None]
@@ -183,10 +172,10 @@ class HookMethods:
         view = View(self._engine.tree, self._engine.history, patient=False)
         states = {path: _file(view, path) for path in paths}
         files = [Planned(path, state.content, state.is_executable) for path, state in states.items()]
-        proposal = proposal_of(files, self._engine.hooks, view.file_at)
+        trial = trial_of(files, self._engine.hooks, view.file_at)
 
         async def run() -> None:
-            found = Formatted() if proposal is None else await self._hooker.run(proposal)
+            found = Formatted() if trial is None else await self._hooker.run(trial)
             if isinstance(found, Refused):
                 raise found
             changes = [
@@ -195,7 +184,7 @@ class HookMethods:
             ]
             call.reply(
                 messages.HooksRunResult(
-                    hooks=[hook.name for hook in (() if proposal is None else proposal.hooks)],
+                    hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
                     files=[
                         {"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states
                     ],
@@ -216,6 +205,27 @@ def hooks_of(config: Config) -> tuple[Hook, ...]:
         )
         for keys in config.hook
     )  # fmt: skip
+
+
+def told(
+    hooks: Sequence[Hook],
+    runs: Mapping[str, int] = MappingProxyType({}),
+    failures: Mapping[str, dict[str, str]] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """The hooks as `status` has them."""
+    return [
+        {
+            "name": hook.name,
+            "kind": hook.kind,
+            "glob": [glob.text for glob in hook.globs],
+            "command": list(hook.command),
+            "seconds": hook.seconds,
+            "on_error": hook.on_error,
+            "runs": runs.get(hook.name, 0),
+            "failure": failures.get(hook.name),
+        }
+        for hook in hooks
+    ]
 
 
 def _file(view: View, path: WorkspacePath) -> FileState:

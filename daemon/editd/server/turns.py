@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from editd.edits.expressions import Search
     from editd.engine.engine import Engine
-    from editd.engine.hooks import Proposal
+    from editd.engine.hooks import Trial
     from editd.server.hooking import Hooker
     from editd.server.searching import Searcher
 
@@ -127,7 +127,7 @@ class Turns:
             if isinstance(result, Asking):
                 self._search(waiting, result.search)
             elif isinstance(result, Hooking):
-                self._hook(waiting, result.proposal)
+                self._hook(waiting, result.trial)
             elif not isinstance(result, Postponed):
                 waiting.answer(result)
             elif self._loop.time() > waiting.until:
@@ -153,18 +153,18 @@ class Turns:
 
         self._put_aside(find())
 
-    def _hook(self, waiting: Waiting, proposal: Proposal) -> None:
+    def _hook(self, waiting: Waiting, trial: Trial) -> None:
         """Have the hooks run, and ask again with what they say; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has hooks"
         waiting.hookings += 1
         if waiting.hookings > HOOKINGS_MAX:
-            waiting.answer(_never_still(proposal))
+            waiting.answer(_never_still(trial))
             return
 
         async def run() -> None:
-            said = await self._hooker.run(proposal)
-            waiting.request = replace(request, hooked=(proposal, said))
+            said = await self._hooker.run(trial)
+            waiting.request = replace(request, hooked=(trial, said))
             waiting.until = self._loop.time() + PATIENCE_SECONDS
             self._again(waiting)
 
@@ -202,9 +202,9 @@ def _too_many(request: Apply) -> Refused:
     )
 
 
-def _never_still(proposal: Proposal) -> Refused:
+def _never_still(trial: Trial) -> Refused:
     return Overloaded(
         f"What the hooks have seen was another thing by then, {HOOKINGS_MAX} times in a row.",
         hint="Somebody edits these files all the time; try again when they are done.",
-        data={"files": [file.path.text for file in proposal.files]},
+        data={"files": [file.path.text for file in trial.files]},
     )

@@ -14,6 +14,7 @@ from collections import defaultdict
 
 _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+PR_SET_PDEATHSIG = 1
 KILL_SECONDS = 5.0  # what forks as fast as it is killed, or is not ours to kill, is left then
 PAUSE_SECONDS = 0.002
 
@@ -21,6 +22,11 @@ PAUSE_SECONDS = 0.002
 def adopt_orphans() -> bool:
     """Have the orphans of all that this process starts become its children; False where that cannot be."""
     return bool(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def die_with_parent() -> None:
+    """Have this process, just forked and about to run its program, killed when its parent dies."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def kill_progeny() -> bool:

@@ -1,0 +1,87 @@
+"""`editctl hooks`: the formatters and checks of the configuration, and what they would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+
+@click.group(invoke_without_command=True)
+@as_json
+@click.pass_context
+def verb(context: click.Context) -> None:
+    """Show the hooks: commands that see each edit before it takes effect, to format it or to refuse it.
+
+    They are in your configuration, a table `[[hook]]` for each, and never in the workspace. Of each it is
+    shown how often it ran and how it last failed or refused.
+
+    \b
+    Examples:
+      editctl hooks
+      editctl hooks run src/*.py          # what they would change, which is not done
+      editctl hooks --json | jq '.hooks[] | select(.failure)'
+
+    \b
+    A formatter, in the file that `editctl config path` prints:
+      [[hook]]
+      name = "ruff"
+      glob = ["**/*.py"]
+      command = ["ruff", "format", "--stdin-filename", "{path}", "-"]
+    """
+    if context.invoked_subcommand is not None:
+        return
+    invocation: Invocation = context.obj
+    with invocation.client() as client:
+        hooks = client.status().hooks
+    if invocation.json:
+        output.say(output.json_text({"hooks": hooks}))
+        return
+    if not hooks:
+        output.say("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")
+    for hook in hooks:
+        _say_hook(hook)
+
+
+@verb.command("run")
+@click.argument("paths", nargs=-1, required=True)
+@as_json
+@click.pass_obj
+def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Run the hooks on files as they are, and show what they would change. Nothing is changed.
+
+    Where a check refuses a file, the exit code is 1, and its output is shown.
+
+    \b
+    Examples:
+      editctl hooks run src/main.py
+      editctl hooks run $(git ls-files '*.py') --json | jq -r '.files[] | select(.formatted_by != []).path'
+    """
+    with invocation.client() as client:
+        result = client.hooks_run([invocation.path(path) for path in paths])
+    if invocation.say_json(result):
+        return
+    if not result.hooks:
+        output.say("no hook is for these files")
+    for file in result.files if result.hooks else []:
+        by = ", ".join(file["formatted_by"])
+        output.say(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
+    for warning in result.warnings:
+        click.echo(output.plain(f"warning: {warning}"), err=True)
+    if result.diff:
+        output.page(output.diff_lines(result.diff))
+
+
+def _say_hook(hook: dict[str, Any]) -> None:
+    about = output.plain(f"  {hook['kind']}  {', '.join(hook['glob'])}")
+    output.say(output.paint(hook["name"], "cyan") + about)
+    output.say(output.plain(f"  {' '.join(hook['command'])}"))
+    output.say(f"  ran {hook['runs']} times, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
+    if hook["failure"] is not None:
+        output.say(output.plain(f"  last failure: {hook['failure']['time']} {hook['failure']['message']}"))
