@@ -282,7 +282,7 @@ class Engine:
         except Unhooked as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Hooking(need.proposal)
+            return Hooking(need.trial)
         except Refused as refusal:
             if isinstance(refusal, Unread):
                 self._note_sights(refusal.sights, request.reader, {})
