@@ -33,7 +33,7 @@ from editd.server.background import Background
 from editd.server.complaints import Sparing
 from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
-from editd.server.hooking import Hooker, hooks_of
+from editd.server.hooking import Hooker, hooks_of, told
 from editd.server.listen import bind, serve, whereabouts
 from editd.server.recalling import recall
 from editd.server.repairing import Repairing
@@ -453,7 +453,7 @@ class Daemon:
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
-            hooks=[],
+            hooks=told(hooks_of(self._config)),
             clients=clients,
             weaker=[],
             uncovered=[],
