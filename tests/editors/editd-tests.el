@@ -562,6 +562,20 @@
                                       (eventually (eq editd--theirs 'gone)))))
       (should (equal (buffer-string) "one\n")))))
 
+(ert-deftest what-is-written-right-behind-a-save-is-seen ()
+  (let* ((file (tests-file "one\n"))
+         (behind (lambda (answer) (outside file "behind\n") answer)))
+    (visiting file
+      (append-text "two\n")
+      (advice-add 'editd--apply :filter-return behind)
+      (unwind-protect (save-buffer)
+        (advice-remove 'editd--apply behind))
+      (should (equal (buffer-string) "behind\n"))
+      (should-not (buffer-modified-p))
+      (append-text "mine\n")
+      (answering nil (save-buffer))
+      (should (equal (holds file) "behind\nmine\n")))))
+
 (ert-deftest of-all-that-two-write-at-once-nothing-is-lost ()
   (let ((file (tests-file (concat (mapconcat #'number-to-string (number-sequence 1 31) "\n") "\n")))
         (rounds (string-to-number (or (getenv "EDITD_TEST_ROUNDS") "12")))
