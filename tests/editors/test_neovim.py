@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """One workspace and daemon for most of what follows: each test has files of its own."""
     with workplace(tmp_path_factory.mktemp("neovim") / "place", {"README": "read me\n"}) as made:
         made.git("init", "-q")
+        settings = made.folder / "config" / "editd" / "config.toml"
+        settings.parent.mkdir()
+        settings.write_text(
+            '[[hook]]\nname = "loud"\nglob = ["**/*.loud"]\ncommand = ["tr", "a-z", "A-Z"]\n\n'
+            '[[hook]]\nname = "never"\nglob = ["**/*.never"]\ncommand = ["false"]\nkind = "check"\n'
+        )
         made.start().close()
         yield made
         made.stop()
@@ -326,7 +333,14 @@ def test_every_way_to_write_does_what_it_does_without_editd(
     vim.command("saveas ways2.txt\ncall setline(1, 'b')\nwrite")
     assert (shared.root / "ways2.txt").read_text() == TEN.replace("line 1\n", "b\n")
     assert other.log(limit=1, actor="nvim").transactions[0].files[0].path == "ways2.txt"
-    vim.command("split\ncall setline(1, 'c')\nwq")
+    vim.command("saveas! beside.txt\ncall setline(2, 'b2')\nwrite\ncall setline(2, 'b3')\nwrite")
+    assert (shared.root / "beside.txt").read_text().startswith("b\nb3\nline 3\n")
+    assert other.log(limit=1, actor="nvim").transactions[0].files[0].path == "beside.txt"
+    (shared.root / "link.txt").symlink_to("beside.txt")
+    vim.command("edit link.txt\ncall setline(2, 'b4')\nwrite")
+    assert (shared.root / "link.txt").is_symlink()
+    assert (shared.root / "beside.txt").read_text().startswith("b\nb4\nline 3\n")
+    vim.command("edit ways2.txt\nsplit\ncall setline(1, 'c')\nwq")
     assert (shared.root / "ways2.txt").read_text().startswith("c\n")
     assert vim.lua("#vim.api.nvim_list_wins()") == 1
     vim.command("edit all1.txt\ncall setline(1, 'x')\nedit all2.txt\ncall setline(1, 'y')\nwall")
@@ -470,6 +484,24 @@ def test_the_help_file_has_the_tags_that_are_spoken_of(vim: Neovim, tmp_path: Pa
     assert all(f"    {name} = " in page for name in [*settings, "session"])
 
 
+def test_what_a_formatter_of_the_workspace_made_of_it_is_in_the_buffer_and_a_check_refuses(
+    vim: Neovim, shared: Workplace
+) -> None:
+    file = opened(vim, shared, "text.loud")
+    vim.command("call setline(1, 'mine')\nwrite")
+    assert file.read_text() == TEN.replace("line 1\n", "mine\n").upper()
+    assert vim.lines == file.read_text().splitlines()
+    assert not vim.is_modified
+    vim.command("call setline(2, 'more')\nwrite")
+    assert vim.lines[1] == "MORE"
+    file = opened(vim, shared, "text.never")
+    vim.said()
+    vim.command("call setline(1, 'mine')\nwrite")
+    assert vim.is_modified
+    assert file.read_text() == TEN
+    assert "text.never is not saved" in vim.said()[1]
+
+
 def test_what_is_not_editds_is_written_by_vim(vim: Neovim, shared: Workplace, other: Client) -> None:
     head = other.status().head
     vim.edit(shared.folder / "outside.txt")
@@ -589,6 +621,53 @@ def test_without_a_daemon_vim_writes_asks_before_it_overwrites_and_is_back_with_
         assert client.log(limit=1).transactions[0].actor == "nvim"
         client.apply([replace("text.txt", "one\n", "after\n")])
         alone.until("vim.fn.getline(1) == 'after'")
+
+
+def test_however_saves_and_others_meet_nothing_that_was_saved_is_lost(
+    alone: Neovim, place: Workplace, is_long: bool
+) -> None:
+    """What a save has answered for is in the history, and a buffer without changes is what its file is."""
+    random, file, written = Random(1), place.root / "text.txt", ["typed0"]
+    alone.command("call setline(1, 'typed0')\nwrite")
+    alone.until("not require('editd').info().saving")
+    for step in range(1, 401 if is_long else 13):
+        theirs, mine, line = f"theirs{step}", f"typed{step}", random.randint(1, 10)
+        is_killed = is_long and random.random() < 0.04
+        if is_killed:
+            place.kill()
+        if random.random() < 0.3:  # a shell
+            lines = file.read_text().splitlines()
+            file.write_text("\n".join([*lines[: line - 1], theirs, *lines[line:]]) + "\n")
+            written.append(theirs)
+        if is_killed:
+            place.start().close()
+        if random.random() < 0.7:
+            alone.call("nvim_buf_set_lines", 0, line, line + 1, False, [mine])
+        with place.client() as client:
+            if random.random() < 0.6:
+                now = client.read("text.txt")
+                lines = [*str(now.content).splitlines(), theirs + "!"]
+                del lines[random.randrange(len(lines) - 1)]
+                client.apply([write("text.txt", "\n".join(lines) + "\n", base=now.version, force=False)])
+                written.append(theirs + "!")
+            if random.random() < 0.3:
+                alone.command("sleep 5m")  # what the others did is noticed, or not yet
+            choice = random.choice(["merge", "overwrite", "reload", None])
+            alone.choose(choice)
+            alone.command("write!" if random.random() < 0.1 else "write")
+            alone.until("not require('editd').info().saving")
+            if alone.lua("vim.fn.search('^<<<<<<< ', 'n') > 0") or random.random() < 0.2:
+                alone.command("Editd reload")
+                alone.until("not vim.bo.modified")
+            client.settle()
+        if not alone.is_modified:
+            same = f"require('editd.codec').read('{file}')"
+            alone.until(f"table.concat(vim.fn.getline(1, '$'), '\\n') .. '\\n' == {same}")
+            written.extend(line for line in alone.lines if line.startswith("typed"))
+    place.stop()
+    history = place.git("log", "-p", "-U0", "--all", store=True)
+    assert [token for token in set(written) if f"\n+{token}\n" not in history] == []
+    assert len(set(written)) > (400 if is_long else 10)
 
 
 def test_a_daemon_is_started_where_none_answers(place: Workplace) -> None:

@@ -4,6 +4,7 @@
 ---   root, path    the workspace, and the path in it
 ---   base          the version that the buffer was read at, or last saved as; vim.NIL: there was no file
 ---   base_lines    the lines of that version, which a merge begins from
+---   is_new        Vim has not read this file, and takes it for one that is not there
 ---   stale         what has happened to the file since, where the buffer could not follow
 ---   saving        the save that waits for its answer, see `saving`
 local blob = require('editd.blob')
@@ -92,12 +93,12 @@ end
 
 --- Return the version that `buf` was read at, and its lines; nil where its bytes cannot be given back
 --- as they were, so that a save would change more than what was typed.
-local function what_was_read(buf, name)
+local function what_was_read(buf, name, is_renamed)
   local disk = codec.read(name)
   if not disk then
     return vim.NIL, { '' }
   end
-  if vim.bo[buf].modified then -- recovered from a swap file, say
+  if is_renamed or vim.bo[buf].modified then -- or recovered from a swap file, say
     return blob.version(disk), codec.decode(disk).lines
   end
   local before = { vim.fn.getpos("'["), vim.fn.getpos("']") }
@@ -112,8 +113,8 @@ local function what_was_read(buf, name)
   return blob.version(bytes), lines_of(buf)
 end
 
---- Take a buffer that was read just now, or given a name, if it is a file of a workspace.
-function M.attach(buf)
+--- Take a buffer that was read just now, or given another name, if it is a file of a workspace.
+function M.attach(buf, is_renamed)
   local name = api.nvim_buf_get_name(buf)
   M.detach(buf)
   if vim.bo[buf].buftype ~= '' or vim.b[buf].editd_ignored or not is_wanted(buf, name) then
@@ -123,12 +124,13 @@ function M.attach(buf)
   if not root or vim.fn.getfsize(name) > config.values.bytes_max then
     return
   end
-  local base, base_lines = what_was_read(buf, name)
+  local base, base_lines = what_was_read(buf, name, is_renamed)
   if base == nil then
     tell.once('inexact' .. buf, path .. ' is left to Vim, which does not hold its bytes as they are', vim.log.levels.DEBUG)
     return
   end
-  states[buf] = { root = root, path = path, base = base, base_lines = base_lines, is_new = base == vim.NIL }
+  local is_new = is_renamed or base == vim.NIL
+  states[buf] = { root = root, path = path, base = base, base_lines = base_lines, is_new = is_new }
   watch(buf)
   local daemon = connection.of(root)
   if daemon.state == 'ready' then
@@ -368,7 +370,7 @@ function M.start()
   api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufFilePost' }, {
     group = readers,
     callback = function(args)
-      M.attach(args.buf)
+      M.attach(args.buf, args.event == 'BufFilePost')
     end,
   })
   api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {

@@ -78,7 +78,7 @@ local function saved(buf, save, result)
     buffers.unmodify(buf)
   end
   local content = present(file.content)
-  if #result.merged > 0 and content then
+  if content and content ~= save.bytes then
     -- What was sent is the base of what was typed since; the file is the other side.
     if vim.bo[buf].modified then
       buffers.get(buf).base_lines = save.lines
@@ -263,11 +263,8 @@ function submit(buf, save)
   save.bytes, save.lines, save.tick = bytes, lines_of(buf), api.nvim_buf_get_changedtick(buf)
   state.saving = save
   local params = { edits = { edit_of(state, save) }, request_id = request_id(), message = 'Save ' .. state.path }
-  if save.merge then
-    params.on_stale, params.return_content = 'merge', true
-  else
-    params.on_stale = 'reject'
-  end
+  params.on_stale = save.merge and 'merge' or 'reject'
+  params.return_content = true -- a merge, or a formatter of the workspace's, may have made it another
   connection.of(state.root):request('apply', params, function(err, result)
     answered(buf, save, err, result)
   end)
