@@ -60,6 +60,14 @@ def test_where_no_git_says_so_generated_folders_are_out(ground: Ground) -> None:
     assert walked(ground) == kept
 
 
+def test_what_editors_keep_beside_a_file_is_out_unless_git_tracks_it(ground: Ground) -> None:
+    ground.write(dict.fromkeys(("a", "#a", "a.swp", ".swp", ".#a", "#a#", ".a.swp", "d/.b.swo", "4913"), ""))
+    assert walked(ground) == {"a", "#a", "a.swp", ".swp"}
+    ground.git("init", "-q")
+    ground.git("add", "-f", ".a.swp")
+    assert walked(ground) == {"a", "#a", "a.swp", ".swp", ".a.swp"}
+
+
 def test_where_git_speaks_only_git_does(ground: Ground) -> None:
     ground.git("init", "-q")
     ground.write(

@@ -1,13 +1,15 @@
 """Scope: which paths of the workspace editd looks after without being asked.
 
-Out of scope are git's own folders, our temporaries, what git ignores and does not track, and, where no
-git says anything, what is commonly generated. A path that is out comes in when an edit touches it.
-Nested repositories and submodules each speak for their own files.
+Out of scope are git's own folders, our temporaries, the locks and swap files of editors, what git
+ignores, and, where no git says anything, what is commonly generated. What git tracks is in all the
+same. A path that is out comes in when an edit touches it. Nested repositories and submodules each
+speak for their own files.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 import pygit2
@@ -23,6 +25,8 @@ GENERATED = frozenset(
 )  # fmt: skip
 _GENERATED_BESIDE = {"target": "Cargo.toml", "build": "build.gradle", "vendor": "composer.json"}
 _GENERATED_WITH = ("CACHEDIR.TAG", "pyvenv.cfg")  # a folder that holds one of these says so itself
+# Of Emacs a lock and what it saves by itself; of Vim a swap file, and what it tries a folder out with.
+_EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
 
 # The user's repository may belong to somebody else; we only read it.
 pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, False)
@@ -77,6 +81,8 @@ class Scope:
     def takes(self, path: bytes, rules: Rules | None, *, is_folder: bool) -> bool:
         """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
         if is_never_ours(path.rpartition(b"/")[2]):
+            return False
+        if not is_folder and _EDITORS_OWN.fullmatch(path.rpartition(b"/")[2]):
             return False
         if rules is None:
             return not (is_folder and self._is_generated(path))
