@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from editd.wire.messages import Message, Status
+from editd_client import requests
 from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 STOP_SECONDS_MAX = 60.0  # what is under way may be a large transaction on a slow disk
+
+
+class Pid(Message):
+    """All that is asked of a daemon's status, so that one of another version can be ended too."""
+
+    pid: int
 
 
 @click.command()
@@ -33,7 +41,7 @@ def verb(invocation: Invocation) -> None:
       editctl stop || true     # in a script: gone, whether or not it ran
     """
     with invocation.client(start=False) as client:
-        pid = client.status().pid
+        pid = client.ask(requests.asking(Status(), Pid)).pid
         descriptor = os.pidfd_open(pid)  # before the shutdown, so that the pid is still this daemon's
         try:
             client.shutdown()
