@@ -49,6 +49,11 @@ class Chain:
             self.client = self.place.start()
         return self.client
 
+    def restart(self) -> Client:
+        """Another daemon, after a clean end of the one that runs."""
+        self.place.stop()
+        return self.start()
+
     def begin(self, scenario: Scenario) -> tuple[Client, str, Expected, int]:
         """What comes before the request, packed and settled: the client, a new tag, what to expect, head."""
         client = self.start()

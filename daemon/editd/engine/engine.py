@@ -135,8 +135,8 @@ class Engine:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
         `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
-        `is_in_place` tells whether the workspace's folder is still where it was. `tooling` has the
-        dialects whose tools an edit may call.
+        `is_in_place` tells whether the workspace's folder is still where it was, or raises OSError. `tooling`
+        has the dialects whose tools an edit may call.
         """
         self.history = history
         self.tree = tree
@@ -158,9 +158,10 @@ class Engine:
         self._unfinished: list[Step] = []
         self._last_us = 0
         self.synced = Seq(0)  # all up to here are in the files for good
+        self.has_sync_failed = False  # and is not tried again: a second one would say that all is well
         self.last_write = 0.0
-        if not is_in_place():
-            raise _gone()
+        if (absence := self._absence()) is not None:
+            raise absence
         strangers = recover(history, tree, files, self._boot)
         self.adopt(strangers)
 
@@ -240,8 +241,8 @@ class Engine:
             return None
         if self.broken is not None:
             return self.broken
-        if not self._is_in_place():
-            return _gone()
+        if (absence := self._absence()) is not None:
+            return absence
         if self.history.is_backed_up:
             reason = Broken(
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
@@ -460,7 +461,7 @@ class Engine:
 
     def adopt(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
         """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
-        if not found or self.broken is not None or not self._is_in_place():
+        if not found or self.broken is not None or self._absence() is not None:
             return []  # a workspace that was moved away is not one in which all was deleted
         batch = self._batch()
         batch.view.strangers.update(found)
@@ -593,6 +594,15 @@ class Engine:
         self.synced = max(self.synced, through)
         self._release()
 
+    def sync_failed(self, error: OSError) -> None:
+        """The workspace's file system could not be synced: what is not synced may never reach the disk."""
+        self.has_sync_failed = True
+        self.history.note_doubt()
+        self.broken = Broken(
+            f"The workspace's file system could not be synced: {error}.",
+            hint="Put the disk right and restart the daemon: it writes the last edits anew.",
+        )
+
     def _release(self) -> None:
         self.history.journal.release(min(self.synced, self.history.packed))
 
@@ -605,6 +615,13 @@ class Engine:
         self.history.close()
 
     # ── what those need ──
+
+    def _absence(self) -> Refused | None:
+        """Why the workspace cannot be taken to be where it was; None where it is."""
+        try:
+            return None if self._is_in_place() else _gone()
+        except OSError as error:
+            return IoError(error, "The workspace's folder could not be looked at")
 
     def _batch(self) -> Batch:
         view = View(self.tree, self.history)

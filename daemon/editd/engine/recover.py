@@ -6,8 +6,9 @@ C5  Recovery touches only a file that is `before`, absent where `before` was abs
 
 Where several transactions of the journal changed one path, each state on the way counts as `before`, and
 only the last is put in place. After a power cut that is done for all that was not synced, be it packed or
-not, for head is durable before the files are. What lies under the name of a temporary and is no state of ours
-was written by somebody in the moment of publishing: it goes back into its place.
+not, for head is durable before the files are; and after a sync that failed, when what is as it should be is
+written anew as well, since it may be so in the page cache only. What lies under the name of a temporary and
+is no state of ours was written by somebody in the moment of publishing: it goes back into its place.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
     """
     strangers: dict[WorkspacePath, FileState | None] = {}
     same_boot = bool(boot) and all(record.boot == boot for record in history.unsynced)
+    same_boot = same_boot and not history.is_in_doubt
     records = history.hot if same_boot else history.unsynced
     chains = _chains(records, history, is_torn_possible=not same_boot)
     for path, chain in sorted(chains.items(), key=lambda found: found[1].last is not None):
-        strangers.update(_redo(path, chain, tree, files))
+        strangers.update(_redo(path, chain, tree, files, is_written_anew=history.is_in_doubt))
     for record in records:
         for index, change in enumerate(_changes(record, history)):
             leftovers = _leftovers(files, change, record.token, index)
@@ -98,7 +100,7 @@ def _chains(
 
 
 def _redo(
-    path: WorkspacePath, chain: Chain, tree: Tree, files: Files
+    path: WorkspacePath, chain: Chain, tree: Tree, files: Files, *, is_written_anew: bool
 ) -> dict[WorkspacePath, FileState | None]:
     try:
         current = tree.read(path)
@@ -106,6 +108,8 @@ def _redo(
         log.warning("%s: a folder or a device stands where a file was to be put", path.text)
         return {path: None}
     if current == chain.last:
+        if is_written_anew and current is not None:
+            _write_anew(path, current, files)
         return {}
     expected = list(chain.states)
     if chain.is_torn_possible and _is_torn(current, chain.states):
@@ -116,6 +120,11 @@ def _redo(
     except Overtaken as overtaken:
         return dict(overtaken.orphans)
     return {path: tree.read(path)}
+
+
+def _write_anew(path: WorkspacePath, state: FileState, files: Files) -> None:
+    if not files.rewrite(path, state, secrets.token_hex(8)):
+        log.warning("%s: somebody is writing it, so it was not written anew", path.text)
 
 
 def _is_torn(found: FileState | None, states: Sequence[FileState | None]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,10 @@ class Background:
             await self._pack()
         except Refused as refusal:
             log.error("not all is packed: %s", refusal.text())  # it stays in the journal
-        await self._sync()
+        try:
+            await self._sync()
+        except OSError as error:
+            log.error("the workspace is not synced: %s", error)  # the next daemon does it
         if self._packer is not None:
             packer, self._packer = self._packer, None
             await packer.close()
@@ -186,18 +190,19 @@ class Background:
         done()
 
     async def _sync(self) -> None:
+        """Have all synced that is in the files. Raises OSError where that could not be tried."""
         await self._turns.back()
-        if self._engine.synced >= self._engine.history.head:
+        if self._engine.synced >= self._engine.history.head or self._engine.has_sync_failed:
             return
         through = self._engine.history.head  # all of it is in the files now; what comes later may not be
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files, through)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
             log.critical("the workspace could not be synced: %s", error)
-            self._engine.broken = Broken(
-                f"The workspace's file system could not be synced: {error}.",
-                hint="Put the disk right and restart the daemon: it recovers from its journal.",
-            )
+            await self._turns.back()
+            self._engine.sync_failed(error)
             return
         await self._turns.back()
         self._engine.files_synced(through)

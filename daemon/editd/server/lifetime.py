@@ -17,6 +17,7 @@ import logging
 import logging.handlers
 import os
 import pwd
+import resource
 import signal
 import time
 from dataclasses import asdict, dataclass
@@ -56,7 +57,7 @@ from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.system.flock import Flock, take
 from editd.system.supervisor import Supervisor
 from editd.wire import messages
-from editd.wire.limits import LIMITS
+from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.files import Files
 from editd.workspace.made_folders import MadeFolders
 from editd.workspace.replaced import ELSEWHERE, Replaced
@@ -95,7 +96,10 @@ class Places:
 
     @classmethod
     def of(cls, workspace: str) -> Places:
-        """Raises PermissionDenied for a folder that nobody should own whole: `/`, or a home folder."""
+        """Raises PermissionDenied for a folder that nobody should own whole: `/`, or a home folder.
+
+        And for one that would hold its own history, or lie in another's.
+        """
         root = os.path.realpath(workspace)
         if not os.path.isdir(root):
             raise PermissionDenied(f"{workspace} is not a folder.", hint="Give the workspace's top folder.")
@@ -107,6 +111,12 @@ class Places:
             )
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
         base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        states = os.path.join(os.path.realpath(base), "editd")
+        if os.path.commonpath([root, states]) in (root, states):
+            raise PermissionDenied(
+                f"{root} and {states}, where editd keeps its histories, lie in one another.",
+                hint="Choose another folder, or another place for the histories: XDG_STATE_HOME.",
+            )
         return cls(root, name, os.path.join(base, "editd", name), socket_path(name))
 
 
@@ -149,7 +159,9 @@ class Daemon:
         self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
         self._clock = RealClock()
         self._began = time.monotonic()
-        self._clients = Clients(self._asked, self._left)
+        descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._limits = within_descriptors(LIMITS, descriptors_max)
+        self._clients = Clients(self._asked, self._left, limits=self._limits)
         self._visitors: dict[Client, Visitor] = {}
         self._number = 0
         self._workshop: Workshop | None = None
@@ -418,7 +430,7 @@ class Daemon:
                 protocol=messages.PROTOCOL,
                 workspace=messages.Workspace(root=self._places.root, id=self._places.name),
                 head=0 if self._workshop is None else self._workshop.engine.history.head,
-                limits=asdict(LIMITS),
+                limits=asdict(self._limits),
                 dialects=list(DIALECTS),
                 encodings=ENCODINGS,
             )

@@ -40,7 +40,7 @@ from editd.store.record import (
     change_record,
     transaction_of,
 )
-from editd.store.synced import note_synced, read_synced
+from editd.store.synced import forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
 from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -100,6 +100,7 @@ class History:
         self._tail = Position(min(segments(self.journal.folder), default=0), 0)
         self.hot: tuple[Committed, ...] = ()
         self.unsynced: tuple[Committed, ...] = ()
+        self.is_in_doubt = False  # those in `unsynced` may be in the page cache, and never reach the disk
         self._catch_up_index()
         self._replay()
 
@@ -294,8 +295,18 @@ class History:
         try:
             note_synced(self.folder, seq)
             self.journal.sync_mark()
+            if self.is_in_doubt:
+                forget_doubt(self.folder)
+                self.is_in_doubt = False
         except OSError as error:
             log.warning("how far the files are synced could not be written down: %s", error)
+
+    def note_doubt(self) -> None:
+        """A sync has failed: what is not synced is to be written anew at the next start."""
+        try:
+            note_doubt(self.folder)
+        except OSError as error:
+            log.critical("that the files are in doubt could not be written down: %s", error)
 
     def keep_aside(self, version: Version, content: bytes) -> None:
         """Keep bytes that no transaction has, durably, as `strays/<version>`. Raises OSError."""
@@ -405,6 +416,7 @@ class History:
             synced = int(self.packed)
             self.note_synced(synced)
         self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
+        self.is_in_doubt = is_in_doubt(self.folder)
 
     def _compare_with_mark(self) -> None:
         """What was acknowledged must be here."""

@@ -54,6 +54,7 @@ class Salvage(History):
         self._tail = Position(0, 0)
         self.hot: tuple[Committed, ...] = ()
         self.unsynced: tuple[Committed, ...] = ()
+        self.is_in_doubt = False
         with contextlib.suppress(OSError):
             self.measure()
         with contextlib.suppress(HistoryDamaged):

@@ -2,11 +2,16 @@
 
 Packing moves head on before that, so head does not tell what a power cut may have torn. A number that is too
 low costs a look at files that are well; none at all is that of an older editd, which had no such file.
+
+A sync that failed leaves the files beyond that number in doubt: the page cache still has them, and the disk
+may never get them. That is noted, too, so that the next start writes them anew. The note itself need not be
+synced: where it is lost with the machine's power, all beyond the number is redone in any case.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from editd.system.disk import write_whole
 
@@ -30,6 +35,26 @@ def note_synced(folder: str, seq: int) -> None:
     finally:
         os.close(descriptor)
     os.rename(temporary, _path(folder))
+
+
+def note_doubt(folder: str) -> None:
+    """Note that the files beyond what is synced may be in the page cache only, for good. Raises OSError."""
+    os.close(os.open(_doubt(folder), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def is_in_doubt(folder: str) -> bool:
+    """Whether a sync has failed and none has succeeded after what it was for had been written anew."""
+    return os.path.exists(_doubt(folder))
+
+
+def forget_doubt(folder: str) -> None:
+    """The files were written anew, and synced. Raises OSError."""
+    with suppress(FileNotFoundError):
+        os.unlink(_doubt(folder))
+
+
+def _doubt(folder: str) -> str:
+    return os.path.join(folder, "doubt")
 
 
 def _path(folder: str) -> str:

@@ -39,6 +39,7 @@ PROBE_PREFIX = b".editd-probe-"  # within the names that editd keeps for its tem
 _SYS_OPENAT2 = 437  # on every architecture but alpha, whose ENOSYS leads to the walk
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_AT_SYMLINK_NOFOLLOW, _AT_EACCESS = 0x100, 0x200
 _FS_IOC_GETFLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # linux/fs.h: _IOR('f', 1, long)
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = struct.pack(  # struct open_how: flags, mode, resolve
@@ -53,6 +54,7 @@ _syscall.restype = ctypes.c_long
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
 _syncfs = _libc.syncfs
 _syncfs.argtypes = [ctypes.c_int]
+_libc.faccessat.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
 _renameat2 = getattr(_libc, "renameat2", None)  # glibc has it since 2.28; a libc without it cannot exchange
 if _renameat2 is not None:
     _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
@@ -123,7 +125,10 @@ class Folder(Protocol):
         ...
 
     def is_writable(self, name: bytes = b".") -> bool:
-        """Whether the daemon may write to `name`, or make and remove names in the folder itself."""
+        """Whether the daemon may write to `name`, or make and remove names in the folder itself.
+
+        OSError where that is not a matter of permissions: EROFS, for one.
+        """
         ...
 
 
@@ -140,11 +145,15 @@ class Disk(Protocol):
         ...
 
     def sync(self, path: bytes = b"") -> None:
-        """Make the whole file system under the folder durable (syncfs)."""
+        """Make the whole file system under the folder durable (syncfs).
+
+        After an OSError what could not be written may have been dropped, though it can still be read, and
+        syncing again says nothing of it; but EMFILE and ENFILE come before anything is tried.
+        """
         ...
 
     def is_root_in_place(self) -> bool:
-        """Whether the root's path still names the folder that was opened."""
+        """Whether the root's path still names the folder that was opened. OSError: that cannot be told."""
         ...
 
 
@@ -230,7 +239,13 @@ class RealFolder:
             os.close(descriptor)
 
     def is_writable(self, name: bytes = b".") -> bool:
-        return os.access(name, os.W_OK, dir_fd=self.descriptor, effective_ids=True, follow_symlinks=False)
+        # os.access keeps the errno to itself.
+        if not _libc.faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
+            return True
+        number = ctypes.get_errno()
+        if number in (errno.EACCES, errno.EPERM):
+            return False
+        raise OSError(number, os.strerror(number), name)
 
     def open_itself(self) -> int:
         """A descriptor for what an O_PATH one refuses: to list, to change the mode, to sync."""
@@ -260,6 +275,8 @@ class RealDisk:
         """
         self.root = os.path.realpath(os.fsencode(root))
         self._descriptor = os.open(self.root, _FOLDER_FLAGS)
+        # Kept open: of a write that failed, those are told that had it open then (syncfs(2)), and only once.
+        self._to_sync = RealFolder(self._descriptor).open_itself()
         self._identity = _identity(os.fstat(self._descriptor))
         self.is_walking = walk or not _may_openat2(self._descriptor)
         """Whether folders are reached name by name for want of openat2: equally safe."""
@@ -268,6 +285,7 @@ class RealDisk:
     def close(self) -> None:
         """Let go of the root."""
         os.close(self._descriptor)
+        os.close(self._to_sync)
 
     def folder(self, path: bytes) -> RealFolder:
         if not path:
@@ -276,19 +294,20 @@ class RealDisk:
         return RealFolder(opened)
 
     def sync(self, path: bytes = b"") -> None:
+        if not path:
+            _sync(self._to_sync)
+            return
         with self.folder(path) as folder:
             descriptor = folder.open_itself()
         try:
-            if _syncfs(descriptor):
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), self.root)
+            _sync(descriptor)
         finally:
             os.close(descriptor)
 
     def is_root_in_place(self) -> bool:
         try:
             return _identity(os.lstat(self.root)) == self._identity
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     def _probe(self) -> list[str]:
@@ -310,6 +329,12 @@ class RealDisk:
                     if folder.stat(name) is not None:
                         folder.remove(name)
         return weaker
+
+
+def _sync(descriptor: int) -> None:
+    if _syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def take_lease(descriptor: int, *, alone: bool = False) -> bool:

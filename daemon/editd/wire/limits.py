@@ -6,7 +6,7 @@ thousand million elements cost five bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -71,6 +71,23 @@ class Limits:
 
 
 LIMITS = Limits()
+
+DESCRIPTORS_KEPT = 128
+"""Of those that the process may have, so many are not for connections: some 25 it always has open, a
+transaction up to 64 folders while it is published, a child process six."""
+
+
+def within_descriptors(limits: Limits, descriptors_max: int) -> Limits:
+    """The limits of a process that may have so many descriptors, so that no client takes those of an edit.
+
+    A client that is turned away has one for a moment, too, and they may be as many again. Below zero: any
+    number (RLIM_INFINITY).
+    """
+    if descriptors_max < 0:
+        return limits
+    room = max(8, (descriptors_max - DESCRIPTORS_KEPT) // 2)
+    return replace(limits, connections_max=min(limits.connections_max, room))
+
 
 ANSWER_BYTES_MAX = 1024 * MIB
 """What a client takes as one answer: a diff or a log may be larger than any request."""

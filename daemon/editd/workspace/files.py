@@ -179,8 +179,8 @@ class Files:
         """Make folders, and write what is new into temporaries beside their targets, or into spares.
 
         Nothing is synced. `token` is what `token` says; the temporary of `changes[i]` is
-        `.editd-{token}-{i}`. On an error all is removed again: PermissionDenied where the owner cannot be kept
-        or the file system does not allow it, IoError else, a full disk for one.
+        `.editd-{token}-{i}`. On an error all is removed again: PermissionDenied where the owner cannot be
+        kept or the file system does not allow it, IoError else, a full disk for one.
         """
         staging = Staging(token)
         self._live.add(token)
