@@ -7,9 +7,8 @@ import select
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from editd.wire.messages import Status
+from editd.wire.messages import Message, Status
 from editd_client import requests
 from editd_client.cli import output
 from editd_client.cli.options import as_json
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 STOP_SECONDS_MAX = 60.0  # what is under way may be a large transaction on a slow disk
 
 
-class Pid(msgspec.Struct, frozen=True):
+class Pid(Message, forbid_unknown_fields=False):
     """All that is asked of a daemon's status, so that one of another version can be ended too."""
 
     pid: int
