@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,6 +88,22 @@ class Piece:
     start: int
     end: int
     oids: frozenset[str]
+    deflated_from: int = 0  # where the entry of a pack has its content, behind its kind and size
+    content: bytes | None = None
+
+    def is_spoilt(self, path: Path, at: int) -> bool:
+        """Whether the flip of the byte there, which is made, costs what lies here.
+
+        The last bits before zlib's own checksum mean nothing.
+        """
+        if self.path != path or not self.start <= at < self.end:
+            return False
+        if self.content is None or at < self.deflated_from:
+            return True
+        try:
+            return zlib.decompress(path.read_bytes()[self.deflated_from : self.end]) != self.content
+        except zlib.error:
+            return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +114,8 @@ class Layout:
     needed: dict[tuple[int, str], set[str]]  # what reading a path at a transaction rests on
 
     def lost_at(self, path: Path, at: int) -> set[int]:
-        """The transactions that can not all be read when the byte there is flipped, by seq; exactly those."""
-        hit = [piece for piece in self.pieces if piece.path == path and piece.start <= at < piece.end]
+        """The transactions that can not all be read now that the byte there is flipped; exactly those."""
+        hit = [piece for piece in self.pieces if piece.is_spoilt(path, at)]
         left = {oid for piece in self.pieces if piece not in hit for oid in piece.oids}
         lost = {oid for piece in hit for oid in piece.oids} - left
         return {seq for (seq, _), oids in self.needed.items() if oids & lost}
@@ -111,8 +128,7 @@ def layout(place: Workplace, prepared: Prepared) -> Layout:
         for line in place.git("verify-pack", "-v", str(pack.with_suffix(".idx")), store=True).splitlines():
             words = line.split()
             if len(words) >= 5 and len(words[0]) == 40:
-                start = int(words[4])
-                pieces.append(Piece(pack, start, start + int(words[3]), frozenset(words[:1])))
+                pieces.append(_entry(pack, int(words[4]), int(words[3]), words[0]))
     journal = str(place.state / "journal")
     for number, at, records in whole_frames(journal):
         path = Path(segment_path(journal, number))
@@ -121,12 +137,23 @@ def layout(place: Workplace, prepared: Prepared) -> Layout:
                  for side in (change.before, change.after)]  # fmt: skip
         oids = {side.version.hex() for side in sides if side is not None and side.content is not None}
         pieces.append(Piece(path, at, at + 32 + length, frozenset(oids)))
-    needed = {key: {version_of(content.encode())} for key, content in prepared.contents.items()}
+    needed: dict[tuple[int, str], set[str]] = {
+        key: {version_of(content.encode())} for key, content in prepared.contents.items()
+    }
     untouched = "folder/deep/tracked.txt"  # known by no transaction, only by the folders above it
     for folder in ("", "folder", "folder/deep"):
         oid = place.git("rev-parse", f"history:{folder}", store=True).strip()
         needed[0, untouched].add(oid)
     return Layout(pieces, needed)
+
+
+def _entry(pack: Path, start: int, size: int, oid: str) -> Piece:
+    held = pack.read_bytes()
+    deflated_from = start + 1
+    while held[deflated_from - 1] & 0x80:
+        deflated_from += 1
+    content = zlib.decompress(held[deflated_from : start + size])
+    return Piece(pack, start, start + size, frozenset([oid]), deflated_from, content)
 
 
 @contextlib.contextmanager

@@ -249,6 +249,7 @@ def mend(place: Workplace, prepared: Prepared, file: Path) -> None:
     assert is_kept(place, file, spoilt)
 
 
+@pytest.mark.timeout(3600)
 def test_a_flipped_byte_is_found_and_costs_no_more_than_what_it_lies_in(
     prepared: Prepared, is_long: bool
 ) -> None:

@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.store.manifest import write_manifest
 from editd.store.pack import PackWriter
+from editd.store.proof import quick_proof
+from editd.store.repository import create_store
 from editd.store.tidying import tidy
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture
+def packs(tmp_path: Path) -> Path:
+    store = tmp_path / "store.git"
+    create_store(str(store))
+    write_manifest(str(store))
+    return store / "objects" / "pack"
 
 
 def whole_pack(packs: Path) -> str:
@@ -25,25 +36,67 @@ def names(packs: Path) -> set[str]:
     return {path.name for path in packs.iterdir()}
 
 
-def test_a_whole_pack_is_kept_from_nothing_any_more_and_stays(tmp_path: Path) -> None:
-    name = whole_pack(tmp_path)
-    tidy(str(tmp_path))
-    assert names(tmp_path) == {f"{name}.pack", f"{name}.idx"}
+def test_a_whole_pack_is_kept_from_nothing_any_more_and_stays(packs: Path) -> None:
+    name = whole_pack(packs)
+    tidy(str(packs))
+    assert names(packs) == {f"{name}.pack", f"{name}.idx"}
 
 
 @pytest.mark.parametrize("left", [["pack-1.keep"], ["pack-1.keep", "pack-1.pack", "pack-1.idx.tmp"]])
-def test_a_pack_that_has_no_index_yet_goes(tmp_path: Path, left: list[str]) -> None:
+def test_a_pack_that_has_no_index_yet_goes(packs: Path, left: list[str]) -> None:
     for name in left:
-        (tmp_path / name).write_bytes(b"half")
-    tidy(str(tmp_path))
-    assert names(tmp_path) == set()
+        (packs / name).write_bytes(b"half")
+    tidy(str(packs))
+    assert names(packs) == set()
 
 
-def test_temporaries_go_but_not_those_of_compaction(tmp_path: Path) -> None:
-    (tmp_path / "tmp_pack_1_2").write_bytes(b"PACK")
-    (tmp_path / "pack-1.keep.tmp").write_bytes(b"")
-    (tmp_path / "tmp_abc").mkdir()
-    (tmp_path / "tmp_abc" / "pack-2.pack").write_bytes(b"PACK")
-    (tmp_path / "tmp_gc_abc").mkdir()
-    tidy(str(tmp_path))
-    assert names(tmp_path) == {"tmp_gc_abc"}
+def test_temporaries_go_but_not_those_of_compaction(packs: Path) -> None:
+    (packs / "tmp_pack_1_2").write_bytes(b"PACK")
+    (packs / "pack-1.keep.tmp").write_bytes(b"")
+    (packs / "tmp_abc").mkdir()
+    (packs / "tmp_abc" / "pack-2.pack").write_bytes(b"PACK")
+    (packs / "tmp_gc_abc").mkdir()
+    tidy(str(packs))
+    assert names(packs) == {"tmp_gc_abc"}
+
+
+def test_a_pack_whose_index_went_before_it_goes(packs: Path) -> None:
+    """`consolidate` and `sweep` were killed between their two unlinks: the manifest is without the pack."""
+    name = whole_pack(packs)
+    (packs / f"{name}.keep").unlink()
+    (packs / f"{name}.idx").unlink()
+    tidy(str(packs))
+    assert names(packs) == set()
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_pack_that_the_history_rests_on_stays_though_its_index_is_missing(
+    packs: Path, is_kept: bool
+) -> None:
+    name = whole_pack(packs)
+    store = packs.parent.parent
+    write_manifest(str(store))
+    (packs / f"{name}.idx").unlink()
+    if not is_kept:
+        (packs / f"{name}.keep").unlink()
+    tidy(str(packs))
+    assert names(packs) == {f"{name}.pack"}
+    assert f"{name}.idx" in quick_proof(str(store.parent))[0].file
+
+
+def test_where_the_manifest_is_damaged_no_pack_goes(packs: Path) -> None:
+    name = whole_pack(packs)
+    (packs / f"{name}.keep").unlink()
+    (packs / f"{name}.idx").unlink()
+    (packs.parent.parent / "manifest").write_bytes(b"nonsense")
+    tidy(str(packs))
+    assert names(packs) == {f"{name}.pack"}
+
+
+def test_a_pack_that_compaction_is_putting_into_its_place_stays(packs: Path) -> None:
+    name = whole_pack(packs)
+    (packs / f"{name}.keep").unlink()
+    (packs / f"{name}.idx").unlink()
+    (packs.parent.parent.parent / "compacting").touch()
+    tidy(str(packs))
+    assert names(packs) == {f"{name}.pack"}

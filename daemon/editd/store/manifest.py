@@ -3,8 +3,8 @@
 Written, durably, before head names what is in a pack and before a pack that was put together with others
 goes: a pack that is listed is there. What is there and not listed is left from a crash, and needs nothing.
 
-One line a pack, its name and its bytes; the objects that were lost in damage, one line each; and the SHA-1
-of all before.
+One line a pack, its name and its bytes; the objects that were lost in damage, one line each; the commit with
+which the history begins, once it was compacted; and the SHA-1 of all before.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged
+from editd.store.floor import read_floor
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,17 +28,23 @@ _HEAD = b"editd manifest 1\n"
 class Manifest:
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
+    floor: bytes | None = None  # the commit of `store.floor`, or of the one before where that has just moved
 
 
 def write_manifest(
     store: str, *, without: Collection[str] = (), lost: frozenset[bytes] | None = None
 ) -> None:
-    """List every whole pack that is there but `without`. `lost` None: what was before. Raises OSError."""
+    """List every whole pack that is there but `without`. `lost` None: what was before.
+
+    Raises OSError, HistoryDamaged.
+    """
     if lost is None:
         found = read_manifest(store)
         lost = frozenset() if found is None else found.lost
     lines = [f"pack {name} {size}\n" for name, size in sorted(packs_in(store).items()) if name not in without]
     lines += [f"lost {oid.hex()}\n" for oid in sorted(lost)]
+    floor = read_floor(store).commit
+    lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
     path = os.path.join(store, NAME)
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -69,9 +76,11 @@ def read_manifest(store: str) -> Manifest | None:
             data={"file": path},
         )
     lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]
+    floors = [bytes.fromhex(line[1]) for line in lines if line[0] == "floor"]
     return Manifest(
         {line[1]: int(line[2]) for line in lines if line[0] == "pack"},
         frozenset(bytes.fromhex(line[1]) for line in lines if line[0] == "lost"),
+        floors[0] if floors else None,
     )
 
 

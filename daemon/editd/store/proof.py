@@ -17,11 +17,12 @@ import pygit2
 from editd.errors import HistoryDamaged
 from editd.store import trailers
 from editd.store.chain import transactions_of
+from editd.store.floor import NAME as FLOOR
 from editd.store.floor import read_floor
 from editd.store.head import REF, read_head
 from editd.store.index import Index
 from editd.store.journal import known_ends
-from editd.store.manifest import packs_in, read_manifest
+from editd.store.manifest import Manifest, packs_in, read_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
 from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
 from editd.store.repository import CONFIG
@@ -73,16 +74,13 @@ def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage
     """What a start looks at. `bytes_max` None: every pack is read whole."""
     store = os.path.join(folder, "store.git")
     found = list(_of_small_files(store))
-    try:
-        read_floor(store)
-    except HistoryDamaged as damage:
-        found.append(_of(damage))
+    manifest: Manifest | None = None
     try:
         manifest = read_manifest(store)
-        listed = {} if manifest is None else manifest.packs
     except HistoryDamaged as damage:
         found.append(_of(damage))
-        listed = {}
+    listed = {} if manifest is None else manifest.packs
+    found += _of_floor(store, None if manifest is None else manifest.floor)
     if not os.path.isdir(os.path.join(store, "objects", "pack")):
         return [*found, Damage(os.path.join(store, "objects", "pack"), "it is missing", _NO_PACK)]
     found += _of_packs(store, listed, bytes_max)
@@ -102,6 +100,7 @@ def _of(damage: HistoryDamaged) -> Damage:
 
 
 _NO_COMMIT = "Either it is not what was written, or a pack is damaged or missing."
+_NO_FLOOR = "No transaction is lost; it only names the one with which the history begins."
 _NO_PACK = "What was packed into it cannot be read."
 
 
@@ -137,6 +136,20 @@ def _of_head(store: str, folder: str) -> Iterator[Damage]:
         yield Damage(path, "it is missing", "No transaction is lost; it only names the newest one.")
     if head is not None and pygit2.Oid(raw=head) not in _own_objects(store):
         yield Damage(path, f"it names the commit {head.hex()}, and no pack has that", _NO_COMMIT)
+
+
+def _of_floor(store: str, known: Oid | None) -> Iterator[Damage]:
+    """`known` is the floor by the manifest."""
+    path = os.path.join(store, FLOOR)
+    try:
+        commit = read_floor(store).commit
+    except HistoryDamaged as damage:
+        yield _of(damage)
+        return
+    if commit is None and known is not None:
+        yield Damage(path, "it is missing", _NO_FLOOR)
+    if commit not in (None, known) and pygit2.Oid(raw=commit) not in _own_objects(store):
+        yield Damage(path, f"it names the commit {commit.hex()}, and no pack has that", _NO_FLOOR)
 
 
 def _of_packs(store: str, listed: dict[str, int], bytes_max: int | None) -> Iterator[Damage]:

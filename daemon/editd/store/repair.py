@@ -17,6 +17,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pygit2
@@ -102,10 +103,12 @@ class Repair:
         self._begins_anew = False
         self._is_floor_damaged = False
         self._floor: Oid | None = None
+        self._floor_known: Oid | None = None  # by the manifest
         try:
             manifest = read_manifest(self._store)
             self._gone |= set() if manifest is None else manifest.lost
             listed = {} if manifest is None else manifest.packs
+            self._floor_known = None if manifest is None else manifest.floor
         except HistoryDamaged:
             listed = dict[str, int]()
         self._plan_files()
@@ -241,8 +244,9 @@ class Repair:
     def _first(self, ids: dict[int, Oid]) -> int:
         """Where the history begins: at the floor, which is found again where what names it is damaged."""
         if self._is_floor_damaged and ids:
-            self._floor = ids[min(ids)]
-            return min(ids)
+            first = next((seq for seq, oid in ids.items() if oid == self._floor_known), min(ids))
+            self._floor = ids[first] if first else None
+            return first
         return self._salvage.floor.seq
 
     def _top(self, least: int) -> int:
@@ -460,7 +464,7 @@ class Repair:
 
     def carry_out(self) -> str | None:
         """Do what is planned; where the damaged files are now. None: nothing was to be moved."""
-        aside = os.path.join(self.folder, "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
+        aside = self._new_aside()
         if self._begins_anew:
             for name in ("store.git", "journal", *_INDEX):
                 self._move(os.path.join(self.folder, name), aside)
@@ -488,6 +492,12 @@ class Repair:
             self._move(os.path.join(self.folder, name), aside)
         self._write_journal()
         return aside if os.path.isdir(aside) else None
+
+    def _new_aside(self) -> str:
+        """A folder of its own, also for a repair that follows one that was cut off within the same second."""
+        name = os.path.join(self.folder, "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
+        places = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        return next(place for place in places if not os.path.lexists(place))
 
     def _write_pack(self) -> str | None:
         """Put what was found into a pack; its name. The same objects give the same name as before."""
