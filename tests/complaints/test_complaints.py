@@ -134,9 +134,9 @@ def test_checkpoints_fill_the_disk(place: Workplace) -> None:
             env=place.environment | {"HOME": str(Path.home())}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "too much to own" in done.stderr
-    for folder in (place.folder, place.state.parent):
+    for nested in (place.folder, place.state.parent):
         done = subprocess.run(
-            [sys.executable, "-m", "editd", "-C", str(folder)],
+            [sys.executable, "-m", "editd", "-C", str(nested)],
             env=place.environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "lie in one another" in done.stderr

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 TOLD = [page for page in PAGES if any(steps(page.read_text()))]
+SPEAK_OF_OTHERS = {"glossary.md", "compare.md", "dialects.md", "architecture.md"}
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -45,6 +46,13 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_every_page_is_reached_from_the_map_of_the_documentation() -> None:
     listed = {link.partition("#")[0] for link in links(TOP / "docs/index.md")}
     assert {page.name for page in (TOP / "docs").glob("*.md")} - listed == {"index.md"}
+
+
+@pytest.mark.parametrize("page", named([page for page in PAGES if page.name not in SPEAK_OF_OTHERS]))
+def test_a_page_speaks_the_language_of_the_house(page: Path) -> None:
+    """The glossary's "Words we leave alone", as far as a word alone tells."""
+    said = set(re.findall(r"[a-z]+", _CODE.sub("", page.read_text()).lower()))
+    assert not said & {"checkpoint", "savepoint", "revision", "etag"}
 
 
 def links(page: Path) -> Iterator[str]:
