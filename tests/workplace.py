@@ -74,7 +74,16 @@ class Workplace:
         """Start the daemon, wait until it answers, and return a client of it."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
-        argv = [*self.launcher, sys.executable, "-m", "editd", "-C", str(self.root), "--ready-fd", str(writing)]
+        argv = [
+            *self.launcher,
+            sys.executable,
+            "-m",
+            "editd",
+            "-C",
+            str(self.root),
+            "--ready-fd",
+            str(writing),
+        ]
         self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:

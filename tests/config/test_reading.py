@@ -42,8 +42,10 @@ def wrong(text: str) -> list[str]:
         ),
         (
             'history.keep.age = "90"',
-            "c.toml:1: history.keep.age: expected a duration, "
-            "such as \"90d\" (units: s, m, h, d, w), got '90'.",
+            (
+                "c.toml:1: history.keep.age: expected a duration, "
+                "such as \"90d\" (units: s, m, h, d, w), got '90'."
+            ),
         ),
         ('protect = [\n"[a",\n]', "c.toml:1: protect: the glob '[a' has a [ that is not closed, got ['[a']."),
         ('encoding = "klingon"', "c.toml:1: encoding: 'klingon' is not an encoding, got 'klingon'."),

@@ -100,7 +100,8 @@ class Retention:
             "bytes": history.disk_bytes,
             "oldest": history.floor.seq,
             "quota": self._engine.rules.quota,
-            "is_full": self._engine.rules.quota is not None and history.disk_bytes >= self._engine.rules.quota,
+            "is_full": self._engine.rules.quota is not None
+            and history.disk_bytes >= self._engine.rules.quota,
             "compacting": self._one.locked(),
         }
 

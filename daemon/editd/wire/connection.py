@@ -210,10 +210,12 @@ _FIRST_BYTES: dict[int, Callable[[], tuple[Frames, Envelope]]] = {
 class UnknownFrames(Frames):
     """The stream of a client that speaks none of the encodings."""
 
-    kept = 0
-
     def feed(self, data: bytes) -> None:
         """Nothing of it can be read."""
+
+    @property
+    def kept(self) -> int:
+        return 0
 
     def __next__(self) -> Any:
         raise Malformed(
