@@ -32,7 +32,7 @@ from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, rea
 from editd.store.mark import NAME as MARK
 from editd.store.record import DECODER, ENCODER, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
-from editd.system.disk import folder_bytes
+from editd.system.disk import folder_bytes, write_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,7 +113,7 @@ class Journal:
         head = _FRAME.pack(_FRAME_MAGIC, VERSION, number, len(payload), zlib.crc32(payload), 0)
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:
-            _write_all(self._descriptor, head + payload, offset)
+            write_at(self._descriptor, head + payload, offset)
             if not self.is_relaxed:
                 os.fdatasync(self._descriptor)
         except OSError as error:
@@ -156,7 +156,7 @@ class Journal:
     def _take_back(self, offset: int, cause: OSError) -> None:
         """Make the half-written frame invalid, durably, and leave this segment for a new one."""
         try:
-            _write_all(self._descriptor, bytes(_FRAME.size), offset)
+            write_at(self._descriptor, bytes(_FRAME.size), offset)
             os.fdatasync(self._descriptor)
         except OSError:
             raise JournalFailed(cause.errno, "the journal is in doubt") from cause
@@ -215,7 +215,7 @@ class Journal:
         try:
             head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
             head += struct.pack("<I", zlib.crc32(head))
-            _write_all(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
+            write_at(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
             os.fdatasync(descriptor)
         except OSError:
             os.close(descriptor)
@@ -231,7 +231,7 @@ class Journal:
         try:
             chunk = bytes(1 << 20)
             for offset in range(0, size, len(chunk)):
-                _write_all(descriptor, chunk[: size - offset], offset)
+                write_at(descriptor, chunk[: size - offset], offset)
             os.fsync(descriptor)
         except OSError:
             os.unlink(path)
@@ -417,13 +417,6 @@ def _damaged(path: str, what: str, offset: int | None = None) -> HistoryDamaged:
 
 def _aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def _write_all(descriptor: int, content: bytes, offset: int) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
 
 
 def _sync_folder(folder: str) -> None:

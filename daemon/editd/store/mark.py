@@ -19,7 +19,7 @@ import zlib
 from dataclasses import dataclass
 
 from editd.errors import HistoryDamaged
-from editd.system.disk import write_whole
+from editd.system.disk import write_at, write_whole
 
 NAME = "acknowledged"
 NOBODY = bytes(20)  # the commit of a mark that does not know it, as when the last was taken back
@@ -56,7 +56,7 @@ class MarkFile:
     def write(self, segment: int, offset: int, seq: int, commit: bytes) -> None:
         """Note it down, unsynced. Where that fails the mark stays behind, which is safe."""
         with contextlib.suppress(OSError):
-            os.pwrite(self._descriptor, _packed(segment, offset, seq, commit), 0)
+            write_at(self._descriptor, _packed(segment, offset, seq, commit), 0)
 
     def sync(self) -> None:
         """Make it durable. Raises OSError."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
+from editd.system.disk import write_whole
 
 NAME = "relaxed"
 
@@ -35,7 +36,7 @@ def note_relaxed(folder: str, number: int) -> None:
     path = os.path.join(folder, NAME)
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, b"%d\n" % number)
+        write_whole(descriptor, b"%d\n" % number)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

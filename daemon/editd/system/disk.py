@@ -387,6 +387,14 @@ def write_whole(descriptor: int, content: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
+def write_at(descriptor: int, content: bytes, offset: int) -> None:
+    """Write all of `content` from `offset` on, however many writes it takes."""
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
 def file_flags(descriptor: int) -> int:
     """The flags that chattr(1) sets; 0 where the file system has none."""
     flags = array.array("i", [0])

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from editd.system.disk import write_whole
 from editd.workspace.folders import remove_folder
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class MadeFolders:
     def note(self, paths: Sequence[bytes]) -> None:
         """Note folders that are missing and will be made next. Raises OSError."""
         self._is_noted = True
-        os.write(self._descriptor, b"".join(path + b"\0" for path in paths))
+        write_whole(self._descriptor, b"".join(path + b"\0" for path in paths))
 
     def forget(self) -> None:
         """Nothing is being staged now: what was noted holds files, or is gone."""
