@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
+BYTES = ("bytes", "quota")
 
 
 @click.command()
@@ -44,23 +45,38 @@ def _rows(status: StatusResult, socket_path: str) -> Iterator[tuple[str, str]]:
     yield "state", status.state + (f": {status.reason}" if status.reason else "")
     yield "head", f"transaction {status.head}" if status.head else "the baseline: nothing was changed yet"
     yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
-    yield "clients", f"{status.clients}, with {status.sessions} sessions"
+    yield "clients", str(status.clients)
+    yield "sessions", f"{status.sessions}, leases {status.leases}"
     yield "watcher", _pairs(status.watcher)
     yield "journal", _pairs(status.journal)
     yield "history", _pairs(status.history)
     yield "socket", socket_path
+    if status.config["problem"]:
+        yield "config", f"as it was before, for it is wrong now: {status.config['problem']}"
+    if status.config["restart"]:
+        yield "config", f"to be in force after a restart: {', '.join(status.config['restart'])}"
+    for hook in status.hooks:
+        failed = "" if hook["failure"] is None else f", failed last at {hook['failure']['time']}"
+        yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
     for sentence in status.weaker:
         yield "weaker", sentence
     for sentence in status.uncovered:
         yield "not covered", sentence
 
 
-def _pairs(facts: dict[str, object] | dict[str, int]) -> str:
-    """Facts as `name value`, bytes as MiB."""
+def _pairs(facts: dict[str, Any]) -> str:
+    """Facts as `name value`, bytes as MiB; what is true by its name only, and nothing of what is not so."""
     return ", ".join(
-        f"{value / MIB:.1f} MiB" if name == "bytes" and isinstance(value, int) else f"{name} {value}"
-        for name, value in facts.items()
+        _pair(name, value) for name, value in facts.items() if value is not None and value is not False
     )
+
+
+def _pair(name: str, value: object) -> str:
+    if value is True:
+        return name.removeprefix("is_")
+    if name in BYTES and isinstance(value, int):
+        return f"{name} {value / MIB:.1f} MiB".removeprefix("bytes ")
+    return f"{name} {value}"
 
 
 def _duration(seconds: float) -> str:
