@@ -12,7 +12,7 @@ import pytest
 
 from chain import Chain, verify_whole
 from scenarios import LARGE, SCENARIOS
-from torment import packer, transactions
+from torment import fsck, packer, transactions
 from workplace import workplace
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def built(folder: Path) -> Path:
 
 
 def test_what_is_written_by_halves_is_whole(chain: Chain, is_long: bool) -> None:
-    for scenario in (*SCENARIOS, LARGE) if is_long else SCENARIOS[1:3]:
+    for scenario in (*SCENARIOS, LARGE) if is_long else SCENARIOS[1:2]:
         client, tag, expected, head = chain.begin(scenario)
         scenario.meddle(chain.place, tag)
         scenario.ask(client, tag)
@@ -92,5 +92,8 @@ def test_what_is_written_by_halves_is_whole(chain: Chain, is_long: bool) -> None
     made = transactions(chain.start())
     chain.place.kill()
     assert transactions(chain.start()) == made
-    chain.restart()
-    verify_whole(chain, scenario, tag, expected, head)
+    client = chain.restart()
+    client.settle()
+    assert transactions(client) == made
+    assert client.check().problems == []
+    fsck(chain.place)

@@ -33,7 +33,12 @@ class PackWriter:
         os.makedirs(folder, 0o700, exist_ok=True)
         self._folder = folder
         self._temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{id(self):x}")  # git gc removes tmp_*
-        self._file = open(self._temporary, "w+b", opener=_opener)  # noqa: SIM115  # closed by finish or abandon
+        try:
+            self._file = open(self._temporary, "w+b", opener=_opener)  # noqa: SIM115  # closed by finish or abandon
+        except OSError:
+            with contextlib.suppress(OSError):  # it is made, and then looked at
+                os.unlink(self._temporary)
+            raise
         self._file.write(_HEADER.pack(b"PACK", 2, 0))
         self._entries: dict[Oid, tuple[int, int]] = {}  # offset, CRC-32 of the packed bytes
         self._offset = _HEADER.size
