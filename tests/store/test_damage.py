@@ -293,6 +293,17 @@ def patch(path: Path, at: int, byte: int) -> None:
         file.write(bytes([byte]))
 
 
+def test_an_index_of_a_pack_that_ends_libgit2_does_not_end_the_daemon(prepared: Prepared) -> None:
+    with copy(prepared) as place:
+        for pack in packs(place):
+            index = flip(pack.with_suffix(".idx"), 1024)  # in the table of first bytes: it points far beyond
+            flip(index, 1027)
+            history = open_history(str(place.state))
+            assert isinstance(history, Salvage)
+            assert unreadable(history, prepared) == {}
+            history.close()
+
+
 def is_history(path: Path, place: Workplace) -> bool:
     """Is the file one that the history rests on, and not a cache, a log or a spare?"""
     top = path.relative_to(place.state).parts[0]

@@ -80,11 +80,13 @@ def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage
     except HistoryDamaged as damage:
         found.append(_of(damage))
     listed = {} if manifest is None else manifest.packs
-    found += _of_floor(store, None if manifest is None else manifest.floor)
     if not os.path.isdir(os.path.join(store, "objects", "pack")):
         return [*found, Damage(os.path.join(store, "objects", "pack"), "it is missing", _NO_PACK)]
-    found += _of_packs(store, listed, bytes_max)
-    found += _of_head(store, folder)
+    of_packs = list(_of_packs(store, listed, bytes_max))
+    found += of_packs
+    own = _listed_soundly(store) if of_packs else None
+    found += _of_floor(store, None if manifest is None else manifest.floor, own)
+    found += _of_head(store, folder, own)
     if os.path.isdir(os.path.join(folder, "journal")):
         try:
             known_ends(os.path.join(folder, "journal"))
@@ -125,7 +127,22 @@ def _of_small_files(store: str) -> Iterator[Damage]:
             yield Damage(path, f"from byte {at} on it is not what was written", "No transaction is lost.")
 
 
-def _of_head(store: str, folder: str) -> Iterator[Damage]:
+def _listed_soundly(store: str) -> set[Oid]:
+    """The objects by those indexes that prove. libgit2 is not asked: a damaged index can end the process."""
+    found: set[Oid] = set()
+    for name in packs_in(store):
+        path = os.path.join(store, "objects", "pack", name)
+        if flaw_of_index(path + ".idx", path + ".pack") is None:
+            found |= offsets_in(path + ".idx").keys()
+    return found
+
+
+def _has(store: str, own: set[Oid] | None, oid: Oid) -> bool:
+    """Has the store this object of its own? `own` where it is not libgit2 that is to be asked."""
+    return pygit2.Oid(raw=oid) in _own_objects(store) if own is None else oid in own
+
+
+def _of_head(store: str, folder: str, own: set[Oid] | None) -> Iterator[Damage]:
     path = os.path.join(store, REF)
     try:
         head = read_head(store)
@@ -134,11 +151,11 @@ def _of_head(store: str, folder: str) -> Iterator[Damage]:
         return
     if head is None and is_begun(folder):
         yield Damage(path, "it is missing", "No transaction is lost; it only names the newest one.")
-    if head is not None and pygit2.Oid(raw=head) not in _own_objects(store):
+    if head is not None and not _has(store, own, head):
         yield Damage(path, f"it names the commit {head.hex()}, and no pack has that", _NO_COMMIT)
 
 
-def _of_floor(store: str, known: Oid | None) -> Iterator[Damage]:
+def _of_floor(store: str, known: Oid | None, own: set[Oid] | None) -> Iterator[Damage]:
     """`known` is the floor by the manifest."""
     path = os.path.join(store, FLOOR)
     try:
@@ -148,7 +165,7 @@ def _of_floor(store: str, known: Oid | None) -> Iterator[Damage]:
         return
     if commit is None and known is not None:
         yield Damage(path, "it is missing", _NO_FLOOR)
-    if commit not in (None, known) and pygit2.Oid(raw=commit) not in _own_objects(store):
+    if commit is not None and commit != known and not _has(store, own, commit):
         yield Damage(path, f"it names the commit {commit.hex()}, and no pack has that", _NO_FLOOR)
 
 

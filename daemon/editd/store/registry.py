@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from editd.errors import IoError
+from editd.errors import IoError, Refused
 from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.session import Bounds, Session, Unread
@@ -71,8 +71,9 @@ class Registry:
                 self.sessions = [_session(*row) for row in self._rows("session")]
                 self.leases = [_lease(*row) for row in self._rows("lease")]
                 self.last_token = self._fact("token")
-            except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
-                log.error("the registry of sessions is damaged and put aside: %s", error)
+                _prove(self._database)
+            except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError, TypeError, Refused) as error:
+                log.error("the registry of sessions is damaged and put aside: %s: %s", self._path, error)
                 os.replace(self._path, self._path + ".damaged")
                 self._database = _opened(self._path)
                 self.was_ended_cleanly = False
@@ -135,6 +136,13 @@ def _opened(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False)
     database.executescript("pragma journal_mode = delete; pragma synchronous = full;" + TABLES)
     return database
+
+
+def _prove(database: sqlite3.Connection) -> None:
+    """Raises ValueError where SQLite itself finds it damaged."""
+    flaw = database.execute("pragma integrity_check(1)").fetchone()[0]
+    if flaw != "ok":
+        raise ValueError(flaw)
 
 
 def _session(name: str, written: bytes) -> Session:

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-import pygit2
-
 from editd.errors import HistoryDamaged
 from editd.store.floor import NAME as FLOOR
 from editd.store.floor import write_floor
@@ -345,8 +343,7 @@ class Repair:
                     waiting.append((prefix + name + b"/", below.oid))
 
     def _is_borrowed(self, oid: Oid) -> bool:
-        repository = self._salvage._repository
-        return oid not in self._own and repository is not None and pygit2.Oid(raw=oid) in repository.odb
+        return oid not in self._own and self._salvage.is_at_hand(oid)
 
     def _need_contents(self, seq: int) -> None:
         transaction, _ = self._transaction(seq)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections import deque
@@ -24,7 +25,7 @@ from editd.store.history import History
 from editd.store.index import Index
 from editd.store.journal import Journal, Position, whole_records
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
-from editd.store.packfile import Pack, whole_objects
+from editd.store.packfile import Pack, flaw_of_index, whole_objects
 from editd.store.record import transaction_of
 from editd.values.transaction import Seq
 
@@ -42,12 +43,10 @@ class Salvage(History):
         self.folder = folder
         self.store = os.path.join(folder, "store.git")
         self.damage = damage
-        self._repository = None  # type: ignore[assignment]  # where git cannot open it, `_read` does without
-        with contextlib.suppress(pygit2.GitError):
-            self._repository = pygit2.Repository(self.store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         self.journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
         self._made = tempfile.TemporaryDirectory(prefix="salvage-", dir=folder)
         self.index = _copy(os.path.join(folder, "index.db"), os.path.join(self._made.name, "index.db"))
+        self._sound = self._sound_objects()
         self._pending: dict[Oid, tuple[int, bytes]] = {}
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
@@ -91,8 +90,6 @@ class Salvage(History):
         self.index.close()
         self._made.cleanup()
         self.journal.close()
-        if self._repository is not None:
-            self._repository.free()
 
     def _read(self, oid: Oid) -> tuple[int, bytes]:
         kind, content = self.raw(oid)
@@ -100,16 +97,35 @@ class Salvage(History):
 
     def raw(self, oid: Oid) -> tuple[int, bytes]:
         """An object's type and its very bytes. Raises KeyError."""
-        if self._repository is not None:
-            try:
-                return self._repository.odb.read(pygit2.Oid(raw=oid))
-            except (KeyError, pygit2.GitError):
-                pass
+        with contextlib.suppress(KeyError, pygit2.GitError):
+            return self._sound.read(pygit2.Oid(raw=oid))
         pack = self._whole.get(oid)
         if pack is None:
             raise KeyError(oid)
         kind, content = pack.read(oid)
         return NUMBERS[kind], content
+
+    def is_at_hand(self, oid: Oid) -> bool:
+        """Is it in a sound pack, or in a repository that the store borrows from?"""
+        return pygit2.Oid(raw=oid) in self._sound
+
+    def _sound_objects(self) -> pygit2.Odb:
+        """What libgit2 is let near: the packs whose index proves, and what is borrowed.
+
+        It trusts an index, and one flipped bit there can end the process.
+        """
+        objects = os.path.join(self._made.name, "objects")
+        for name in ("pack", "info"):
+            os.makedirs(os.path.join(objects, name))
+        for pack in self.packs():
+            index = pack.removesuffix(".pack") + ".idx"
+            if os.path.exists(index) and flaw_of_index(index, pack) is None:
+                for path in (pack, index):
+                    os.symlink(path, os.path.join(objects, "pack", os.path.basename(path)))
+        borrowed = os.path.join("objects", "info", "alternates")
+        with contextlib.suppress(OSError):
+            shutil.copyfile(os.path.join(self.store, borrowed), os.path.join(self._made.name, borrowed))
+        return pygit2.Odb(objects)
 
     @cached_property
     def _whole(self) -> dict[Oid, Pack]:

@@ -2,7 +2,7 @@
 
 Never synced, so that nobody waits for it: a power cut may lose some of it, and a SIGKILL the last second.
 That fails safe because the registry knows that there was no clean end (`Session.is_in_doubt`). A file that is
-damaged is begun anew.
+damaged is put aside, and begun anew.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Sights:
         self.is_whole = True  # what is here is what was written
         try:
             self._database = _opened(self._path)
-            self._database.execute("select count(*) from sight").fetchone()
-        except sqlite3.DatabaseError as error:
-            log.error("what the sessions have seen is damaged and begun anew: %s", error)
+            _prove(self._database)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            log.error("what the sessions have seen is damaged and put aside: %s: %s", self._path, error)
             self.is_whole = False
             for name in (self._path, self._path + "-wal", self._path + "-shm"):
                 if os.path.exists(name):
-                    os.unlink(name)
+                    os.replace(name, name + ".damaged")
             self._database = _opened(self._path)
 
     def of(self, session: str) -> list[tuple[WorkspacePath, Sight]]:
@@ -98,6 +98,16 @@ def _opened(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False)
     database.executescript("pragma journal_mode = wal; pragma synchronous = off;" + TABLES)
     return database
+
+
+def _prove(database: sqlite3.Connection) -> None:
+    """Read all of it. Raises sqlite3.DatabaseError, ValueError, TypeError where it is damaged."""
+    flaw = database.execute("pragma quick_check(1)").fetchone()[0]
+    if flaw != "ok":
+        raise ValueError(flaw)
+    for path, version, lines in database.execute("select path, version, lines from sight"):
+        WorkspacePath(os.fsdecode(path))
+        _sight(version, lines)
 
 
 def _sight(version: str | None, lines: str | None) -> Sight:

@@ -1,0 +1,96 @@
+"""What sessions leave on disk, damaged: it is put aside or read, and the daemon goes on in either case."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.store.registry import Registry
+from editd.store.sights import Sights
+from editd.values.changeset import Base, Sight
+from editd.values.content import Version
+from editd.values.glob import Glob
+from editd.values.lease import Lease
+from editd.values.path import WorkspacePath
+from editd.values.session import Bounds, Session
+from workplace import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from workplace import Workplace
+
+FLIPS, FLIPS_LONG = 40, 3000
+
+
+def sights(folder: Path) -> Path:
+    made = Sights(str(folder))
+    seen = Sight(Base(Version("1" * 40)), ((1, 4), (9, 12)))
+    made.write([("somebody", WorkspacePath(f"path/{number}"), seen) for number in range(5)], {"somebody": 9})
+    made.close()
+    return folder / "seen.db"
+
+
+def read_sights(folder: Path) -> None:
+    read = Sights(str(folder))
+    assert read.is_whole == (not (folder / "seen.db.damaged").exists())
+    read.of("somebody")
+    read.used_us("somebody")
+    read.write([("somebody", WorkspacePath("new"), None)], {"somebody": 10})
+    read.close()
+
+
+def registry(folder: Path) -> Path:
+    made = Registry(str(folder), 1)
+    bounds = Bounds((Glob.parse("src/**"),), None)
+    made.put_session(Session("somebody", "0" * 64, "them", bounds, None, "allow", 60.0, 5, False))
+    made.put_lease(Lease("lease", "somebody", 7, (Glob.parse("src/*.py"),), 10))
+    made.close(is_clean=True)
+    return folder / "sessions.db"
+
+
+def read_registry(folder: Path) -> None:
+    read = Registry(str(folder), 8_000_000)
+    if (folder / "sessions.db.damaged").exists():
+        assert read.sessions == []
+        assert read.last_token == 8, "higher than any that was given"
+    read.put_lease(Lease("another", "somebody", 9, (), 10))
+    read.close(is_clean=True)
+
+
+@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+def test_a_flipped_byte_keeps_nobody_from_going_on(
+    tmp_path: Path, is_long: bool, make: Callable[[Path], Path], read: Callable[[Path], None]
+) -> None:
+    path = make(tmp_path)
+    sound = path.read_bytes()
+    chance = random.Random(7)
+    aside = 0
+    for _ in range(FLIPS_LONG if is_long else FLIPS):
+        content = bytearray(sound)
+        content[chance.randrange(len(sound))] ^= 1 << chance.randrange(8)
+        for left in tmp_path.iterdir():
+            left.unlink()
+        path.write_bytes(content)
+        read(tmp_path)
+        damaged = path.with_name(path.name + ".damaged")
+        if damaged.exists():
+            aside += 1
+            assert damaged.read_bytes() == bytes(content), "what is put aside is as it was found"
+    print(f"{aside} put aside")
+
+
+@pytest.mark.parametrize("name", ["sessions.db", "seen.db"])
+def test_a_daemon_says_so_puts_it_aside_and_goes_on(place: Workplace, name: str) -> None:
+    with place.start() as client:
+        client.session_open("somebody")
+    place.stop()
+    (place.state / name).write_bytes(b"nonsense" * 1000)
+    with place.start() as client:
+        client.session_open("another")
+        assert client.apply([write("a", "on\n")]).transaction is not None
+    assert (place.state / f"{name}.damaged").read_bytes() == b"nonsense" * 1000
+    assert f"damaged and put aside: {place.state / name}" in place.log()
