@@ -8,20 +8,35 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import injection
 import machine as machines
 from authors import WRITERS, Writer, load, verify
+from editd_client.errors import Unreachable
+from injection import attached
 from machine import Machine, machine
-from torment import fsck, strays
+from torment import fsck, packer, strays, wait_until
+from workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from editd_client.client import Client
 
 CUTS, CUTS_LONG = 3, 200
 LOAD_SECONDS_MAX = 0.6  # under load, before the cut
 REST_SECONDS_MAX = 1.5  # without load, while it is packed (0.15 s), synced (1 s), and segments come back
 START_SECONDS_MAX = 0.6  # of a start that is itself cut off
 PADDING_BYTES_MAX = 100_000  # a second of load fills more than a segment
+DAEMON, PACKER = "daemon", "packer"
+CALLS = (  # whose, and the first or second of that name from the edit on: the power goes as it is entered
+    (DAEMON, "renameat2", 1),  # before the exchange
+    (DAEMON, "sendto", 1),  # before the reply
+    (DAEMON, "syncfs", 1),  # what was answered is in no file for good
+    (PACKER, "fsync", 1),
+    (PACKER, "rename", 1),
+    (PACKER, "rename", 2),
+)
 
 
 @pytest.fixture
@@ -68,3 +83,40 @@ def test_after_200_power_cuts_all_that_was_acknowledged_is_there_and_no_file_is_
     disk.end()
     fsck(place)
     assert strays(place.root) == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
+def test_a_power_cut_at_a_chosen_call_leaves_all_that_was_acknowledged(disk: Machine, is_long: bool) -> None:
+    place = disk.place
+    held = {"0 before\n"}
+    for number, (whose, name, when) in enumerate(CALLS if is_long else CALLS[2:3]):
+        with disk.start() as client:
+            client.apply([write("file", f"{number} before\n")])
+            held = {f"{number} before\n"}
+            wait_until(lambda client=client: is_at_rest(client), "it is not packed and synced")
+            assert place.process is not None
+            pid = place.process.pid if whose == DAEMON else packer(place)
+            strike = f"inject={name}:signal=SIGKILL:when={when}"
+            with attached(pid, [strike], is_following=True, calls=name) as trace:
+                try:
+                    client.apply([write("file", f"{number} after\n")])
+                    held = {f"{number} after\n"}
+                except Unreachable:
+                    held.add(f"{number} after\n")
+                wait_until(lambda trace=trace: trace.process.poll() is not None, f"{name} is not called")
+            disk.cut()
+        with disk.start() as client:
+            client.settle()
+            assert (place.root / "file").read_text() in held, (whose, name, when)
+            assert client.read("file").content in held
+            assert strays(place.root) == []
+            assert client.check().problems == []
+        place.stop()
+    disk.end()
+    fsck(place)
+
+
+def is_at_rest(client: Client) -> bool:
+    journal = client.status().journal
+    return not journal["unpacked"] and not journal["unflushed"]
