@@ -125,6 +125,41 @@ def test_a_full_state_folder_refuses_until_there_is_room(tmp_path: Path, mounts:
         mounts.close()
 
 
+@pytest.mark.parametrize("full", ["journal", "store.git"])
+def test_one_of_journal_and_store_is_full_while_the_other_is_not(
+    tmp_path: Path, mounts: ExitStack, full: str, is_long: bool
+) -> None:
+    if full == "journal" and not is_long:
+        pytest.skip("the sample leaves it out: run it with --long")
+    with workplace(tmp_path / "place") as place:
+        with place.start() as client:
+            client.apply([write("first", "first\n")])
+        place.stop()
+        kept = tmp_path / "kept"
+        (place.state / full).rename(kept)
+        where = small(mounts, place.state / full)
+        subprocess.run(["cp", "-a", f"{kept}/.", str(where)], check=True)
+        with place.start() as client:
+            client.apply([write("small", "small\n")])
+            client.settle()
+            assert client.check().problems == []
+            taken = fill(where)
+            if full == "journal":
+                with pytest.raises(EditdError, match="disk is full"):
+                    deque(client.apply([write(f"{number}", LARGE)]) for number in range(30))
+                refused(client, errno.ENOSPC)
+            else:
+                client.apply([write("waiting", "in the journal\n")])
+                assert client.status().journal["unpacked"], "packing needs room"
+            taken.unlink()
+            remount(where, "size=200m")
+            wait_until(lambda: not client.status().journal["unpacked"], "it is not packed")
+            goes_on(place, client)
+        place.stop()
+        fsck(place)
+        mounts.close()
+
+
 def test_a_read_only_workspace_refuses_until_it_is_writable(tmp_path: Path, mounts: ExitStack) -> None:
     with workplace(tmp_path / "place") as place:
         small(mounts, place.root)
