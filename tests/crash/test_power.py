@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from authors import WRITERS, Writer, load, verify
 from editd_client.errors import Unreachable
 from injection import attached
 from machine import Machine, machine
-from torment import fsck, packer, strays, wait_until
+from torment import PATIENCE_SECONDS, fsck, packer, strays, wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def test_a_power_cut_at_a_chosen_call_leaves_all_that_was_acknowledged(disk: Mac
         with disk.start() as client:
             client.apply([write("file", f"{number} before\n")])
             held = {f"{number} before\n"}
-            wait_until(lambda client=client: is_at_rest(client), "it is not packed and synced")
+            wait_until(partial(is_at_rest, client), "it is not packed and synced")
             assert place.process is not None
             pid = place.process.pid if whose == DAEMON else packer(place)
             strike = f"inject={name}:signal=SIGKILL:when={when}"
@@ -104,7 +105,7 @@ def test_a_power_cut_at_a_chosen_call_leaves_all_that_was_acknowledged(disk: Mac
                     held = {f"{number} after\n"}
                 except Unreachable:
                     held.add(f"{number} after\n")
-                wait_until(lambda trace=trace: trace.process.poll() is not None, f"{name} is not called")
+                trace.process.wait(PATIENCE_SECONDS)  # it ends with what it traces
             disk.cut()
         with disk.start() as client:
             client.settle()
