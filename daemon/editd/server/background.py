@@ -45,6 +45,7 @@ class Background:
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._task: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
+        self._has_journal_failed = False
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -169,9 +170,12 @@ class Background:
             self._engine.packed(answer["packed"], Position(*answer["until"]))
 
     async def _sync_journal(self) -> None:
-        """With `durability = "relaxed"`: sync what was answered already."""
+        """With `durability = "relaxed"`: sync what was answered already, but never after that has failed.
+
+        A second sync may well succeed where the kernel has dropped what the first could not write.
+        """
         await self._turns.back()
-        begun = self._engine.history.journal.begin_sync()
+        begun = None if self._has_journal_failed else self._engine.history.journal.begin_sync()
         if begun is None:
             return
         descriptor, done = begun
@@ -179,6 +183,7 @@ class Background:
             await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, descriptor)
         except OSError as error:
             log.critical("the journal could not be synced: %s", error)
+            self._has_journal_failed = True
             self._engine.broken = Broken(
                 f"The journal could not be synced, and edits that were answered may not last: {error}.",
                 hint="Put the disk right and restart the daemon.",
