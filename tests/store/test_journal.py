@@ -176,6 +176,20 @@ def test_a_new_journal_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
     assert seqs(tmp_path) == [1, 2]
 
 
+def test_a_segment_that_a_kill_left_without_its_header_is_passed_over(tmp_path: Path) -> None:
+    first = Journal(str(tmp_path))
+    first.append([record(1)])
+    first.close()
+    left = segment_path(str(tmp_path), segments(str(tmp_path))[-1] + 1)
+    with open(left, "wb") as file:
+        file.write(bytes(SEGMENT_BYTES))
+    for seq in (2, 3):
+        later = Journal(str(tmp_path))
+        later.append([record(seq)])
+        later.close()
+        assert seqs(tmp_path) == list(range(1, seq + 1))
+
+
 def test_a_segment_that_was_being_made_is_removed(tmp_path: Path) -> None:
     (tmp_path / f"{1:016x}.new").write_bytes(b"half")
     Journal(str(tmp_path)).append([record(1)])

@@ -279,11 +279,11 @@ def known_ends(folder: str) -> dict[int, int]:
     present = segments(folder)
     ends = {} if mark is None else {mark.segment: mark.offset}
     is_marked = False
+    not_begun: list[int] = []  # as a crash leaves one that was just renamed, or as damage makes it
     for number in present:
         path = segment_path(folder, number)
         if not _is_begun(path, number):
-            if mark is not None and number <= mark.segment:
-                raise _damaged(path, "it is another segment, or none", 0)
+            not_begun.append(number)
             continue
         with open(path, "rb") as file:
             try:
@@ -293,6 +293,9 @@ def known_ends(folder: str) -> dict[int, int]:
         if before is not None:
             is_marked = True
             ends[before.segment] = before.offset
+    for number in not_begun:
+        if ends.get(number):
+            raise _damaged(segment_path(folder, number), "it is another segment, or none", 0)
     if mark is None and is_marked:
         raise _damaged(os.path.join(folder, MARK), "it is missing, so where the journal ends is not known")
     if mark is not None and mark.offset and mark.segment not in present:
