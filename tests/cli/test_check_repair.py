@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from workplace import write
 
@@ -62,5 +65,38 @@ def test_what_would_be_lost_is_named_and_lost_only_where_that_is_said(place: Wor
         assert mended.returncode == 0, mended.stderr
         assert "lost: " in mended.stdout
         assert (place.root / "a").read_text() == "two\n"
+    finally:
+        editctl(place, "stop")
+
+
+@pytest.mark.parametrize(("answer", "status"), [("n", 1), ("y", 0)])
+def test_on_a_terminal_the_person_is_asked_before_anything_is_lost(
+    place: Workplace, answer: str, status: int
+) -> None:
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+    place.stop()
+    for path in place.state.glob("store.git/objects/pack/pack-*.pack"):
+        path.unlink()
+    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "check", "--repair"]
+    try:
+        ours, theirs = os.openpty()
+        with subprocess.Popen(
+            argv,
+            env=place.environment,
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            os.write(ours, answer.encode() + b"\n")
+            said, asked = process.communicate(timeout=60)
+        os.close(theirs)
+        os.close(ours)
+        assert "These cannot be brought back:" in asked
+        assert "Repair all the same? [y/N]" in asked
+        assert process.returncode == status, asked
+        assert ("lost: " in said) == (answer == "y")
+        assert (place.state / "damaged").exists() == (answer == "y")
     finally:
         editctl(place, "stop")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
-from editd.errors import Broken, InvalidParams, NoChange
+from editd.errors import Broken, HistoryDamaged, InvalidParams, NoChange
 from editd.server.children import PYTHON, Child
 from editd.store.index import Wanted
 from editd.wire import messages
@@ -53,6 +53,8 @@ class Publishing:
         }
 
     def _publish(self, params: messages.Publish, visitor: Visitor, call: Call) -> None:
+        if isinstance(self._engine.broken, HistoryDamaged):
+            raise self._engine.broken
         if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
             raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
         session = params.session if params.session is not None else visitor.session

@@ -305,16 +305,14 @@ class _Walk:
                 yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
 
     def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
-        for path, *sides in tree_changes(self._tree, before, after):
-            for side in sides:
-                if side is None or pygit2.Oid(raw=side.oid) in self._own or side.oid in self._lost:
-                    continue
-                if side is sides[0] and pygit2.Oid(raw=side.oid) in self._repository.odb:
-                    continue
-                yield (
-                    f"The content {side.oid.hex()} of {os.fsdecode(path)} in transaction {seq} is missing in "
-                    f"{self._store}. `editctl check --repair` looks for it elsewhere."
-                )
+        """What it made is in the store itself; what was there before is another's, or of the baseline."""
+        for path, _, made in tree_changes(self._tree, before, after):
+            if made is None or pygit2.Oid(raw=made.oid) in self._own or made.oid in self._lost:
+                continue
+            yield (
+                f"The content {made.oid.hex()} of {os.fsdecode(path)} in transaction {seq} is missing in "
+                f"{self._store}. `editctl check --repair` looks for it elsewhere."
+            )
 
     def _missing_in(self, tree: Oid) -> list[str]:
         """The files of the baseline whose content is nowhere; each of its folders is read."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from editd.values.content import FileState, GitMode, Version
+from editd.values.content import FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import (
     Authorship,
@@ -76,14 +76,19 @@ ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 
+_EMPTY = version_of(b"")
+
+
 def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord | None:
+    """One side of a change. No bytes under another file's version: those are gone (`adopt.state_of`)."""
     if state is None:
         return None
+    is_gone = not state.content and state.version != _EMPTY
     return EntryRecord(
         state.mode,
         bytes.fromhex(state.version),
         state.permissions,
-        state.content if with_content else None,
+        state.content if with_content and not is_gone else None,
     )
 
 

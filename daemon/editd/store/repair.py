@@ -48,6 +48,7 @@ from editd.store.record import ChangeRecord, Committed, EntryRecord, transaction
 from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
+from editd.system.disk import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of
 
 if TYPE_CHECKING:
@@ -392,7 +393,6 @@ class Repair:
                 break
             self._records.append(record)
             link = made
-        self._put_aside(self._journal)
         self.done.append(f"The journal is made anew, with {len(self._records)} transactions.")
 
     def _is_journal_whole(self, packed: int) -> bool:
@@ -470,6 +470,7 @@ class Repair:
             for suffix in (".pack", ".idx", ".keep"):
                 self._keep(path + suffix, aside)
         made = self._write_pack()
+        position = self._write_journal(aside)  # before what it was made from is moved
         for path in self._aside:
             self._move(path, aside)
         for path, index in self._indexes.items():
@@ -487,7 +488,8 @@ class Repair:
                     os.unlink(path + suffix)  # it lies aside under its other name
         for name in _INDEX:
             self._move(os.path.join(self.folder, name), aside)
-        self._write_journal()
+        if self._pack_through:
+            Packer(self.folder).pack(Position(0, 0), position, self._pack_through)
         return aside if os.path.isdir(aside) else None
 
     def _new_aside(self) -> str:
@@ -512,16 +514,18 @@ class Repair:
             pack.close()
         return made
 
-    def _write_journal(self) -> None:
+    def _write_journal(self, aside: str) -> Position:
+        """Make the journal anew, and put it in the place of the damaged one in one step; where it ends."""
         if self._records is None:
-            return
-        journal = Journal(self._journal)
+            return Position(0, 0)
+        os.makedirs(aside, 0o700, exist_ok=True)
+        journal = Journal(os.path.join(aside, "journal"))
         for record in self._records:
             journal.append([record])
         position = journal.position
         journal.close()
-        if self._pack_through:
-            Packer(self.folder).pack(Position(0, 0), position, self._pack_through)
+        _put_in_place(aside, self.folder, b"journal")
+        return position
 
     def _keep(self, path: str, aside: str) -> None:
         """Give it a second name aside, under which it outlives being replaced."""
@@ -536,6 +540,25 @@ class Repair:
         target = os.path.join(aside, os.path.relpath(path, self.folder))
         os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
         os.rename(path, target)
+
+
+def _put_in_place(source: str, target: str, name: bytes) -> None:
+    """Exchange what both folders have under this name; where `target` has nothing, move it there."""
+    with open_folder(source) as here, open_folder(target) as there:
+        try:
+            here.exchange(name, there, name)
+        except FileNotFoundError:
+            here.move(name, there, name)
+        except OSError as error:
+            if error.errno not in NO_SUCH_VERB:
+                raise
+            # There a crash in between leaves no journal in its place, but both of them in `source`.
+            there.move(name, here, name + b".damaged")
+            here.move(name, there, name)
+        for folder in (here, there):
+            descriptor = folder.open_itself()
+            os.fsync(descriptor)
+            os.close(descriptor)
 
 
 def _tree_entry(entry: Entry | None) -> TreeEntry | None:
