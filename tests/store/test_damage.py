@@ -293,6 +293,22 @@ def patch(path: Path, at: int, byte: int) -> None:
         file.write(bytes([byte]))
 
 
+@pytest.mark.parametrize("is_file_there", [True, False])
+def test_a_content_that_the_baseline_alone_had_is_found_in_its_file_or_said_to_be_lost(
+    prepared: Prepared, is_file_there: bool
+) -> None:
+    with copy(prepared) as place:
+        path = "folder/deep/tracked.txt"
+        oids = layout(place, prepared).needed[0, path]
+        pieces = [piece for piece in layout(place, prepared).pieces if piece.oids & oids and piece.content]
+        piece = next(piece for piece in pieces if piece.content == b"deep\n")
+        flip(piece.path, piece.end - 2)
+        repair = Repair(str(place.state), held_in(place) if is_file_there else lambda _: None)
+        assert [path in lost for lost in repair.lost] == ([] if is_file_there else [True])
+        repair.carry_out()
+        is_whole(place, prepared, repair)
+
+
 def test_an_index_of_a_pack_that_ends_libgit2_does_not_end_the_daemon(prepared: Prepared) -> None:
     with copy(prepared) as place:
         for pack in packs(place):

@@ -344,7 +344,7 @@ class Repair:
                     waiting.append((prefix + name + b"/", below.oid))
 
     def _is_borrowed(self, oid: Oid) -> bool:
-        return oid not in self._own and self._salvage.is_at_hand(oid)
+        return oid not in self._own and self._salvage.is_borrowed(oid)
 
     def _need_contents(self, seq: int) -> None:
         transaction, _ = self._transaction(seq)

@@ -46,7 +46,8 @@ class Salvage(History):
         self.journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
         self._made = tempfile.TemporaryDirectory(prefix="salvage-", dir=folder)
         self.index = _copy(os.path.join(folder, "index.db"), os.path.join(self._made.name, "index.db"))
-        self._sound = self._sound_objects()
+        self._sound = self._objects("sound", self.packs())
+        self._borrowed = self._objects("borrowed", [])
         self._pending: dict[Oid, tuple[int, bytes]] = {}
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
@@ -105,26 +106,27 @@ class Salvage(History):
         kind, content = pack.read(oid)
         return NUMBERS[kind], content
 
-    def is_at_hand(self, oid: Oid) -> bool:
-        """Is it in a sound pack, or in a repository that the store borrows from?"""
-        return pygit2.Oid(raw=oid) in self._sound
+    def is_borrowed(self, oid: Oid) -> bool:
+        """Has a repository it that the store borrows from?"""
+        return pygit2.Oid(raw=oid) in self._borrowed
 
-    def _sound_objects(self) -> pygit2.Odb:
-        """What libgit2 is let near: the packs whose index proves, and what is borrowed.
+    def _objects(self, name: str, packs: list[str]) -> pygit2.Odb:
+        """What libgit2 is let near: those of our packs whose index proves, and what is borrowed.
 
         It trusts an index, and one flipped bit there can end the process.
         """
-        objects = os.path.join(self._made.name, "objects")
-        for name in ("pack", "info"):
-            os.makedirs(os.path.join(objects, name))
-        for pack in self.packs():
+        objects = os.path.join(self._made.name, name)
+        for folder in ("pack", "info"):
+            os.makedirs(os.path.join(objects, folder))
+        for pack in packs:
             index = pack.removesuffix(".pack") + ".idx"
             if os.path.exists(index) and flaw_of_index(index, pack) is None:
                 for path in (pack, index):
                     os.symlink(path, os.path.join(objects, "pack", os.path.basename(path)))
-        borrowed = os.path.join("objects", "info", "alternates")
+        alternates = os.path.join("info", "alternates")
         with contextlib.suppress(OSError):
-            shutil.copyfile(os.path.join(self.store, borrowed), os.path.join(self._made.name, borrowed))
+            source = os.path.join(self.store, "objects", alternates)
+            shutil.copyfile(source, os.path.join(objects, alternates))
         return pygit2.Odb(objects)
 
     @cached_property
