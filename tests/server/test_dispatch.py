@@ -162,6 +162,8 @@ def test_a_history_that_is_damaged_is_told_by_check_and_by_what_needs_it(place: 
             client.apply([write("a", content)])
     place.stop()
     damage_objects(place, "blob")
+    segment = max((place.state / "journal").glob("*.segment"))
+    segment.write_bytes(segment.read_bytes().replace(b"one\n", b"odd\n"))
     with place.start() as client:
         assert client.status().state == "broken"
         assert not client.check().ok
@@ -171,6 +173,7 @@ def test_a_history_that_is_damaged_is_told_by_check_and_by_what_needs_it(place: 
             assert refused.hint
         assert client.read("a").content == "three\n"
         assert refusal(client.read, "a", at=1).name == "history_damaged"
+        assert client.read("a", at=2).content == "two\n", "the journal has it still"
     assert place.files() == {"a": b"three\n"}
 
 

@@ -181,3 +181,19 @@ def _until(is_so: object, seconds: float = 20) -> None:
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
+
+
+def test_what_a_crash_left_is_counted_and_goes_after_thirty_days(place: Workplace) -> None:
+    strays = place.state / "strays"
+    with place.start() as client:
+        client.apply([write("a.txt", "0\n")])
+        strays.mkdir()
+        for name, days in (("old", 31), ("young", 29)):
+            (strays / name).write_bytes(bytes(1000))
+            os.utime(strays / name, (time.time() - days * 86400,) * 2)
+        assert client.status().history["strays"] >= 2000
+        client.gc(dry_run=True)
+        assert len(list(strays.iterdir())) == 2
+        assert client.gc().freed == 1000
+        assert [path.name for path in strays.iterdir()] == ["young"]
+        assert 1000 <= client.status().history["strays"] < 8192

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.children import PYTHON, Child
 from editd.store.compaction import MARKER
+from editd.store.strays import drop_strays, stray_bytes
 from editd.values.transaction import CommitId
 from editd.wire import messages
 
@@ -40,6 +41,7 @@ COMPACTOR_NICE = 15
 
 NO_HISTORY: dict[str, Any] = {
     "transactions": 0, "bytes": 0, "oldest": 0, "quota": None, "is_full": False, "compacting": False,
+    "strays": 0,
 }  # fmt: skip
 
 
@@ -103,6 +105,7 @@ class Retention:
             "is_full": self._engine.rules.quota is not None
             and history.disk_bytes >= self._engine.rules.quota,
             "compacting": self._one.locked(),
+            "strays": stray_bytes(self._folder),
         }
 
     async def run(self, *, is_dry: bool = False) -> messages.GcResult:
@@ -126,9 +129,11 @@ class Retention:
             finally:
                 await self._end_child()
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
+            if not is_dry:
+                freed += drop_strays(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
-            after = before - freed if is_dry else history.disk_bytes
+            after = before - planned["freed"] if is_dry else history.disk_bytes
             return messages.GcResult(oldest=floor, compacted=floor - oldest, freed=freed, bytes=after)
 
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:

@@ -1,0 +1,33 @@
+"""The strays: bytes that a crash has left in the workspace and that no transaction has, kept for a while.
+
+`History.keep_aside` puts them here. Whoever misses something after a crash looks for it within days; so what
+is older than `KEPT_SECONDS` goes when the history is compacted, and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from editd.system.disk import folder_bytes
+
+NAME = "strays"
+KEPT_SECONDS = 30 * 86400
+
+
+def stray_bytes(folder: str) -> int:
+    """What the strays in the state folder take of the disk."""
+    path = os.path.join(folder, NAME)
+    return folder_bytes(path) if os.path.isdir(path) else 0
+
+
+def drop_strays(folder: str, now: float) -> int:
+    """Remove those that are too old at `now`, in seconds since the epoch; the bytes that this frees."""
+    freed = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(folder, NAME)) as entries:
+        for entry in entries:
+            found = entry.stat(follow_symlinks=False)
+            if now - found.st_mtime > KEPT_SECONDS:
+                os.unlink(entry.path)
+                freed += found.st_size
+    return freed
