@@ -72,7 +72,8 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
                     strangers[change.path] = _put_theirs_back(files, its_chain, change, found)
             # Its folder may not have gone yet.
             if leftovers or (change.after is None and change.path in chains):
-                files.remove_leftover(change, record.token, index)
+                is_recorded = all(found in states for found in leftovers)
+                files.remove_leftover(change, record.token, index, is_recorded=is_recorded)
     if records:
         log.info("recovered %d transactions from the journal", len(records))
     return strangers

@@ -303,13 +303,14 @@ class Files:
             found.append(self.stray(path))
         return [state for state in found if state is not None]
 
-    def remove_leftover(self, change: Change, token: str, index: int) -> None:
+    def remove_leftover(self, change: Change, token: str, index: int, *, is_recorded: bool) -> None:
         """Remove it, and the folder of a deleted file if it was all that lay there.
 
-        The caller has looked at it, and keeps what is not known otherwise.
+        The caller has looked at it, and keeps what is not known otherwise. What `is_recorded` and was
+        replaced goes in its time, with all that lies there: a start does not wait for that.
         """
         name = temporary_name(token, index)
-        if self._replaced is not None:
+        if self._replaced is not None and not is_recorded:
             self._replaced.remove(name)
         path = self._find_leftover(change, name)
         if path is not None:
