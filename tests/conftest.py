@@ -17,6 +17,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the torture tests in their long form")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked `long` belongs to the long form: the gate has ten minutes."""
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("long") is not None:
+                item.add_marker(pytest.mark.skip(reason="of the long form: pytest --long"))
+
+
 @pytest.fixture
 def is_long(request: pytest.FixtureRequest) -> bool:
     """Was the long form asked for?"""

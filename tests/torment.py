@@ -9,10 +9,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from editd.values.content import Version, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from _pytest.mark.structures import ParameterSet
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
@@ -126,3 +130,8 @@ def history_files(place: Workplace) -> dict[str, bytes]:
             if path.is_file() and path.suffix != ".new":
                 found[str(path.relative_to(place.state))] = path.read_bytes()
     return found
+
+
+def in_the_long_form(value: object) -> ParameterSet:
+    """A parameter of a test that is tried in the long form only."""
+    return pytest.param(value, marks=pytest.mark.long)

@@ -35,6 +35,7 @@ def daemons(folder: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if "-m editd " in line and str(folder) in line]
 
 
+@pytest.mark.long
 def test_in_an_empty_folder_it_shows_an_example(place: Workplace, temporary: Path) -> None:
     done = subprocess.run(
         TOUR, cwd=place.root, env=place.environment, capture_output=True, text=True, check=False
@@ -81,6 +82,7 @@ def test_when_it_is_interrupted_nothing_stays_behind(
     assert daemons(temporary) == []
 
 
+@pytest.mark.long
 def test_on_a_terminal_it_is_in_colour(place: Workplace, temporary: Path) -> None:
     import pty
 

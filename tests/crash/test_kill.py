@@ -16,7 +16,7 @@ from torment import fsck, strays
 if TYPE_CHECKING:
     from workplace import Workplace
 
-KILLS, KILLS_LONG = 12, 200
+KILLS, KILLS_LONG = 5, 200
 LOAD_SECONDS_MAX = 0.25  # under load, before the kill
 START_SECONDS_MAX = 0.3  # of a start that is itself killed
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
 
-CUTS, CUTS_LONG = 3, 200
+CUTS, CUTS_LONG = 2, 200
 LOAD_SECONDS_MAX = 0.6  # under load, before the cut
 REST_SECONDS_MAX = 1.5  # without load, while it is packed (0.15 s), synced (1 s), and segments come back
 START_SECONDS_MAX = 0.6  # of a start that is itself cut off

@@ -20,7 +20,17 @@ from editd.store.record import Committed
 from editd.store.synced import note_synced
 from editd.wire.messages import AnyEdit, Delete
 from editd_client.errors import EditdError
-from torment import fsck, held, history_files, packer, strays, surveyor, transactions, wait_until
+from torment import (
+    fsck,
+    held,
+    history_files,
+    in_the_long_form,
+    packer,
+    strays,
+    surveyor,
+    transactions,
+    wait_until,
+)
 from workplace import Workplace, write
 
 if TYPE_CHECKING:
@@ -95,6 +105,9 @@ class HotJournal:
                 ]
             )
         journal.close()
+
+
+TORN = ["", "after, and", in_the_long_form("\0" * 18), in_the_long_form("before\n")]
 
 
 @pytest.fixture
@@ -199,6 +212,7 @@ def test_somebody_elses_content_is_adopted_after_the_transaction(hot: HotJournal
     verify(hot.place, STANDING | theirs, adopted=[theirs])
 
 
+@pytest.mark.long
 def test_the_beginning_of_a_file_is_somebodys_where_there_was_no_power_cut(hot: HotJournal) -> None:
     hot.crash_after(BEFORE, AFTER)
     lose(hot.place, {"changed": "after", "added": ""})
@@ -214,7 +228,7 @@ def test_what_is_known_to_have_been_published_is_not_redone(hot: HotJournal) -> 
     verify(hot.place, left, adopted=[theirs])
 
 
-@pytest.mark.parametrize("torn", ["", "\0" * 18, "after, and", "before\n"])
+@pytest.mark.parametrize("torn", TORN)
 def test_what_a_power_cut_has_torn_is_redone_however_long_ago_it_was_published(
     hot: HotJournal, torn: str
 ) -> None:
@@ -224,7 +238,7 @@ def test_what_a_power_cut_has_torn_is_redone_however_long_ago_it_was_published(
     verify(hot.place, STANDING | {"other": "later\n"}, adopted=[])
 
 
-@pytest.mark.parametrize("torn", ["", "\0" * 18, "after, and", "before\n"])
+@pytest.mark.parametrize("torn", TORN)
 def test_what_a_power_cut_has_torn_is_redone_though_it_is_packed(hot: HotJournal, torn: str) -> None:
     place = hot.place
     with place.start() as client:
@@ -252,6 +266,7 @@ def test_what_is_synced_is_nobodys_but_the_users_after_a_power_cut(hot: HotJourn
     verify(place, STANDING | theirs, adopted=[theirs])
 
 
+@pytest.mark.long
 def test_a_file_that_was_made_and_deleted_since_it_was_synced_does_not_come_back_empty(
     hot: HotJournal,
 ) -> None:
@@ -269,6 +284,7 @@ def test_what_a_power_cut_has_torn_and_then_exchanged_is_not_taken_for_somebodys
     verify(hot.place, {"changed": "after\n"}, adopted=[])
 
 
+@pytest.mark.long
 def test_somebody_elses_content_is_adopted_after_a_power_cut_too(hot: HotJournal) -> None:
     hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
     hot.pretend_power_cut()
@@ -308,7 +324,7 @@ def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-@pytest.mark.parametrize("damage", ["deleted", "garbled", "emptied"])
+@pytest.mark.parametrize("damage", ["deleted", in_the_long_form("garbled"), in_the_long_form("emptied")])
 def test_an_index_that_is_lost_is_built_again(hot: HotJournal, damage: str, is_hot: bool) -> None:
     place = hot.place
     with hot.start() as client:
@@ -351,7 +367,9 @@ def test_a_frame_that_is_cut_off_at_the_end_is_as_if_it_had_never_been(hot: HotJ
     verify(hot.place, STANDING, adopted=[])
 
 
-@pytest.mark.parametrize("part", ["payload", "header of a frame", "header of the segment"])
+@pytest.mark.parametrize(
+    "part", ["payload", in_the_long_form("header of a frame"), in_the_long_form("header of the segment")]
+)
 def test_damage_in_the_journal_is_refused_by_name_and_nothing_is_touched(hot: HotJournal, part: str) -> None:
     place = hot.place
     hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
@@ -413,6 +431,7 @@ def test_killed_between_the_baseline_and_the_first_edit(place: Workplace) -> Non
     verify(place, {"a": "a\n"}, adopted=[])
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_of_the_baseline(place: Workplace) -> None:
     content = {f"{number % 50}/{number}.txt": f"{number}\n" * 50 for number in range(3000)}
     place.write(content)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LAST = 9  # the newest transaction of the prepared history
-KILLS = 6  # of some 150 calls, in the short form
+KILLS = 3  # of some 180 calls, in the short form
 
 STEPS = """
 import pathlib, sys

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from workplace import Workplace
 
-ROUNDS, ROUNDS_LONG = 200, 20_000
+ROUNDS, ROUNDS_LONG = 100, 20_000
 INSIDE = ("sub/f", "sub/x", "sub/config", "sub/sub/f", "sub/g", "sub/new/f")  # some of them are outside, too
 MAY_BE_SAID = {
     "path_outside", "file_missing", "file_exists", "not_a_file", "no_match", "no_change", "stale", "conflict",

@@ -18,7 +18,7 @@ from editd.values.content import version_of
 from editd.wire.messages import AnyEdit, Chmod, Delete, Patch, Write
 from editd_client.errors import EditdError
 from releases import CLICK, Held, Release, releases
-from torment import fsck, strays
+from torment import fsck, in_the_long_form, strays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,6 +133,7 @@ def test_every_release_is_reached_undone_and_redone_byte_for_byte(
     all_is_well(client, place, 3 * LAST)
 
 
+@pytest.mark.long
 def test_the_same_as_git_patches_gives_the_same_bytes(
     place: Workplace, click: list[Release], tmp_path: Path
 ) -> None:
@@ -166,7 +167,7 @@ def patches(scratch: Path, click: list[Release], environment: dict[str, str]) ->
             )
 
 
-@pytest.mark.parametrize("is_split", [False, True], ids=["a-release-each", "a-file-each"])
+@pytest.mark.parametrize("is_split", [False, in_the_long_form(True)], ids=["a-release-each", "a-file-each"])
 def test_undone_oldest_first_each_merges_or_conflicts_and_changes_nothing(
     place: Workplace, click: list[Release], tmp_path: Path, is_split: bool
 ) -> None:

@@ -102,6 +102,7 @@ def test_the_past_is_compacted_and_all_else_is_as_it_was(place: Workplace) -> No
         assert client.check().problems == []
 
 
+@pytest.mark.long
 def test_edits_go_on_while_the_history_is_compacted(place: Workplace) -> None:
     place.write({"a.txt": "0\n"})
     keep(place, "count = 3")
@@ -148,6 +149,7 @@ def test_what_open_sessions_did_and_the_newest_are_never_compacted(place: Workpl
         assert client.undo(head).transaction is not None
 
 
+@pytest.mark.long
 def test_bytes_are_kept_to(place: Workplace) -> None:
     keep(place, 'bytes = "100kB"')
     with place.start() as client:
@@ -161,6 +163,7 @@ def test_bytes_are_kept_to(place: Workplace) -> None:
         assert client.check().problems == []
 
 
+@pytest.mark.long
 def test_the_daemon_compacts_by_itself_and_finishes_what_was_cut_off(place: Workplace) -> None:
     with place.start() as client:
         for number in range(12):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from workplace import Workplace
 
-FLIPS, FLIPS_LONG = 30, 5000
+FLIPS, FLIPS_LONG = 20, 5000
 LAST = 9  # the newest transaction of the prepared history
 
 
