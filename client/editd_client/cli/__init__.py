@@ -71,7 +71,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "check": "Prove that history, journal and files agree.",
         "gc": "Compact the oldest history, and free its room.",
         "config": "Show the configuration, check it and change it.",
-        "hooks": "Show the formatters and checks that see each edit, and what they would do.",
+        "hooks": "Show the hooks that see each edit, and try them.",
         "systemd": "Have systemd start the daemon and look after it.",
     },
     "The shell": {

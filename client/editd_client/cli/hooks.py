@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_context
 def verb(context: click.Context) -> None:
-    """Show the hooks: commands that see each edit before it takes effect, to format it or to refuse it.
+    """Show the hooks that see each edit, and try them.
+
+    They are commands that see an edit before it takes effect, to format it or to refuse it.
 
     They are in your configuration, a table `[[hook]]` for each, and never in the workspace. Of each it is
     shown how often it ran and how it last failed or refused.
