@@ -105,9 +105,10 @@ def _prove(database: sqlite3.Connection) -> None:
     flaw = database.execute("pragma quick_check(1)").fetchone()[0]
     if flaw != "ok":
         raise ValueError(flaw)
-    for path, version, lines in database.execute("select path, version, lines from sight"):
+    for _, path, version, lines in database.execute("select session, path, version, lines from sight"):
         WorkspacePath(os.fsdecode(path))
         _sight(version, lines)
+    database.execute("select session, time_us from used").fetchall()
 
 
 def _sight(version: str | None, lines: str | None) -> Sight:
