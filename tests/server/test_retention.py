@@ -193,7 +193,8 @@ def test_what_a_crash_left_is_counted_and_goes_after_thirty_days(place: Workplac
         strays.mkdir()
         for name, days in (("old", 31), ("young", 29)):
             (strays / name).write_bytes(bytes(1000))
-            os.utime(strays / name, (time.time() - days * 86400,) * 2)
+            seen = time.time() - days * 86400
+            os.utime(strays / name, (seen, seen))
         assert client.status().history["strays"] >= 2000
         client.gc(dry_run=True)
         assert len(list(strays.iterdir())) == 2
