@@ -46,6 +46,7 @@ def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workpla
         editctl(place, "stop")
 
 
+@pytest.mark.long
 def test_what_would_be_lost_is_named_and_lost_only_where_that_is_said(place: Workplace) -> None:
     with place.start() as client:
         client.apply([write("a", "one\n")])

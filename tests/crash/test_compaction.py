@@ -65,6 +65,7 @@ def changing(calls: list[Call]) -> list[Call]:
     return [call for call in calls if call.is_change and not call.text.startswith(("0,", "1,", "2,"))]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_wherever_it_is_killed_there_is_the_old_history_or_the_new(place: Workplace, is_long: bool) -> None:
     place.write({"kept.txt": "as it was\n"})

@@ -180,6 +180,7 @@ def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: 
     assert held(place) == files
 
 
+@pytest.mark.long
 def test_what_a_restart_finds_is_packed_though_nobody_edits(hot: HotJournal) -> None:
     hot.crash_after({"a": "1\n"}, {"a": "2\n"})
     with hot.place.start() as client:
@@ -220,6 +221,7 @@ def test_the_beginning_of_a_file_is_somebodys_where_there_was_no_power_cut(hot: 
     verify(hot.place, STANDING | theirs, adopted=[theirs])
 
 
+@pytest.mark.long
 def test_what_is_known_to_have_been_published_is_not_redone(hot: HotJournal) -> None:
     hot.crash_after(BEFORE, AFTER, {"other": "later\n"})
     theirs: Texts = {"changed": "before\n", "added": None}
@@ -276,6 +278,7 @@ def test_a_file_that_was_made_and_deleted_since_it_was_synced_does_not_come_back
     verify(hot.place, {}, adopted=[])
 
 
+@pytest.mark.long
 def test_what_a_power_cut_has_torn_and_then_exchanged_is_not_taken_for_somebodys(hot: HotJournal) -> None:
     hot.crash_after({"changed": "before, and long\n"}, {"changed": "after\n"})
     record = hot.records()[-1]
@@ -301,12 +304,14 @@ def test_what_somebody_wrote_in_the_moment_of_publishing_is_put_back_and_adopted
     verify(hot.place, STANDING | {"changed": "theirs\n"}, adopted=[{"changed": "theirs\n"}])
 
 
+@pytest.mark.long
 def test_what_is_left_of_a_transaction_that_never_stood_is_removed(hot: HotJournal) -> None:
     hot.crash_after(BEFORE, AFTER)
     lose(hot.place, {".editd-0123456789abcdef-0": "staged\n", "folder/.editd-0123456789abcdef-1": "staged\n"})
     verify(hot.place, STANDING, adopted=[])
 
 
+@pytest.mark.long
 def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
     hot.crash_after(BEFORE, AFTER)
     (hot.place.root / "changed").unlink()
@@ -465,6 +470,7 @@ def test_the_surveying_process_killed_during_the_baseline_begins_again(place: Wo
 # ── A packing process that outlives its daemon ──
 
 
+@pytest.mark.long
 def test_a_packer_that_outlives_its_daemon_does_not_move_head_back(place: Workplace) -> None:
     packs = place.store / "objects" / "pack"
     noise = random.Random(1).randbytes(6_000_000).hex()

@@ -181,6 +181,7 @@ def test_a_deleted_file_comes_back_with_its_mode_and_what_does_not_was_said(plac
                 assert told == []
 
 
+@pytest.mark.long
 def test_what_a_kill_left_half_done_has_all_that_it_had(place: Workplace) -> None:
     """Killed right after the commit point, before the first file is in place."""
     made = make(place.root)

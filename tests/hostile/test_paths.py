@@ -140,7 +140,7 @@ def git_seen(root: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("way", ["openat2", "walk"])
+@pytest.mark.parametrize("way", ["openat2", pytest.param("walk", marks=pytest.mark.long)])
 def test_no_method_gets_out_by_any_path(place: Workplace, way: str, is_long: bool) -> None:
     outside = Outside(place.folder / "outside")
     link = build(place, outside)

@@ -233,6 +233,7 @@ def mounted(path: Path, kibibytes: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_workspace_refuses_the_edit_whole_and_goes_on(place: Workplace) -> None:
     with mounted(place.root, 2048), place.start() as client:
         client.apply([write("a", "1\n"), write("b", "1\n")])
@@ -251,6 +252,7 @@ def test_a_full_workspace_refuses_the_edit_whole_and_goes_on(place: Workplace) -
         place.stop()
 
 
+@pytest.mark.long
 def test_a_full_state_folder_refuses_what_the_journal_cannot_hold_and_goes_on(place: Workplace) -> None:
     with mounted(place.folder / "state", 32 * 1024), place.start() as client:
         client.apply([write("a", "1\n")])
@@ -270,6 +272,7 @@ def test_a_full_state_folder_refuses_what_the_journal_cannot_hold_and_goes_on(pl
         fsck(place)
 
 
+@pytest.mark.long
 def test_what_cannot_be_packed_on_a_full_disk_is_packed_when_there_is_room(place: Workplace) -> None:
     with mounted(place.folder / "state", 32 * 1024), place.start() as client:
         client.apply([write("a", "1\n")])
@@ -299,6 +302,7 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
+@pytest.mark.long
 def test_a_read_only_workspace_can_be_read_and_refuses_edits(place: Workplace) -> None:
     with mounted(place.root, 2048):
         place.write({"a": "1\n"})
@@ -319,6 +323,7 @@ def test_a_read_only_workspace_can_be_read_and_refuses_edits(place: Workplace) -
 # ── Its children die ──
 
 
+@pytest.mark.long
 def test_the_packing_process_killed_between_two_packs_is_started_again(place: Workplace) -> None:
     with place.start() as client:
         for number in range(3):

@@ -130,6 +130,7 @@ def test_edits_go_on_while_the_history_is_compacted(place: Workplace) -> None:
         assert client.check().problems == []
 
 
+@pytest.mark.long
 def test_what_open_sessions_did_and_the_newest_are_never_compacted(place: Workplace) -> None:
     keep(place, 'count = 1, age = "1s", bytes = "1B"')
     with place.start() as other, place.client() as client:

@@ -28,6 +28,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(tmp_path_factory.mktemp("surroundings") / "made")
 
 
+@pytest.mark.long
 def test_the_users_repository_may_go_and_a_repair_takes_what_was_borrowed_from_the_files(
     place: Workplace,
 ) -> None:
@@ -123,6 +124,7 @@ VALUES = {  # of index.db → whether the start sees it by itself
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", VALUES)
 def test_a_value_in_the_index_that_is_not_the_historys_is_found(prepared: Prepared, change: str) -> None:
     with copy(prepared) as place:
