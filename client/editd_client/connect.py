@@ -126,6 +126,8 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
 def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) -> str:
     """What comes from the pipe up to the first line's end, or up to its closing or the deadline."""
     line = b""
+    readable = select.poll()  # not select(2), which takes no descriptor beyond 1023
+    readable.register(pipe, select.POLLIN)
     say_at = time.monotonic() + SAY_SECONDS
     while not line.endswith(b"\n") and len(line) < FIRST_LINE_MAX:
         now = time.monotonic()
@@ -135,7 +137,7 @@ def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) 
             on_wait()
             on_wait = None
         until = deadline if on_wait is None else min(deadline, say_at)
-        if select.select([pipe], [], [], until - now)[0]:
+        if readable.poll((until - now) * 1000):
             some = os.read(pipe, FIRST_LINE_MAX)
             if not some:
                 break
