@@ -305,11 +305,11 @@ def test_a_neovim_channel_is_called_by_the_method_and_arguments_of_its_own(
 def test_who_does_not_read_is_told_once_that_it_missed_something_and_then_goes_on(
     shared: Workplace, client: Client
 ) -> None:
-    message = "m" * 200_000
+    message = "m" * 100_000
     with Ear(shared) as slow, Ear(shared, "msgpack") as quick:
         head = slow.ask("subscribe")["head"]
         quick.ask("subscribe")
-        for number in range(60):
+        for number in range(120):
             made_by(client, "slow", f"{number}\n", message=message)
             assert quick.event()["transaction"]["seq"] == head + number + 1
         told: list[dict[str, Any]] = []
@@ -324,11 +324,11 @@ def test_who_does_not_read_is_told_once_that_it_missed_something_and_then_goes_o
     assert seqs == list(range(head + 1, head + 1 + len(seqs)))
     [resync] = resyncs
     assert resync == {
-        "subscription": 1, "event": "resync", "from": seqs[-1], "head": head + 60, "reason": "behind",
+        "subscription": 1, "event": "resync", "from": seqs[-1], "head": head + 120, "reason": "behind",
     }  # fmt: skip
     assert unread < LIMITS.outgoing_bytes_pause + 1_500_000  # beside it: one event, and the kernel's buffers
-    missed = client.log(limit=100, after=resync["from"], before=resync["head"] + 1).transactions
-    assert len(missed) == 60 - len(seqs)
+    missed = client.log(limit=200, after=resync["from"], before=resync["head"] + 1).transactions
+    assert len(missed) == 120 - len(seqs)
 
 
 def test_who_reads_slowly_since_long_ago_misses_nothing_and_fills_no_memory(place: Workplace) -> None:
