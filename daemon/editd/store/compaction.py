@@ -30,6 +30,7 @@ from editd.store.head import read_head
 from editd.store.manifest import write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.trailers import parse
+from editd.system.durable import sync_path
 from editd.system.flock import take
 from editd.system.pipe import read_frame, write_frame
 
@@ -92,7 +93,7 @@ class Compactor:
             for suffix in (".idx", ".pack"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._packs, name + suffix))
-        _sync(self._packs)
+        sync_path(self._packs)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, MARKER))
 
@@ -114,10 +115,10 @@ class Compactor:
             if {oid for oid, _ in pack_sizes(made, name)} != needed:
                 raise HistoryDamaged("The new pack does not hold what is needed.", data={"file": self._store})
             for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
-                _sync(os.path.join(made, name + suffix))
+                sync_path(os.path.join(made, name + suffix))
                 os.chmod(os.path.join(made, name + suffix), 0o600)
                 os.rename(os.path.join(made, name + suffix), os.path.join(self._packs, name + suffix))
-        _sync(self._packs)
+        sync_path(self._packs)
         write_manifest(self._store)
 
     def _reach(self, limits: Limits, sizes: dict[Oid, int]) -> Reached:
@@ -211,14 +212,6 @@ def _entries(tree: bytes) -> Iterator[tuple[bool, Oid]]:
 def _add_all(builder: pygit2.PackBuilder, oids: Iterable[Oid]) -> None:
     for oid in sorted(oids):
         builder.add(pygit2.Oid(raw=oid))
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pygit2
 
 from editd.store.manifest import write_manifest
+from editd.system.durable import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,11 +36,11 @@ def consolidate(repository: pygit2.Repository, folder: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tmp_", dir=folder) as made:
         repository.pack(made, lambda builder: _add_all(builder, folder, small), n_threads=1)
         for name in sorted(os.listdir(made), key=lambda name: name.endswith(".idx")):  # the index last
-            _sync(os.path.join(made, name))
+            sync_path(os.path.join(made, name))
             os.chmod(os.path.join(made, name), 0o600)
             os.rename(os.path.join(made, name), os.path.join(folder, name))
             small.discard(name.rpartition(".")[0])  # the same objects give the same name
-    _sync(folder)
+    sync_path(folder)
     write_manifest(os.path.dirname(os.path.dirname(folder)), without=small)
     for name in small:
         for suffix in (".idx", ".pack"):
@@ -73,11 +74,3 @@ def _oids(folder: str, name: str) -> Iterator[pygit2.Oid]:
         oids = file.read(20 * count)
     for at in range(0, len(oids), 20):
         yield pygit2.Oid(raw=oids[at : at + 20])
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

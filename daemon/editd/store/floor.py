@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from editd.errors import HistoryDamaged
 from editd.store import trailers
 from editd.store.objects import CommitObject, Oid, commit_content
+from editd.system.durable import sync_path, write_durably
 from editd.values.transaction import Authorship
 
 NAME = "shallow"  # gitrepository-layout(5)
@@ -72,15 +73,5 @@ def forget_half_written(store: str) -> None:
 
 def write_floor(store: str, commit: Oid) -> None:
     """Let the history begin with `commit`, in one step; durable on return. Raises OSError."""
-    path = os.path.join(store, NAME)
-    descriptor = os.open(path + ".lock", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(commit.hex().encode("ascii") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".lock", path)
-    folder = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_durably(os.path.join(store, NAME), commit.hex().encode("ascii") + b"\n", temporary=".lock")
+    sync_path(store)

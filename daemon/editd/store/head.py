@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.disk import write_whole
+from editd.system.durable import sync_path, write_durably
 
 REF = "refs/heads/history"
 _LINE_BYTES = 41  # 40 hex digits and the end of the line
@@ -40,16 +40,6 @@ def move_head(store: str, commit: bytes) -> None:
     path = os.path.join(store, REF)
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    temporary = path + ".lock"  # git's own name for it, so that git would wait for us
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(descriptor, commit.hex().encode("ascii") + b"\n")
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(temporary, path)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    # The temporary has git's own name for it, so that git would wait for us.
+    write_durably(path, commit.hex().encode("ascii") + b"\n", temporary=".lock")
+    sync_path(folder)

@@ -33,6 +33,7 @@ from editd.store.mark import NAME as MARK
 from editd.store.record import DECODER, ENCODER, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
 from editd.system.disk import folder_bytes, write_at
+from editd.system.durable import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -210,7 +211,7 @@ class Journal:
         number, self._next = self._next, self._next + 1
         target = segment_path(self.folder, number)
         os.rename(source, target)  # before the header: a crash in between leaves a segment that holds nothing
-        _sync_folder(self.folder)
+        sync_path(self.folder)
         descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
         try:
             head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
@@ -420,11 +421,3 @@ def _damaged(path: str, what: str, offset: int | None = None) -> HistoryDamaged:
 
 def _aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

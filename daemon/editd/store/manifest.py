@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
+from editd.system.durable import sync_path, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,18 +47,8 @@ def write_manifest(
     floor = read_floor(store).commit
     lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
-    path = os.path.join(store, NAME)
-    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(body + hashlib.sha1(body).hexdigest().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".new", path)
-    folder = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")
+    sync_path(store)
 
 
 def read_manifest(store: str) -> Manifest | None:

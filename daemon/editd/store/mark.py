@@ -19,7 +19,8 @@ import zlib
 from dataclasses import dataclass
 
 from editd.errors import HistoryDamaged
-from editd.system.disk import write_at, write_whole
+from editd.system.disk import write_at
+from editd.system.durable import write_durably
 
 NAME = "acknowledged"
 NOBODY = bytes(20)  # the commit of a mark that does not know it, as when the last was taken back
@@ -88,14 +89,7 @@ def read_mark(folder: str) -> Mark | None:
 
 def _make(path: str) -> None:
     """The empty mark, durable under its name: written over in place it fits a sector, and is never torn."""
-    temporary = path + ".new"  # which the journal removes at its start
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(descriptor, _packed(0, 0, 0, NOBODY))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(temporary, path)
+    write_durably(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
 
 
 def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:

@@ -15,6 +15,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from editd.store.objects import ObjectKind, Oid, object_id
+from editd.system.durable import sync_path, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ _TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _HEADER = struct.Struct(">4sII")
 _LARGE = 1 << 31  # offsets from here on go into the index's table of 8-byte offsets
 _CHUNK = 1 << 20
+UNFINISHED = ".tmp"  # at the end of what is not an index, or a mark to keep a pack, yet
 
 
 class PackWriter:
@@ -79,10 +81,10 @@ class PackWriter:
         name = f"pack-{checksum.hex()}"
         target = os.path.join(self._folder, name)
         if keep:
-            write_durably(target + ".keep", b"editd\n")
+            write_durably(target + ".keep", b"editd\n", temporary=UNFINISHED)
         os.rename(self._temporary, target + ".pack")  # before its index: without one git does not see it
-        write_durably(target + ".idx", index_of(self._entries, checksum))
-        _sync_folder(self._folder)
+        write_durably(target + ".idx", index_of(self._entries, checksum), temporary=UNFINISHED)
+        sync_path(self._folder)
         return name
 
     def abandon(self) -> None:
@@ -147,24 +149,6 @@ def _entry_header(kind: int, size: int) -> bytes:
         byte, size = size & 0x7F, size >> 7
     header.append(byte)
     return bytes(header)
-
-
-def write_durably(path: str, content: bytes) -> None:
-    """Replace the file in one step. The folder is not synced. Raises OSError."""
-    temporary = path + ".tmp"
-    with open(temporary, "wb", opener=_opener) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _opener(path: str, flags: int) -> int:

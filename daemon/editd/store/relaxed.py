@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.disk import write_whole
+from editd.system.durable import sync_path, write_durably
 
 NAME = "relaxed"
 
@@ -33,16 +33,5 @@ def relaxed_through(folder: str) -> int:
 
 def note_relaxed(folder: str, number: int) -> None:
     """Note that the segment `number` may have a hole from now on; durable on return. Raises OSError."""
-    path = os.path.join(folder, NAME)
-    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(descriptor, b"%d\n" % number)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(path + ".new", path)
-    above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+    write_durably(os.path.join(folder, NAME), b"%d\n" % number)
+    sync_path(folder)

@@ -40,7 +40,7 @@ from editd.store.objects import (
     object_id,
     tree_changes,
 )
-from editd.store.pack import PackWriter, write_durably
+from editd.store.pack import UNFINISHED, PackWriter
 from editd.store.packfile import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
 from editd.store.packing import Packer
 from editd.store.proof import KINDS, quick_proof, whole_proof
@@ -49,6 +49,7 @@ from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
 from editd.system.disk import NO_SUCH_VERB, open_folder
+from editd.system.durable import write_durably
 from editd.values.content import version_of
 
 if TYPE_CHECKING:
@@ -474,7 +475,7 @@ class Repair:
         for path in self._aside:
             self._move(path, aside)
         for path, index in self._indexes.items():
-            write_durably(path, index)
+            write_durably(path, index, temporary=UNFINISHED)
         create_store(self._store)
         if self._floor is not None:
             write_floor(self._store, self._floor)

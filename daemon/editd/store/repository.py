@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from editd.store.head import REF
+from editd.system.durable import sync_path, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,8 @@ def create_store(path: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(os.path.join(path, folder), 0o700)
     for folder in reversed(_FOLDERS):
-        _sync_folder(os.path.join(path, folder))
-    _sync_folder(os.path.dirname(os.path.abspath(path)))
+        sync_path(os.path.join(path, folder))
+    sync_path(os.path.dirname(os.path.abspath(path)))
     _write(os.path.join(path, "config"), CONFIG)
     _write(os.path.join(path, "description"), _DESCRIPTION)
     _write(os.path.join(path, "HEAD"), f"ref: {REF}\n")
@@ -60,19 +61,5 @@ def can_borrow(folder: str) -> bool:
 
 def _write(path: str, text: str) -> None:
     """Replace the file in one step, durably, so that a git that reads meanwhile sees the one or the other."""
-    temporary = path + ".new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(os.fsencode(text))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_durably(path, os.fsencode(text))
+    sync_path(os.path.dirname(path))

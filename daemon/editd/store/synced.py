@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from editd.system.disk import write_whole
+from editd.system.durable import write_durably
 
 
 def read_synced(folder: str) -> int | None:
@@ -27,14 +27,7 @@ def read_synced(folder: str) -> int | None:
 
 def note_synced(folder: str, seq: int) -> None:
     """Note that all up to `seq` is durable in the files, which it is already. Raises OSError."""
-    temporary = _path(folder) + ".new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(descriptor, b"%d\n" % seq)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(temporary, _path(folder))
+    write_durably(_path(folder), b"%d\n" % seq)
 
 
 def note_doubt(folder: str) -> None:

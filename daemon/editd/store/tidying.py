@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from editd.errors import HistoryDamaged
 from editd.store.compaction import MARKER
 from editd.store.manifest import read_manifest
+from editd.store.pack import UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -31,10 +32,10 @@ def tidy(packs: str) -> None:
     for stem in _without_index(names):
         if _is_left(packs, stem):
             _remove(packs, stem + ".pack")
-            _remove(packs, stem + ".idx.tmp")
+            _remove(packs, stem + ".idx" + UNFINISHED)
     for name in names:
         is_temporary = name.startswith("tmp_") and not name.startswith(OTHERS)
-        if is_temporary or name.endswith((".keep", ".keep.tmp")):
+        if is_temporary or name.endswith((".keep", ".keep" + UNFINISHED)):
             _remove(packs, name)
 
 

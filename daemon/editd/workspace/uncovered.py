@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from editd.system.durable import write_durably
+
 _NAME = "uncovered"
 
 
@@ -18,10 +20,4 @@ def load_uncovered(folder: str) -> frozenset[bytes]:
 
 def save_uncovered(folder: str, paths: frozenset[bytes]) -> None:
     """Keep them, durably: a file that was left out must not come in as somebody's new one. Raises OSError."""
-    path = os.path.join(folder, _NAME)
-    descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(b"\0".join(sorted(paths)))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".tmp", path)
+    write_durably(os.path.join(folder, _NAME), b"\0".join(sorted(paths)))

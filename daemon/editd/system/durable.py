@@ -1,0 +1,31 @@
+"""Files of the daemon's own that outlive a power cut: replaced in one step, their bytes on the disk."""
+
+from __future__ import annotations
+
+import os
+
+from editd.system.disk import write_whole
+
+
+def write_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:
+    """Replace the file in one step: whoever reads meanwhile, or after a crash, sees the old or the new.
+
+    What a crash leaves beside it has `temporary` at the end of its name. The new file's name is durable once
+    its folder is synced. Raises OSError.
+    """
+    descriptor = os.open(path + temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_whole(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(path + temporary, path)
+
+
+def sync_path(path: str) -> None:
+    """Make the bytes of a file, or the names in a folder, durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
