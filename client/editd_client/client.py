@@ -288,12 +288,12 @@ class Client:
     def _listen(self, seconds: float | None) -> None:
         """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
         try:
-            if self._stream is None and self._conversation.has_ended:
-                self._begin_again_if_there()
-            elif self._stream is None or self._is_closed:
-                self._reach(None)
-            if self._stream is None:
-                return
+            if self._stream is None or self._is_closed:
+                if self._conversation.has_ended and not self._is_closed:
+                    self._begin_again_if_there()
+                else:
+                    self._reach(None)
+                return  # what is waited for may have come with the answer to `subscribe`
             self._stream.settimeout(seconds)
             self._keep(self._wire.receive(self._receive()))
         except TimeoutError:
