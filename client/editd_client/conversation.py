@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import convert
 from editd.wire.connection import Failure
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
@@ -148,7 +149,7 @@ class Conversation:
         """Ask for it, for the first time or again; the events after the answer are its own."""
 
         def begin(plain: Any) -> messages.SubscribeResult:
-            result = msgspec.convert(plain, messages.SubscribeResult)
+            result = convert(plain, messages.SubscribeResult)
             subscription.begin(result.subscription, result.head)
             if subscription not in self.subscriptions:
                 self.subscriptions.append(subscription)

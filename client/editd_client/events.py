@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
+from editd.wire.codec import convert
 from editd.wire.messages import EventKind, Transaction
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Subscription:
         """Keep an event as the daemon has sent it; a transaction that was heard already is passed over."""
         data = {key: value for key, value in params.items() if key not in ("subscription", "event")}
         given = data.pop("transaction", None)
-        transaction = None if given is None else msgspec.convert(given, Transaction)
+        transaction = None if given is None else convert(given, Transaction)
         happening = Happening(cast("EventKind", params["event"]), transaction, data)
         before = self._at
         if transaction is not None:

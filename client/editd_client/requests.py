@@ -11,9 +11,8 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-import msgspec
-
 from editd.wire import messages
+from editd.wire.codec import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ class Asked(Generic[Result]):
 
 def asking(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Asked[Told]:
     """The request that is answered with a `result`."""
-    return Asked(params, lambda plain: msgspec.convert(plain, result), extra)
+    return Asked(params, lambda plain: convert(plain, result), extra)
 
 
 def telling(params: messages.Params) -> Asked[None]:
@@ -54,7 +53,7 @@ def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable
 
 
 def _nothing(plain: Any) -> None:
-    msgspec.convert(plain, messages.Empty)
+    convert(plain, messages.Empty)
 
 
 # ── Connection ────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import msgpack
@@ -25,6 +27,28 @@ PLAIN = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
     max_leaves=12,
 )
+
+
+# Eight threads that meet a type for the first time at once, which ends some two processes of five where
+# they call msgspec itself.
+AT_ONCE = """
+import sys, threading
+from editd.wire.codec import convert
+from editd.wire.messages import ApplyResult
+def first():
+    start.wait()
+    convert({"transaction": None, "files": []}, ApplyResult)
+sys.setswitchinterval(1e-6)
+start = threading.Barrier(8)
+threads = [threading.Thread(target=first) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_may_meet_a_type_for_the_first_time_at_once() -> None:
+    children = [subprocess.Popen([sys.executable, "-c", AT_ONCE]) for _ in range(8)]
+    assert [child.wait() for child in children] == [0] * 8
 
 
 def unpacked(raw: bytes) -> Any:

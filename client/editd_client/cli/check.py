@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
+from editd_client.cli.ending import ending
 from editd_client.cli.options import as_json
-from editd_client.errors import EditdError, Unreachable
+from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
     from editd.wire.messages import CheckResult
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from editd_client.client import Client
 
 PROBLEMS_EXIT_CODE = 4
-END_SECONDS_MAX = 60.0  # for the daemon to end once the repair is done
 LOST_SHOWN_MAX = 20
 
 
@@ -64,13 +62,10 @@ def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
     """Have the history repaired, and wait until that daemon is gone."""
     with invocation.client(attach=False) as client:
         pid = client.status().pid
-        descriptor = os.pidfd_open(pid)
-        try:
+        with ending(pid) as wait:
             result = _asked(client, yes)
-            if result.repaired and not select.select([descriptor], [], [], END_SECONDS_MAX)[0]:
-                raise Unreachable(f"The daemon (pid {pid}) has not ended in {END_SECONDS_MAX:.0f} s.")
-        finally:
-            os.close(descriptor)
+            if result.repaired:
+                wait()
     return result
 
 

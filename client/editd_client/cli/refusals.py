@@ -68,11 +68,10 @@ def _particulars(error: EditdError) -> Iterator[str]:
 
 def _changes_since(data: dict[str, Any]) -> Iterator[str]:
     """The diff since the base of a stale edit, and the transactions that made it."""
-    import msgspec
-
+    from editd.wire.codec import convert
     from editd.wire.messages import Transaction
 
-    for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
+    for transaction in convert(data.get("changed_by", []), list[Transaction]):
         yield f"changed by {one_line(transaction, sys.stderr)}"
     yield from diff_lines(data.get("diff") or "", sys.stderr)
 

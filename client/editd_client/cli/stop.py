@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
 from typing import TYPE_CHECKING
 
 import click
@@ -11,13 +9,11 @@ import click
 from editd.wire.messages import Message, Status
 from editd_client import requests
 from editd_client.cli import output
+from editd_client.cli.ending import ending
 from editd_client.cli.options import as_json
-from editd_client.errors import Unreachable
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
-
-STOP_SECONDS_MAX = 60.0  # what is under way may be a large transaction on a slow disk
 
 
 class Pid(Message, forbid_unknown_fields=False):
@@ -42,13 +38,9 @@ def verb(invocation: Invocation) -> None:
     """
     with invocation.client(start=False) as client:
         pid = client.ask(requests.asking(Status(), Pid)).pid
-        descriptor = os.pidfd_open(pid)  # before the shutdown, so that the pid is still this daemon's
-        try:
+        with ending(pid) as wait:
             client.shutdown()
-            if not select.select([descriptor], [], [], STOP_SECONDS_MAX)[0]:
-                raise Unreachable(f"The daemon (pid {pid}) has not ended in {STOP_SECONDS_MAX:.0f} s.")
-        finally:
-            os.close(descriptor)
+            wait()
     if invocation.json:
         output.say(output.json_text({}))
     else:

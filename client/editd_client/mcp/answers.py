@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from editd.wire.codec import encode_json
+from editd.wire.codec import convert, encode_json
 from editd.wire.messages import Transaction
 from editd_client.cli.output import LETTERS, one_line
 
@@ -160,7 +158,7 @@ def unreachable(error: Unreachable) -> Answer:
 def _particulars(error: EditdError) -> Iterator[str]:
     data = error.data
     if error.name == "stale":
-        for transaction in msgspec.convert(data.get("changed_by", []), list[Transaction]):
+        for transaction in convert(data.get("changed_by", []), list[Transaction]):
             yield f"Changed by {one_line(transaction, PLAIN)}"
         yield from _passage(data.get("diff"))
     if error.name == "conflict":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import convert
 from editd_client.errors import refusal
 from editd_client.mcp import answers
 
@@ -87,7 +88,7 @@ class Tool:
 
 def _converted(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
     try:
-        return msgspec.convert(arguments, kind)
+        return convert(arguments, kind)
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$.")
         field = place.removesuffix("`")

@@ -13,7 +13,8 @@ import base64
 import binascii
 import math
 import re
-from typing import Any
+import threading
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +23,25 @@ from editd.wire.limits import LIMITS
 from editd.wire.messages import REQUESTS, Params
 from editd.wire.words import check_words
 
+Typed = TypeVar("Typed")
+
+_looked_at: set[Any] = set()
+_looking = threading.Lock()
+
 # ── In ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def convert(value: Any, kind: type[Typed]) -> Typed:
+    """The value as a `kind`, from any thread. Raises ValidationError, UnicodeEncodeError.
+
+    msgspec 0.22 looks at a type's fields where it is first used, and a thread that uses the type while
+    another one is at that ends the process by a segmentation fault: so the first look is one at a time.
+    """
+    if kind not in _looked_at:
+        with _looking:
+            msgspec.json.Decoder(kind)
+            _looked_at.add(kind)
+    return msgspec.convert(value, kind)
 
 
 def params_of(method: str, params: dict[str, Any]) -> Params:
@@ -34,7 +53,7 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
             f"There is no method {shown(method)!r}. This version has {', '.join(REQUESTS)}.",
         )
     try:
-        typed: Params = msgspec.convert(params, kind)
+        typed: Params = convert(params, kind)
     except msgspec.ValidationError as error:
         raise Malformed("invalid_params", f"{method}: {shown(str(error))}.") from None
     except UnicodeEncodeError:

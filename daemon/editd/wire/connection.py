@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from editd.wire.codec import params_of, plain
+from editd.wire.codec import convert, params_of, plain
 from editd.wire.envelope import BadCall, Call, Envelope, Id, JsonRpc, MessagePackRpc, Response
 from editd.wire.errors import Malformed
 from editd.wire.framing import Frames, HeaderFrames, LineFrames, MessagePackFrames
@@ -287,6 +287,6 @@ class ClientConnection:
 
 def _error(value: Any) -> Error:
     try:
-        return msgspec.convert(plain(value, from_json=False), Error)
+        return convert(plain(value, from_json=False), Error)
     except msgspec.ValidationError as error:
         raise Malformed("parse_error", f"The daemon sent an error in no known form: {error}.") from None
