@@ -37,6 +37,12 @@ PASSING = re.compile(r"(?<=This version has ).+|(?<=until )\d[\d:.TZ-]+\d+Z")  #
 
 APP = "retries = 3\ntimeout = 5\n"
 APP_VERSION = "8b4d5f5f93c651353159ec6f9c728e397102ecbe"
+CONFIGURATION = """[[hook]]
+name = "no-fixme"
+glob = ["**/*.py"]
+command = ["sh", "-c", "! grep -n FIXME"]
+kind = "check"
+"""
 Request = tuple[str, dict[str, Any]]
 
 
@@ -180,6 +186,10 @@ REFUSALS = (
         before=(("session.open", {"name": "eve", "unread": "reject"}),),
     ),
     Refusal(
+        "rejected",
+        apply(write("wait.py", "sleep(5)  # FIXME\n", base=None)),
+    ),
+    Refusal(
         "nothing_to_undo",
         ("redo", {}),
     ),
@@ -229,6 +239,9 @@ def answers(place: Workplace) -> dict[str, tuple[str, dict[str, Any]]]:
     place.write({".gitignore": "build/\n", "logo.png": b"\x89PNG\r\n\x1a\n\0\0\0\xff", "docs/a.md": "A.\n"})
     place.write({"build/out.txt": "3\n", "disk.img": ""})
     os.truncate(place.root / "disk.img", 1 << 30)  # of no bytes on the disk
+    configuration = place.folder / "config" / "editd" / "config.toml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text(CONFIGURATION)
     given = {}
     place.start().close()
     for refusal in REFUSALS:
