@@ -40,7 +40,7 @@ class Writer:
     def run(self, socket: str) -> None:
         """Ask for one transaction after another until the daemon dies."""
         try:
-            with Client(socket) as client:
+            with Client(socket, reconnect=False) as client:
                 if self.unsure is not None:
                     self.ask(client, *self.unsure)
                 while True:

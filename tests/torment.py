@@ -26,6 +26,12 @@ POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 30.0  # for what takes milliseconds on a machine with nothing else to do
 
 
+def in_company(seconds: float) -> float:
+    """A bound of time that holds where one test runs alone, as it is where others run beside it."""
+    others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return seconds * (1 if others == 1 else 1 + 2 * others / (os.cpu_count() or 1))
+
+
 def wait_until(is_so: Callable[[], object], what: str) -> None:
     """Return as soon as it is so; fail where it is not within `PATIENCE_SECONDS`."""
     until = time.monotonic() + PATIENCE_SECONDS

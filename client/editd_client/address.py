@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import Unreachable
@@ -19,8 +20,7 @@ RECONNECT_SECONDS_MAX = 10.0  # a daemon that is restarted is back in some 0.3 s
 RETRY_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A socket's path; where there is a `workspace`, its daemon is started if none answers there."""
 
     path: str

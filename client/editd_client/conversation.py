@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
@@ -36,8 +36,7 @@ SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the da
 SENDS_MAX = 5  # of one request: a daemon that dies of it is not made to die for ever
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Result]):
+class Outcome(Struct, Generic[Result], frozen=True):
     """The one result that came of a request, or why there is none."""
 
     result: Sequence[Result] = ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
+from msgspec import Struct
 
 from editd.wire.codec import convert
 from editd.wire.messages import EventKind, Transaction
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 WAITING_MAX = 10_000  # events of one subscription that nobody has taken, some 20 MB
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Struct, frozen=True):
     """One event: a `transaction` where it is about one, and whatever else the daemon says of it."""
 
     event: EventKind

@@ -8,8 +8,9 @@ raised there as EditdError, and a daemon that is not there as Unreachable.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
@@ -21,8 +22,7 @@ Result = TypeVar("Result")
 Told = TypeVar("Told", bound=messages.Message)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked(Generic[Result]):
+class Asked(Struct, Generic[Result], frozen=True):
     """One request, not sent yet: `read` makes its result of the plain values that come back.
 
     `extra` are the seconds that it may take on purpose, beyond what any answer may; None: for ever.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd_client.errors import refusal
 
@@ -33,8 +34,7 @@ VARIABLES = (
 _PLAIN = re.compile(rb"[A-Za-z0-9:_.]")
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
+class Units(Struct, frozen=True):
     """The units of one workspace."""
 
     instance: str

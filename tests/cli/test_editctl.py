@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SHARED = {
     "applying",
     "completing",
+    "ending",
     "invocation",
     "options",
     "output",

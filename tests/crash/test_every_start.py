@@ -22,7 +22,7 @@ from chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
 from editd.wire.messages import Delete
 from editd_client.errors import Unreachable
 from injection import Call, Paused, attached
-from scenarios import TEN, Standing, differing, standing
+from scenarios import TEN, Expected, Standing, differing, standing
 from torment import fsck, packer, transactions
 from workplace import workplace, write
 
@@ -104,6 +104,36 @@ def try_all(starts: Starts, what: str, count: int, *, is_long: bool) -> None:
 # ── Recovery ──
 
 
+def prepare_half(chain: Chain, at: Call, *, is_whole: bool) -> tuple[str, Expected, int]:
+    """Leave `TEN` half done, by a kill at that call: its tag, what to expect, and head before it.
+
+    What is left of the edit before may come in between and be counted, so it is tried until some of its
+    files are published, or none where it is not to be whole.
+    """
+    for _ in range(TRIES):
+        client, tag, expected, head = chain.begin(TEN)
+        packing, daemon = packer(chain.place), chain.place.process
+        assert daemon is not None
+        os.kill(packing, signal.SIGSTOP)
+        with attached(daemon.pid, [at.struck(KILL)]):
+            with contextlib.suppress(Unreachable):
+                TEN.ask(client, tag)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(KILLED_SECONDS)
+        os.kill(packing, signal.SIGKILL)
+        if daemon.poll() is None:
+            chain.place.kill()
+        found = standing(chain.place)
+        published = [
+            path
+            for path, held in expected.after.items()
+            if not path.endswith("/") and found.get(path) == held != expected.before.get(path)
+        ]
+        if found not in (expected.before, expected.after) and bool(published) == is_whole:
+            return tag, expected, head
+    raise AssertionError(f"it was not left half done in {TRIES} tries")
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("is_whole", [True, False], ids=["half published", "staged"])
 def test_a_recovery_that_is_killed_is_done_by_the_next_start(
@@ -114,26 +144,8 @@ def test_a_recovery_that_is_killed_is_done_by_the_next_start(
     chain = Chain(starts.place, is_long)
     calls = chain.record(TEN)
     record = next(call for call in calls if "fRm1" in call.text)  # the journal's: without it nothing has been
-    half = [call for call in calls if call.name == "renameat2"][4]
-    for _ in range(TRIES):  # what is left of the edit before may come in between, and be counted
-        client, tag, expected, head = chain.begin(TEN)
-        packing, daemon = packer(starts.place), starts.place.process
-        assert daemon is not None
-        os.kill(packing, signal.SIGSTOP)
-        with attached(daemon.pid, [(half if is_whole else record).struck(KILL)]):
-            with contextlib.suppress(Unreachable):
-                TEN.ask(client, tag)
-            daemon.wait(KILLED_SECONDS)
-        os.kill(packing, signal.SIGKILL)
-        found = standing(starts.place)
-        done = [
-            path
-            for path in expected.after
-            if found.get(path) == expected.after[path] != expected.before.get(path)
-        ]
-        if bool([path for path in done if not path.endswith("/")]) == is_whole:
-            break
-    assert found not in (expected.before, expected.after), "it is to be half there"
+    half = [call for call in calls[calls.index(record) :] if call.name == "renameat2"][4]
+    tag, expected, head = prepare_half(chain, half if is_whole else record, is_whole=is_whole)
 
     def verify() -> None:
         client = chain.start()

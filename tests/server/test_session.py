@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import json
 import os
@@ -12,6 +11,7 @@ import random
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 from editd.server.listen import bind, serve
@@ -165,7 +165,7 @@ async def test_a_message_over_the_limit_is_refused_while_others_are_served(tmp_p
 
 @runs
 async def test_a_client_that_waits_for_too_much_is_not_read_from_until_it_is_answered(tmp_path: Path) -> None:
-    limits = dataclasses.replace(LIMITS, requests_waiting_max=5)
+    limits = msgspec.structs.replace(LIMITS, requests_waiting_max=5)
     waiting: list[tuple[Client, Request]] = []
 
     def hold(client: Client, request: Request) -> None:
@@ -211,7 +211,7 @@ async def test_a_client_that_does_not_read_is_not_read_from_and_another_is_serve
 
 @runs
 async def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
-    limits = dataclasses.replace(LIMITS, outgoing_bytes_max=4 * MIB)
+    limits = msgspec.structs.replace(LIMITS, outgoing_bytes_max=4 * MIB)
     async with daemon(tmp_path, limits=limits) as running:
         with socket.socket(socket.AF_UNIX) as deaf:
             deaf.connect(running.path)
@@ -248,7 +248,7 @@ async def test_a_flood_of_requests_answered_at_once_lets_others_have_their_turn(
 
 @runs
 async def test_one_client_too_many_is_told_so_and_there_is_room_again_when_one_leaves(tmp_path: Path) -> None:
-    limits = dataclasses.replace(LIMITS, connections_max=2)
+    limits = msgspec.structs.replace(LIMITS, connections_max=2)
     async with daemon(tmp_path, limits=limits) as running:
         first, second, third = [await running.connect() for _ in range(3)]
         wire = ClientConnection()
@@ -268,7 +268,7 @@ async def test_one_client_too_many_is_told_so_and_there_is_room_again_when_one_l
 
 @runs
 async def test_a_flood_of_clients_too_many_is_dropped_at_once(tmp_path: Path) -> None:
-    limits = dataclasses.replace(LIMITS, connections_max=1)
+    limits = msgspec.structs.replace(LIMITS, connections_max=1)
     async with daemon(tmp_path, limits=limits) as running:
         welcome, waiting, dropped = [await running.connect() for _ in range(3)]
         assert await dropped[0].read() == b""

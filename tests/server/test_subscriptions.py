@@ -22,6 +22,7 @@ from editd.server.session import Clients
 from editd.server.subscriptions import Form, State, Subscription, Told
 from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
+from torment import in_company
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -447,10 +448,10 @@ def test_two_hundred_subscribers_hardly_slow_an_edit_down(place: Workplace) -> N
         for ear in ears:
             ear.ask("subscribe")
         before = client.status().head
-        in_company = milliseconds(client, "in-company")
+        together = milliseconds(client, "together")
         for ear in ears:
             assert ear.seqs_through(before + 60) == list(range(before + 1, before + 61))
-    assert in_company < 3 * alone + 5, (alone, in_company)
+    assert together < 3 * alone + in_company(5), (alone, together)
 
 
 def test_sessions_and_leases_are_told_and_writes_to_leased_files_by_path(shared: Workplace) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 
 from editd.wire.limits import LIMITS, within_descriptors
@@ -11,7 +9,7 @@ from editd.wire.messages import HelloResult
 
 
 def test_the_limits_can_be_told_in_hello() -> None:
-    told = dataclasses.asdict(LIMITS)
+    told = msgspec.structs.asdict(LIMITS)
     limits = next(field for field in msgspec.structs.fields(HelloResult) if field.name == "limits")
     assert msgspec.convert(told, limits.type) == told
     assert all(value > 0 for value in told.values())

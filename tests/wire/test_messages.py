@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -73,7 +72,7 @@ def test_every_error_and_its_number_is_on_the_page() -> None:
 
 
 def test_every_limit_is_on_the_page() -> None:
-    assert {cells[0].strip("`"): int(cells[1]) for cells in rows_of("### Limits")} == dataclasses.asdict(
+    assert {cells[0].strip("`"): int(cells[1]) for cells in rows_of("### Limits")} == msgspec.structs.asdict(
         LIMITS
     )
 

@@ -9,8 +9,9 @@ import itertools
 import os
 import shutil
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +27,13 @@ LINE_LENGTHS = range(8, 56)  # of a line that fits on a terminal with the comman
 LINES_APART = 6  # more than the context of a hunk, so that two edits never touch
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     files: int
     bytes: int
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A text file with two lines to change, far from each other, each there once."""
 
     path: str

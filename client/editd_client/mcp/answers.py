@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.wire.codec import convert, encode_json
 from editd.wire.messages import Transaction
@@ -40,8 +41,7 @@ ARGUMENTS = {"on_conflict: force": "force: true"}  # what a hint says to a progr
 PLAIN = io.StringIO()  # a stream that is no terminal: no colours
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One text or several, the data, and whether it is a refusal."""
 
     texts: tuple[str, ...]

@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable, refusal
@@ -32,8 +34,7 @@ NAMES_MAX = 1000  # as many sessions as a daemon has at once
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """In whose name: a session's name; it is exactly this one, or has a number behind it where it is taken.
 
     With a token the session is somebody else's who has opened it, and is left open at the end.
@@ -44,8 +45,7 @@ class Claim:
     token: str | None = None
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """The connection that one call uses, so that another thread can cut it."""
 
     stream: socket.socket | None = None
@@ -59,8 +59,7 @@ class Line:
                 self.stream.shutdown(socket.SHUT_RDWR)
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     client: Client
     stream: socket.socket
 

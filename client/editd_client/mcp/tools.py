@@ -7,10 +7,10 @@ actor, request id); the protocol's types check them. Paths may also be absolute.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
@@ -29,8 +29,7 @@ LEASE_SECONDS = 300.0
 Typed = TypeVar("Typed", bound=messages.Params)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call: its arguments, checked for unknown names, and who asks whom."""
 
     arguments: dict[str, Any]
@@ -54,8 +53,7 @@ class Call:
         return None if given is None else [self.path(path) for path in given]
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool as MCP lists it, and how it is run."""
 
     name: str

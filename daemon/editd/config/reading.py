@@ -11,12 +11,12 @@ import difflib
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import platformdirs
+from msgspec import Struct
 
 from editd.config.forms import FORMS
 from editd.config.lines import lines_of
@@ -30,8 +30,7 @@ FILE_BYTES_MAX = 64 * 1024  # a larger one is no configuration
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key as it is written: `history.quota`."""
 
     name: str
@@ -43,8 +42,7 @@ class Key:
     needs_restart: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """What is wrong, and where."""
 
     file: str
@@ -71,8 +69,7 @@ class WrongConfig(InvalidParams):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a value comes from."""
 
     file: str
@@ -82,8 +79,7 @@ class Source:
         return lines_of(self.text).get(tuple(key.split(".")))
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A whole configuration, and the source of each value that is not the default."""
 
     config: Config

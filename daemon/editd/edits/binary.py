@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import MalformedEdit, TooLarge
 
@@ -23,8 +24,7 @@ BINARY_BYTES_MAX = 256 << 20
 _KIND = re.compile(rb"(literal|delta) (\d{1,12})\r?\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """The new content (`literal`), or the instructions to make it from the old one (`delta`)."""
 
     content: bytes

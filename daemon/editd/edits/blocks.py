@@ -10,9 +10,11 @@ Knows nothing of files; line ends are LF.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.edits.lines import offsets
 from editd.edits.replace import Replacement, no_match
@@ -108,8 +110,7 @@ def with_plain_quotes(blocks: Sequence[Block]) -> tuple[Block, ...]:
 _BARE_QUOTE = re.compile(r'(?<!\\)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """What all blocks come to: replacements in the text, warnings, and where each line is from.
 
     `origins` has a number for each line of the new text: that of the old line (from 0), or -1 for one
@@ -157,8 +158,7 @@ def _one_by_one(
 # ── What comes of a placed block ───────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(Struct, frozen=True):
     """The lines of a text on their way, and the number that each had at first; -1 for one put in."""
 
     lines: list[str]

@@ -7,8 +7,9 @@ knows no history: the desk stands on the changeset as it is so far (`edits.tooli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What the configuration says of the dialects."""
 
     ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside those of the workspace
@@ -106,8 +106,7 @@ class Desk(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool: `schema` is the JSON Schema of its arguments; `run` returns its own answer as text."""
 
     name: str
@@ -122,8 +121,7 @@ class Tool:
     """The file, as the call names it, whose last edit by the session the call undoes; `run` is not asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     name: str
     description: str
     tools: tuple[Tool, ...]

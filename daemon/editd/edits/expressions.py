@@ -8,8 +8,9 @@ answer at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 Language = Literal["python", "ecmascript"]
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """All matches of `pattern` in `text`, from the left, none overlapping the one before.
 
     `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g.
@@ -36,8 +36,7 @@ class Search:
     """python: tell of each match of several lines whether the pattern also matches in the rest of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """From `start` up to, not including, `end`, in characters of the text."""
 
     start: int
@@ -61,8 +60,7 @@ class Expressions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """Searches that have been made, with what came of them."""
 
     found: Mapping[Search, tuple[Match, ...] | Refused]

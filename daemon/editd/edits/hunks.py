@@ -17,14 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import Struct
+
 from editd.edits.replace import no_match
 from editd.errors import NoMatch
 
 Lines = Sequence[bytes]  # each with its line end; only a file's last may be without
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """One contiguous part of a patch; `lines` are signs (space, `-`, `+`) with texts."""
 
     number: int  # in its file, from 1
@@ -45,8 +46,7 @@ class Hunk:
         return changed[0], len(self.lines) - 1 - changed[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """The content after all hunks, and what is to be said of how they fitted."""
 
     content: bytes
@@ -90,8 +90,7 @@ class _File:
         return [_bare(line) for line in self.lines]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where a hunk's lines, less those that fuzz left out, stand in the file (from 0)."""
 
     start: int

@@ -10,8 +10,9 @@ that a match never tries more than one of them again. A `[` that nothing closes 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +33,7 @@ _SET = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]", re.DOTALL)
 _TOKEN = re.compile(rf"\*+|\?|\\.|{_SET.pattern}|.", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One line: what it matches below `folder`, the one that its file lies in ("" for the root)."""
 
     folder: str

@@ -5,10 +5,10 @@ Lines end with LF, as git counts them; the differences are git's own (xdiff, by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pygit2
+from msgspec import Struct
 from pygit2.enums import DiffOption
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def kept_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[int, i
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """A run of lines that are new (half open, from 0), and what those behind it are off by."""
 
     start: int

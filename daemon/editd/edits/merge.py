@@ -9,11 +9,11 @@ Never leaves conflict markers: where it does not merge cleanly, it says where.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pygit2
+from msgspec import Struct
 from pygit2.enums import DiffOption, FileMode, ObjectType
 
 from editd.edits.mode import with_mode
@@ -25,23 +25,20 @@ if TYPE_CHECKING:
 _HINT = "Read the file again and make the edit for what it holds now."
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """What came of it where nothing collided."""
 
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """Lines of ours, from 1, both included, that both sides changed; where ours deleted, the line before."""
 
     start_line: int
     end_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Collided:
+class Collided(Struct, frozen=True):
     """It does not merge cleanly; no regions where the content has no lines (a NUL in it)."""
 
     regions: tuple[Region, ...]
@@ -152,8 +149,7 @@ def _merge_utf8(*sides: bytes) -> bytes | None:
     return result.contents.encode() if result.automergeable else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Hunk:
+class _Hunk(Struct, frozen=True):
     """One contiguous change: which lines of the base (half open, from 0), and what they became."""
 
     start: int

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import stat
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.edits.binary import Binary, apply_delta, parse_binary
 from editd.edits.hunks import Applied, Hunk, apply_hunks
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class FilePatch:
+class FilePatch(Struct, frozen=True):
     """What a patch does to one file. A new file has no `source`, a deleted one no `target`."""
 
     line: int  # of its header in the patch, from 1
@@ -115,8 +115,7 @@ def _binary(content: bytes, file: FilePatch, binary: Binary, path: str) -> bytes
 # ── Lines ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """The patch's lines, each with its end, and how far it has been read."""
 
     lines: Sequence[bytes]
@@ -271,8 +270,7 @@ _ESCAPED = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
 _PREFIXES = b"abciow12"  # a/ and b/, and those of diff.mnemonicPrefix
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
+class _Name(Struct, frozen=True):
     """What a `---` or `+++` line says: a name, None for /dev/null, and the time after it."""
 
     path: bytes | None

@@ -13,8 +13,9 @@ Reads no file and no history: both are given.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, assert_never
+
+from msgspec import Struct
 
 from editd.edits.bases import Bases
 from editd.edits.hunks import Applied
@@ -130,8 +131,7 @@ def plan(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Moving:
+class _Moving(Struct, frozen=True):
     """What has left a path and has not arrived at another."""
 
     state: FileState

@@ -8,9 +8,10 @@ What is put in takes the line ends that are there; a byte outside the spans neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.edits.search import (
     LINE_END,
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 _LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """New text for the span from `start` up to, not including, `end`, in characters."""
 
     start: int

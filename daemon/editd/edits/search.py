@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,16 +34,14 @@ _SHOWN_CHARACTERS_MAX = 8000
 _RESEMBLES = 0.5  # below this likeness (0 to 1) a passage would only mislead
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """`start` up to, not including, `end`, in characters."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
+class Nearest(Struct, frozen=True):
     """The passage most like what was looked for: its lines, from 1, both included, and its text."""
 
     start_line: int

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from editd.errors import TooLarge
 
@@ -26,8 +27,7 @@ COMPARISONS_MAX = 1_000_000  # of lines in one call, beside those that grow with
 PLACES_MAX = 50_000  # of one call's blocks; a block that is in so many says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines to be found, and those that take their place; `line` is where it begins in the argument."""
 
     number: int  # from 1
@@ -52,16 +52,14 @@ class Place(NamedTuple):
 # ── All blocks together ────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """No way to place the blocks that costs at most POINTS_MAX; `points` None: no way at all."""
 
     block: Block
     points: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Several:
+class Several(Struct, frozen=True):
     """Ways that cost the same, which part at this block; or it is in too many places to tell."""
 
     block: Block
@@ -264,8 +262,7 @@ def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> Place 
 # ── Tolerances ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True):
     """Two lines are the same where their forms are; `kind` is the warning's, empty for none."""
 
     kind: str

@@ -7,8 +7,10 @@ inside the workspace, what is stale is refused, encoding, mark and line ends sta
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from editd.edits.bases import version_at
 from editd.edits.desk import Settings
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 _MARK = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Tooling:
+class Tooling(Struct, frozen=True):
     """What planning needs for the tools of dialects, beside what it needs anyway."""
 
     dialects: Mapping[str, Dialect] = field(default_factory=dict)

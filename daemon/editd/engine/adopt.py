@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.engine.inspection import known_below
 from editd.errors import HistoryDamaged
@@ -23,8 +24,7 @@ OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship] 
 """Tells who changed these paths beside the daemon, and of which kind that is; None where nobody is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """Changes found on disk, by the kind of transaction that records them."""
 
     kind: Kind

@@ -9,8 +9,9 @@ before a second bracket began is still the first one's.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.engine.adopt import OUTSIDE
 from editd.errors import InvalidParams, TooLarge
@@ -27,8 +28,7 @@ OPEN_MAX = 1000
 COMMAND_CHARACTERS_MAX = 10_000
 
 
-@dataclass(slots=True)
-class Bracket:
+class Bracket(Struct):
     name: str
     owner: int  # the connection that began it; it ends with that
     reader: Reader  # whose it is: a session's, or the connection's where it has none

@@ -13,10 +13,10 @@ import hashlib
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pygit2
+from msgspec import Struct
 from pygit2.enums import FileMode, RepositoryState
 
 from editd.errors import Conflict, InvalidParams, IoError
@@ -31,8 +31,7 @@ SHOWN_MAX = 20  # staged paths that a refusal names
 _HEADS = "refs/heads/"
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """Where a commit is to go. `tip` is None for a branch without a commit."""
 
     repository: pygit2.Repository

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.errors import InvalidParams, Overloaded, TooLarge
 
@@ -24,8 +25,7 @@ BYTES_OF_ONE_MAX = 128 * 1024 * 1024  # of one connection: two messages of full 
 EDIT_BYTES = 500  # what an edit takes beside its text
 
 
-@dataclass
-class Changeset:
+class Changeset(Struct):
     owner: int  # the connection that began it; it is gone when that ends
     reader: Reader
     authorship: Authorship
@@ -105,7 +105,7 @@ def bytes_of(value: object) -> int:
             return sum(map(bytes_of, value))
         case Mapping():
             return EDIT_BYTES + sum(bytes_of(key) + bytes_of(held) for key, held in value.items())
-        case _ if is_dataclass(value):
-            return EDIT_BYTES + sum(bytes_of(getattr(value, one.name)) for one in fields(value))
+        case Struct():
+            return EDIT_BYTES + sum(bytes_of(getattr(value, name)) for name in value.__struct_fields__)
         case _:
             return 0

@@ -21,9 +21,11 @@ C6  Aborted numbers are not seen by anyone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from editd.engine.requests import Outcome
 from editd.errors import Broken, IoError, Refused
@@ -61,8 +63,7 @@ TRANSITIONS = {
 }
 
 
-@dataclass
-class Step:
+class Step(Struct):
     """One transaction of a batch; `request` is its place in the turn, None for what is adopted."""
 
     draft: Draft
@@ -77,8 +78,7 @@ class Step:
         self.state = state
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """Publishing stopped at a step: all steps from it on are aborted and can be planned again."""
 
     steps: Sequence[Step]
@@ -89,8 +89,7 @@ class Stopped:
     orphans: Sequence[tuple[WorkspacePath, FileState]] = ()  # what could not be put back into its place
 
 
-@dataclass
-class Batch:
+class Batch(Struct):
     """The transactions of one turn, and the view that each is planned on."""
 
     history: History

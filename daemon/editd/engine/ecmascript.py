@@ -17,9 +17,10 @@ import json
 import re
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from editd.edits.expressions import Match
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
@@ -79,8 +80,7 @@ _SYNTAX = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What one answer may hold."""
 
     matches_max: int
@@ -190,8 +190,7 @@ def _shown(text: str) -> str:
     return astral.group() if astral else text[:1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Halves:
+class _Halves(Struct, frozen=True):
     """A text with characters outside the BMP; `highs` says where their first halves are, in UTF-16."""
 
     text: str

@@ -12,9 +12,11 @@ import errno
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
@@ -93,14 +95,12 @@ PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # what they touch is only known when it 
 TOOL_BYTES = 1024 * 1024  # a tool may look for much in a long file
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     path: WorkspacePath
     state: FileState
 
 
-@dataclass(frozen=True, slots=True)
-class _Knowledge:
+class _Knowledge(Struct, frozen=True):
     """What planning may ask of the history and the reader."""
 
     history: History

@@ -17,8 +17,9 @@ import resource
 import signal
 import sys
 import warnings
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from editd.edits.expressions import Match, Search
 from editd.engine import ecmascript

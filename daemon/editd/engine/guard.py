@@ -8,8 +8,9 @@ that the session has never seen, and nothing would say so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.engine.leases import leased
 from editd.engine.requests import Apply
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from editd.values.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     sessions: Sessions
     leases: Leases
     seen: Seen
@@ -99,8 +99,7 @@ class Guard:
                 raise _unread(session, change.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """A snapshot in which a session sees the files that it may read, and is refused the others."""
 
     view: Snapshot

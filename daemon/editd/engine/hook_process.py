@@ -20,8 +20,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from editd.system.pipe import read_frame, write_frame
 from editd.system.progeny import adopt_orphans, die_with_parent, kill_progeny
@@ -54,16 +55,14 @@ class _Refusal(Exception):
         self.answer = answer
 
 
-@dataclass
-class File:
+class File(Struct):
     path: str
     content: bytes
     is_executable: bool
     by: list[str] = field(default_factory=list)  # the hooks that have changed it
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a command ended: its exit status where it came to one, else what went wrong."""
 
     status: int | None

@@ -8,8 +8,10 @@ whatever is stale is refused as always, and the hooks run anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from editd.errors import Refused, Rejected, Timeout
 from editd.values.changeset import Change, FileReport, Plan
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """One command of the configuration; `with_files` are laid out beside the planned files."""
 
     name: str
@@ -41,8 +42,7 @@ class Hook:
         return is_wanted and any(glob.matches(file.path) for glob in self.globs)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A file as it is to be."""
 
     path: WorkspacePath
@@ -51,8 +51,7 @@ class Planned:
     is_moved: bool = False  # its content was elsewhere before, and is the same
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What hooks are to look at: the same trial has the same answer."""
 
     hooks: tuple[Hook, ...]
@@ -60,8 +59,7 @@ class Trial:
     beside: tuple[Planned, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Formatted:
+class Formatted(Struct, frozen=True):
     """What the hooks have made of a trial: of each file that they changed its content, and who did."""
 
     contents: Mapping[WorkspacePath, bytes] = field(default_factory=dict)
@@ -199,8 +197,7 @@ def requests_of(trial: Trial, folder: str, environment: Mapping[str, str], bytes
     return [begin, *files]
 
 
-@dataclass
-class Answers:
+class Answers(Struct):
     """Puts the frames of the process's answer together; `result` is there once all have come."""
 
     trial: Trial

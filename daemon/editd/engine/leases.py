@@ -8,8 +8,10 @@ of one session do not exclude each other. Time is an argument; nothing here look
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.errors import InvalidParams, Leased, Overloaded
 from editd.store.trailers import rfc3339
@@ -28,8 +30,7 @@ PATHS_MAX = 64  # globs of one lease: every two of different sessions are compar
 TTL_SECONDS_MAX = 86400.0
 
 
-@dataclass(eq=False, slots=True)
-class Wait:
+class Wait(Struct, eq=False):
     """A lease that is asked for and not free yet."""
 
     session: str

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pygit2
+from msgspec import Struct
 from pygit2.enums import ObjectType, Option
 
 from editd.edits.merge import merge_states
@@ -42,8 +43,7 @@ _PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]*)>\s*")
 _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """What is asked for: the work, and what the commit says of it."""
 
     runs: tuple[Run, ...]

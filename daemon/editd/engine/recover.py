@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.engine.adopt import state_of
 from editd.errors import InUse, NotAFile, Refused
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Chain:
+class Chain(Struct):
     """The states of one path on the way through the hot journal, the first being what was there before."""
 
     states: list[FileState | None] = field(default_factory=list)

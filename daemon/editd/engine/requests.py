@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from editd.errors import Refused
 
@@ -25,8 +26,7 @@ def reader_of(session: str) -> Reader:
     return f"session {session}"
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Struct, frozen=True):
     """Ask for a changeset to become a transaction."""
 
     edits: tuple[Edit, ...]
@@ -35,12 +35,11 @@ class Apply:
     on_stale: OnStale | None = None
     dry_run: bool = False
     fingerprint: str = ""  # of the whole request, so that its id is not used for another one
-    found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict, hash=False)
-    hooked: Hooked | None = field(default=None, hash=False)  # what the hooks said when it was last planned
+    found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)
+    hooked: Hooked | None = None  # what the hooks said when it was last planned
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """Commit the inverse of what `scope` names, as a transaction of `kind`."""
 
     authorship: Authorship
@@ -52,8 +51,7 @@ class Undo:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Struct, frozen=True):
     """Put the workspace, or `paths` and what lies below them, to what it held right after `to`.
 
     `to` is a transaction, or a time.
@@ -70,8 +68,7 @@ class Restore:
 Write = Apply | Undo | Restore
 
 
-@dataclass(frozen=True, slots=True)
-class InTheWay:
+class InTheWay(Struct, frozen=True):
     """Where an undo would not merge: the later transactions there, and those that must go with it."""
 
     path: WorkspacePath
@@ -79,8 +76,7 @@ class InTheWay:
     needs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a finished request reports. `changes` hold the bytes before and after of each path."""
 
     transaction: Transaction | None
@@ -102,22 +98,19 @@ class Outcome:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     """Not before this search has been made: ask again with its answer among `Apply.found`."""
 
     search: Search
 
 
-@dataclass(frozen=True, slots=True)
-class Hooking:
+class Hooking(Struct, frozen=True):
     """Not before the hooks have seen this: ask again with what they say as `Apply.hooked`."""
 
     trial: Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
+class Postponed(Struct, frozen=True):
     """Not now: ask again in `seconds`; who cannot wait answers `reason`."""
 
     reason: Refused

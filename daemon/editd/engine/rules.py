@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import IoError, PathProtected
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from editd.values.glob import Glob
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     protected: tuple[Glob, ...] = ()
     quota: int | None = None  # bytes of history
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
 from editd.store.index import Chosen, Wanted
@@ -26,32 +28,28 @@ FILTERED: tuple[Kind, ...] = (*UNDOABLE, "outside")  # what a filter takes that 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """One transaction; where there are `paths`, only these and what lies below them."""
 
     tx: int | str
     paths: tuple[WorkspacePath, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(Struct, frozen=True):
     """The newest `last` (None: all) that are not undone, of `session` where it is given."""
 
     session: str | None
     last: int | None = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OfSession:
+class OfSession(Struct, frozen=True):
     """All edits and commands of a session, from `since` on."""
 
     session: str
     since: int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """All that fits; `since` and `until` are included, and are transactions or times."""
 
     session: str | None = None
@@ -62,16 +60,14 @@ class Filter:
     kind: Kind | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LastOf:
+class LastOf(Struct, frozen=True):
     """The newest edit of a file by a session (None: by nobody's), as far as it changed that file."""
 
     path: WorkspacePath
     session: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LastUndo:
+class LastUndo(Struct, frozen=True):
     """The newest undo that is not redone, of `session` where it is given."""
 
     session: str | None
@@ -80,8 +76,7 @@ class LastUndo:
 Scope = Named | Newest | OfSession | Filter | LastOf | LastUndo
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A transaction that is to be undone; `paths` None means all of it."""
 
     transaction: Transaction

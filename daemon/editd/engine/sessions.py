@@ -13,8 +13,10 @@ import hmac
 import logging
 import secrets
 import sqlite3
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from editd.engine.requests import reader_of
 from editd.errors import InvalidParams, Overloaded, UnknownSession
@@ -37,8 +39,7 @@ TTL_SECONDS_MAX = 366 * 86400.0
 KEPT_AT_ONCE = 5000  # sights written in one go, which takes some 15 ms
 
 
-@dataclass
-class Open:
+class Open(Struct):
     """A session that is open, and what changes of it all the time."""
 
     session: Session

@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, field
 
 from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
 from editd.store.pack import PackWriter
@@ -145,8 +147,7 @@ class Surveyor:
         return [f"{len(paths)} files {what}: {_some(paths)}" for paths, what in said if paths]
 
 
-@dataclass
-class _Taking:
+class _Taking(Struct):
     """Puts what the walk reads into a pack, as far as the budget goes."""
 
     writer: PackWriter

@@ -7,8 +7,9 @@ newest first, in one plan; of a transaction it can be some paths only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.edits.merge import merge_states
 from editd.engine.adopt import recorded_state
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Entry, Touch
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where an undo does not merge: the path as it is now, and what was to be undone there."""
 
     path: WorkspacePath
@@ -34,16 +34,14 @@ class Place:
     origin: WorkspacePath  # what that transaction called it
 
 
-@dataclass(frozen=True, slots=True)
-class Inverted:
+class Inverted(Struct, frozen=True):
     """What undoing comes to; where there are `places`, their paths are not among `changes`."""
 
     changes: tuple[Change, ...]
     places: tuple[Place, ...]
 
 
-@dataclass
-class Inversion:
+class Inversion(Struct):
     """The files as they become while transactions are undone one after another."""
 
     history: History

@@ -6,8 +6,9 @@ notes a stranger, which is adopted into the history before anything is done to t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.errors import InUse, NotAFile, PathOutside, TooLarge
 from editd.values.content import FileState
@@ -26,8 +27,7 @@ def is_same(entry: Entry | None, state: FileState | None) -> bool:
     return entry.version == state.version and entry.mode == state.mode
 
 
-@dataclass
-class View:
+class View(Struct):
     """A snapshot of the paths that are asked for, read once each."""
 
     tree: Tree

@@ -6,8 +6,10 @@ transactions, the path has two runs, and each of them is brought to another plac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Entry, Seq, Touch, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """The states that one path went through without anybody else in between, first to last.
 
     With a `source` the file was moved from there to `path`: the first state is what the source held.
@@ -81,8 +82,7 @@ def spans(seqs: Iterable[Seq]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-@dataclass(slots=True)
-class _Growing:
+class _Growing(Struct):
     path: WorkspacePath
     states: list[Entry | None]
     source: WorkspacePath | None = None

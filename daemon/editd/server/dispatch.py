@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 import editd
 from editd.edits.expressions import Unanswered
@@ -54,8 +55,7 @@ LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` leads on
 ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 
 
-@dataclass
-class Visitor:
+class Visitor(Struct):
     """What is known of one connection."""
 
     number: int
@@ -75,8 +75,7 @@ class Call(Protocol):
     def refuse(self, refusal: Refused) -> None: ...
 
 
-@dataclass
-class Workshop:
+class Workshop(Struct):
     """What the daemon has at hand once its workspace is open."""
 
     engine: Engine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.errors import InvalidParams, Leased, Timeout, UnknownSession
 from editd.store.trailers import rfc3339
@@ -29,8 +30,7 @@ WAIT_SECONDS_MAX = 86400.0
 LOOK_SECONDS = 0.25  # between two looks whether those who wait are still there
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A client that waits for its lease."""
 
     visitor: Visitor

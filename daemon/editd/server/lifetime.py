@@ -20,8 +20,10 @@ import pwd
 import resource
 import signal
 import time
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 import editd
 from editd.edits.desk import Settings
@@ -85,8 +87,7 @@ class AlreadyRunning(Exception):
     """Another daemon has this workspace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the daemon of one workspace keeps what it keeps."""
 
     root: str
@@ -502,8 +503,7 @@ class Daemon:
             call.refuse(ShuttingDown("The daemon is ending."))
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A request that a client waits for. A client that is gone is told nothing."""
 
     client: Client

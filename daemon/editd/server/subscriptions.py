@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownTransaction
 from editd.server import translate
@@ -67,8 +68,7 @@ class State(Enum):
     BEHIND = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How a subscriber wants to be called: `event` with a map, or a method of its own by position."""
 
     method: str = "event"
@@ -84,8 +84,7 @@ Alike = tuple[str, int, str]
 """What makes the bytes of an event the same for two subscribers: encoding, number and form."""
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """One event on its way; `seq` is a transaction's."""
 
     event: str
@@ -104,8 +103,7 @@ class Told:
         return data
 
 
-@dataclass(slots=True, eq=False)
-class Subscription:
+class Subscription(Struct, eq=False):
     """What one connection wants to hear. `cursor` is the newest transaction it heard or passed over."""
 
     number: int

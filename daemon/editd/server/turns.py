@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
 from editd.errors import Broken, Overloaded, Refused
@@ -38,8 +40,7 @@ Answer = Callable[[Outcome | Refused], None]
 Done = TypeVar("Done")
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(Struct):
     request: Write
     answer: Answer
     until: float  # the loop's time

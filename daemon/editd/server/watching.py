@@ -23,9 +23,10 @@ import contextlib
 import logging
 import os
 import time
-from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from editd.engine.inspection import known_below
 from editd.errors import Refused
@@ -67,8 +68,7 @@ LARGE_BYTES = 1024 * 1024  # a file of this size is looked at in a thread
 EMPTY = version_of(b"")
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(Struct):
     """What was noticed and is not looked at yet. The times are the loop's; 0 is never."""
 
     paths: set[bytes] = field(default_factory=set)

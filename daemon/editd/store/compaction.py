@@ -19,10 +19,10 @@ import shutil
 import struct
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pygit2
+from msgspec import Struct, field
 
 from editd.errors import HistoryDamaged, Refused
 from editd.store.floor import forget_half_written
@@ -43,8 +43,7 @@ _FAN_OUT = struct.Struct(">256I")
 _LARGE = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Where the history may begin: between two transactions, and so that it takes so many bytes at most."""
 
     least: int
@@ -52,8 +51,7 @@ class Limits:
     bytes: int | None
 
 
-@dataclass
-class Reached:
+class Reached(Struct):
     """What the transactions from the floor to head need, and how much of that is in our own packs."""
 
     floor: int

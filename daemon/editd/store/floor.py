@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store import trailers
@@ -20,8 +21,7 @@ from editd.values.transaction import Authorship
 NAME = "shallow"  # gitrepository-layout(5)
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(Struct, frozen=True):
     """Where the history begins; `commit` None is with the baseline itself."""
 
     commit: Oid | None = None

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pygit2
+from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store import trailers
@@ -57,8 +58,7 @@ EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; past it new transactions wait for packing
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A transaction with its id and objects, not yet durable."""
 
     record: Committed

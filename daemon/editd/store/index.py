@@ -12,8 +12,9 @@ import logging
 import os
 import sqlite3
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from editd.errors import IoError
 from editd.store import undone
@@ -53,8 +54,7 @@ create index touch_by_source on touch(source, seq) where source is not null;
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which transactions a `log` asks for; None means all."""
 
     before: int | None = None
@@ -67,8 +67,7 @@ class Wanted:
     until_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """How a transaction came to be, without what it did."""
 
     kind: Kind
@@ -77,8 +76,7 @@ class Made:
     time_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which transactions an undo takes, of those that are in force at least in part; None means all."""
 
     kinds: tuple[Kind, ...]

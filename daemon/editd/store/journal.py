@@ -22,10 +22,10 @@ import contextlib
 import os
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
@@ -53,16 +53,14 @@ class JournalFailed(OSError):
     """An append failed and could not be taken back: whether its records stand is not known."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(Struct, frozen=True, order=True):
     """A place in the journal: the segment's number and the offset in it."""
 
     segment: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     records: tuple[Record, ...]
     end: Position
 

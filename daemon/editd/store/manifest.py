@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
@@ -25,8 +26,7 @@ NAME = "manifest"
 _HEAD = b"editd manifest 1\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
     floor: bytes | None = None  # the commit of `store.floor`, or of the one before where that has just moved

@@ -16,7 +16,8 @@ import contextlib
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.system.disk import write_at
@@ -34,8 +35,7 @@ _BEFORE = struct.Struct("<4sQQI")
 _BEFORE_MAGIC = b"bEf1"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """The end of the last acknowledged frame, and the newest transaction that stands by then."""
 
     segment: int
@@ -106,8 +106,7 @@ def _parsed(content: bytes) -> Mark | None:
     return Mark(segment, offset, seq, commit)
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """What a segment's header says of the one that was written before it: its number, and where it ended."""
 
     segment: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,8 +28,7 @@ def object_id(kind: ObjectKind, content: bytes) -> Oid:
     return hashlib.sha1(b"%b %d\0%b" % (kind.encode(), len(content), content)).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     mode: int
     oid: Oid
 
@@ -108,8 +108,7 @@ def _tree_entry(encoded: bytes) -> TreeEntry:
     return TreeEntry(int(encoded[: encoded.index(b" ")], 8), encoded[-20:])
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(Struct, frozen=True):
     """What a transaction does to the trees: the new root, the new objects, and the way back."""
 
     root: Oid
@@ -238,8 +237,7 @@ def _folder_oid(folder: Folder, name: bytes) -> Oid:
     return entry.oid if entry is not None and entry.mode == _FOLDER_MODE else EMPTY_TREE
 
 
-@dataclass(frozen=True, slots=True)
-class CommitObject:
+class CommitObject(Struct, frozen=True):
     """What a commit object holds, as far as the history asks."""
 
     tree: Oid

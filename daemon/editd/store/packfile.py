@@ -10,8 +10,9 @@ import hashlib
 import mmap
 import os
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.store.objects import ObjectKind, Oid, object_id
 from editd.store.pack import index_of
@@ -27,8 +28,7 @@ _CHUNK = 1 << 16
 FOREIGN = "it is the index of another pack"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """One entry as it lies in the pack: its content, or what makes it of its base."""
 
     offset: int

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pygit2
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store import trailers
@@ -36,8 +36,7 @@ MENDS = "`editctl check --repair` mends what can be."
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """One thing that is wrong: the file, what is wrong with it, what that means and what is next."""
 
     file: str

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from editd.errors import HistoryDamaged
 from editd.store.floor import NAME as FLOOR
 from editd.store.floor import write_floor
@@ -61,16 +63,14 @@ PATHS_NAMED_MAX = 20
 _INDEX = ("index.db", "index.db-wal", "index.db-shm")
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """What is done, and what is lost by it, as sentences."""
 
     done: list[str]
     lost: list[str]
 
 
-@dataclass
-class _Link:
+class _Link(Struct):
     """One transaction of the chain as it will be: its commit and its tree."""
 
     commit: Oid

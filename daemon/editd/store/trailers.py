@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Part, Seq, Touch
@@ -26,8 +27,7 @@ _VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "m
 SUBJECT_CHARACTERS = 72  # what git's own documentation asks of a subject line, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a commit message tells of its transaction, beside the tree."""
 
     seq: Seq

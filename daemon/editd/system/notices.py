@@ -21,9 +21,9 @@ import socket
 import sys
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct, field
 from watchdog.events import DirModifiedEvent, FileSystemEvent, FileSystemEventHandler
 from watchdog.observers.api import BaseObserver, EventEmitter
 
@@ -44,8 +44,7 @@ STOP_SECONDS = 2.0  # for the threads to end; they are daemon threads, and go wi
 State = Literal["ready", "overflow", "gone", "died"]
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """What was told at once. Paths are bytes, relative to the root; b"" is the root."""
 
     paths: frozenset[bytes] = frozenset()
@@ -56,8 +55,7 @@ class Notice:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What is to be watched below the root."""
 
     is_wanted: Callable[[bytes], bool] = lambda _folder: True  # called in the emitter's thread
@@ -402,8 +400,7 @@ class FolderEmitter(EventEmitter):
         return os.path.join(self._root, path) if path else self._root
 
 
-@dataclass(slots=True)
-class _Heard:
+class _Heard(Struct):
     """What one turn of the reader gathers."""
 
     paths: set[bytes] = field(default_factory=set)

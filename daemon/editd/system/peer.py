@@ -6,14 +6,14 @@ import os
 import select
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 _UCRED = struct.Struct("iII")  # struct ucred of unix(7): pid, uid, gid
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """The process that connected. `pid` is for logs only: it may have ended, and been used again."""
 
     pid: int

@@ -14,8 +14,9 @@ import os
 import socket
 import stat
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -25,8 +26,7 @@ NAME = "editd"  # FileDescriptorName= of our socket unit
 STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
 
 
-@dataclass(slots=True)
-class Supervisor:
+class Supervisor(Struct):
     """What a supervisor has given and wants to hear; without one nothing is given and nobody listens."""
 
     listener: socket.socket | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """The version that the author had read; `version` is None for "no such file".
 
     Where an edit gives no base at all, its `base` is None.
@@ -22,8 +22,7 @@ class Base:
     version: Version | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(Struct, frozen=True):
     """What a reader has seen of a file: of which version, and which lines of it.
 
     `lines` are ranges from 1, both ends included; None is the whole file.
@@ -33,16 +32,14 @@ class Sight:
     lines: tuple[tuple[int, int], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """LSP's position: a line from 0, and a character in it from 0, in the edit's encoding."""
 
     line: int
     character: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextEdit:
+class TextEdit(Struct, frozen=True):
     start: Position
     end: Position
     text: str
@@ -51,8 +48,7 @@ class TextEdit:
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """The whole file. `content` is bytes; `mode` None keeps the mode that the file has."""
 
     path: WorkspacePath
@@ -62,8 +58,7 @@ class Write:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """Exact text for exact text, `count` occurrences expected."""
 
     path: WorkspacePath
@@ -73,8 +68,7 @@ class Replace:
     base: Base | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EditText:
+class EditText(Struct, frozen=True):
     """LSP `TextEdit`s, made for version `base`."""
 
     path: WorkspacePath
@@ -83,48 +77,42 @@ class EditText:
     position_encoding: PositionEncoding = "utf-16"
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """A unified or git diff, any number of files; surrogate escapes stand for bytes that are not UTF-8."""
 
     patch: str
     fuzz: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     path: WorkspacePath
     base: Base | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     path: WorkspacePath
     to: WorkspacePath
     base: Base | None = None
     overwrite: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Chmod:
+class Chmod(Struct, frozen=True):
     path: WorkspacePath
     executable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Symlink:
+class Symlink(Struct, frozen=True):
     path: WorkspacePath
     target: str
     base: Base | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A call of another system's edit tool, with that tool's own argument names."""
 
     dialect: str
     tool: str
-    args: Mapping[str, Any] = field(hash=False)
+    args: Mapping[str, Any]
     base: Base | None = None
 
 
@@ -134,8 +122,7 @@ Edit = FileEdit | Tool
 OnStale = Literal["reject", "merge"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What is to happen to one path: what it holds before and after; None is "no such file".
 
     A move is two changes: the old path's after is None, and the new path's `source` is the old path.
@@ -157,16 +144,14 @@ class Change:
         return "mode" if self.before.version == self.after.version else "modified"
 
 
-@dataclass(frozen=True, slots=True)
-class FileReport:
+class FileReport(Struct, frozen=True):
     """What planning has to say of one path beside its change."""
 
     replacements: int | None = None
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
 
     `changes` are sorted by path, one for each path whose bytes or mode change; `touched` are all paths

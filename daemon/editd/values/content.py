@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 import stat
-from dataclasses import dataclass, field
 from typing import Literal, NewType
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from editd.errors import NotText
 
@@ -26,8 +28,7 @@ def version_of(content: bytes) -> Version:
     return Version(hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True, eq=False):
     """What one path holds: a file's bytes or a symlink's target, and its permission bits.
 
     `permissions` are the low twelve bits of st_mode, or None where nothing is known of them
@@ -35,14 +36,22 @@ class FileState:
     permissions beyond git's executable bit are kept, not compared.
     """
 
-    content: bytes = field(compare=False)
+    content: bytes
     mode: GitMode = FILE
-    permissions: int | None = field(default=None, compare=False)
+    permissions: int | None = None
     version: Version = Version("")
 
     def __post_init__(self) -> None:
         if not self.version:
-            object.__setattr__(self, "version", version_of(self.content))
+            force_setattr(self, "version", version_of(self.content))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FileState):
+            return NotImplemented
+        return self.version == other.version and self.mode == other.mode
+
+    def __hash__(self) -> int:
+        return hash((self.version, self.mode))
 
     @property
     def is_symlink(self) -> bool:
@@ -64,8 +73,7 @@ def mode_of(st_mode: int) -> GitMode:
     return EXECUTABLE if st_mode & stat.S_IXUSR else FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Content that decodes, with its encoding, mark and line ends remembered.
 
     `text` has the line ends as they are in the file and no byte-order mark; `encode` turns a text

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
@@ -40,8 +42,7 @@ IN_NAME: Final[Characters] = ((0x01, 0x2E), (0x30, 0x10FFFF))  # all but NUL and
 ANY: Final[Characters] = ((0x01, 0x10FFFF),)
 
 
-@dataclass(frozen=True, slots=True)
-class Star:
+class Star(Struct, frozen=True):
     """Any number of characters of one name."""
 
 
@@ -109,8 +110,7 @@ def is_among(path: WorkspacePath, globs: Iterable[Glob]) -> bool:
     return any(glob.matches(path) for glob in globs)
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(Struct):
     """How much work is left for holding globs against each other; some are made so that it has no end."""
 
     states: int = STATES_MAX

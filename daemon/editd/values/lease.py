@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.values.glob import could_both_match, is_among
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     id: str
     session: str
     token: int  # fencing token: higher than that of every lease granted before

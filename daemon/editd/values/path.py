@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from editd.errors import InvalidParams, PathOutside, PathProtected
 
@@ -28,8 +29,7 @@ _NAME_ENDS = re.compile(
 )  # at a stream's name on NTFS; at a byte that is not UTF-8, as for git
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WorkspacePath:
+class WorkspacePath(Struct, frozen=True, order=True):
     """A relative path that stays inside the workspace, `/` between names, no `.` or `..`.
 
     Only `parse` makes one from what a client says, so whoever holds one need not check it again.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from editd.values.glob import is_among
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 Unread = Literal["allow", "reject"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The paths that a session may write and read; None is all of them."""
 
     write: tuple[Glob, ...] | None = None
@@ -29,8 +29,7 @@ class Bounds:
         return self.read is None or is_among(path, self.read)
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     name: str
     token_hash: str  # SHA-256 of its token, in hex; the token itself only its owner has
     actor: str | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NewType
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from editd.values.content import GitMode, Version
@@ -19,8 +20,7 @@ Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback"
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What the history says a path holds: git's mode and the version, and the permission bits if known."""
 
     mode: GitMode
@@ -28,8 +28,7 @@ class Entry:
     permissions: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(Struct, frozen=True):
     """What a transaction did to one path, by name only: no content."""
 
     path: WorkspacePath
@@ -49,8 +48,7 @@ class Touch:
         return "mode" if self.before.version == self.after.version else "modified"
 
 
-@dataclass(frozen=True, slots=True)
-class Authorship:
+class Authorship(Struct, frozen=True):
     """Who a transaction is by, and why."""
 
     actor: str
@@ -59,16 +57,14 @@ class Authorship:
     request_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Part:
+class Part(Struct, frozen=True, order=True):
     """One path of a transaction."""
 
     seq: Seq
     path: WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     seq: Seq
     id: CommitId
     kind: Kind

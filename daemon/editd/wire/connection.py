@@ -16,10 +16,10 @@ Never touches a socket; knows no method's meaning.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from editd.wire.codec import convert, params_of, plain
 from editd.wire.envelope import BadCall, Call, Envelope, Id, JsonRpc, MessagePackRpc, Response
@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 # ── The daemon's half ──────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Request:
+class Request(Struct, frozen=True, weakref=True):
     """A method's typed parameters. `id` is None for a notification: nobody waits for its answer."""
 
     id: Id | None
     params: Params
 
 
-@dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(Struct, frozen=True):
     """What was no request. Send `answer`, as it is; after a `fatal` one the stream is closed."""
 
     error: Error
@@ -229,24 +227,21 @@ class UnknownFrames(Frames):
 # ── The client's half ──────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """The result of request `id`, as plain values: `msgspec.convert` makes it a message."""
 
     id: Id | None
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The daemon's no to request `id`; None where it could not tell which."""
 
     id: Id | None
     error: Error
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """What the daemon says unasked."""
 
     method: str

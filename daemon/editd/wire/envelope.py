@@ -9,8 +9,9 @@ Params are one map in both. Knows what a message looks like, not what any method
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+
+from msgspec import Struct
 
 from editd.wire.codec import encode_json, encode_msgpack, text_of
 from editd.wire.errors import Malformed, shown
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 Id = int | str
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A method to be called; `id` is None for a notification, which nobody answers."""
 
     id: Id | None
@@ -30,8 +30,7 @@ class Call:
     params: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """An answer that came in: to a client, or from one that was asked nothing."""
 
     id: Any

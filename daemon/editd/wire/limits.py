@@ -6,14 +6,14 @@ thousand million elements cost five bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one client may ask of the daemon's memory and time."""
 
     message_bytes_max: int = 64 * MIB

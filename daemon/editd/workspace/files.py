@@ -21,9 +21,10 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.errors import Refused
 from editd.values.changeset import Change
@@ -105,8 +106,7 @@ class HalfPublished(Exception):
         self.orphans = list(orphans)
 
 
-@dataclass(slots=True, eq=False)
-class Staging:
+class Staging(Struct, eq=False):
     """One transaction's changes on their way into the files."""
 
     token: str

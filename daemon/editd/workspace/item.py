@@ -6,8 +6,9 @@ Owns the names of temporaries, and what can be told of a change without looking 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.values.path import TEMPORARY_PREFIX
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _PREFIX = TEMPORARY_PREFIX.encode()
 
 
-@dataclass(slots=True, eq=False)
-class Item:
+class Item(Struct, eq=False):
     """A change with its target, `name` in `folder`, and its temporary, `temporary` in `aside`."""
 
     change: Change

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import NotAFile, PermissionDenied
 from editd.workspace.folders import NO_WAY, folders_below, stat_of
@@ -42,8 +43,7 @@ def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ())
             raise refusal_of(error, change.path, "could not be looked at") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     disk: Disk
     gone: AbstractSet[bytes]  # paths that will not be there by then
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.system.disk import NO_SUCH_VERB
 from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
@@ -43,8 +44,7 @@ class Differs(Exception):
     """A path does not hold what the plan says that it held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Something that was done for a path, and what takes it back and returns an orphan, if it leaves one."""
 
     path: WorkspacePath

@@ -11,8 +11,9 @@ import os
 import stat
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import InUse, Refused
 from editd.system.disk import open_folder
@@ -38,8 +39,7 @@ ELSEWHERE = (
 )
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     name: bytes
     path: WorkspacePath | None = None  # None: a daemon that was killed has left it
     version: Version | None = None  # that it was looked at with

@@ -12,10 +12,10 @@ import os
 import stat
 import struct
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import msgpack
+from msgspec import Struct, field
 
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.workspace.gitindex import GitIndex
@@ -38,16 +38,14 @@ Known = dict[bytes, bytes]
 """By path: what lstat told of a file when it was read, and the id of what it held, as packed bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """The files in scope of one folder; `path` is "" for the root."""
 
     path: bytes
     files: dict[bytes, tuple[GitMode, Version]]
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """A folder on the way from the root to where the walk is."""
 
     descriptor: int
@@ -56,8 +54,7 @@ class _Level:
     below: list[str] = field(default_factory=list)  # the folders in it that are still to be walked
 
 
-@dataclass
-class Walk:
+class Walk(Struct):
     """One walk over the workspace; what was left out is told here when it is done."""
 
     root: str

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 import pygit2
+from msgspec import Struct
 
 from editd.values.path import WorkspacePath, is_protected_name
 from editd.workspace.gitindex import GitIndex
@@ -32,8 +32,7 @@ _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
 pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What one repository ignores, asked by paths of the workspace."""
 
     repository: pygit2.Repository

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import stat
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from editd.errors import InUse, NotAFile, TooLarge
 from editd.workspace.tree import read_name
@@ -29,8 +30,7 @@ more than any save was seen to take.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """An item with its folders open. What the disk refuses is raised as its OSError."""
 
     item: Item

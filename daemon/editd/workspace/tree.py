@@ -12,8 +12,9 @@ import errno
 import os
 import stat
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
 
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
 from editd.system.disk import read_whole, take_lease
@@ -30,8 +31,7 @@ NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _BECAME_ANOTHER = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})  # between stat and open
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What lstat says of a path, enough to tell whether it is still what it was."""
 
     kind: Literal["file", "symlink", "folder", "other"]

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
 from enum import Enum, auto
 from functools import cached_property, partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace as with_fields
 
 from editd.edits.arguments import text_of
 from editd.edits.desk import Dialect, Tool
@@ -57,8 +58,7 @@ def replace_in_file(arguments: Mapping[str, Any], desk: Desk) -> str:
     return f"The content was successfully saved to {path.text}."
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(Struct, frozen=True):
     """What the blocks come to, and what is to be said of how they were read and found."""
 
     replacements: tuple[Replacement, ...]
@@ -95,8 +95,7 @@ def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
 # Reading the diff
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Old lines and the text in their place. `line` is that of its first marker in the diff, from 1."""
 
     number: int
@@ -111,8 +110,7 @@ class Block:
         return f"block {self.number} (line {self.line} of the diff)"
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(Struct, frozen=True):
     """The blocks of a diff up to its first fault. The last of them may have no replacement yet then."""
 
     blocks: tuple[Block, ...]
@@ -171,8 +169,7 @@ def read(diff: str) -> Blocks:
     return Blocks(tuple(reader.blocks), tuple(reader.warnings))
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Where the reading of a diff has come to.
 
     The block is that of line `opened`; `content` is its section so far, from line `first` on.
@@ -356,8 +353,7 @@ class _File:
         return not self.is_open and place >= max(start, 0) and not wanted[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """One way to look for the lines of a block: the first place from a given line on."""
 
     kind: str  # "exact", or the kind of the warning
@@ -371,8 +367,7 @@ class _Way:
             place = self.first(place + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(Struct, frozen=True):
     """The lines from `start` up to, not including, `end` are the block's; it looked from `low` on."""
 
     block: Block

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 from editd.edits.arguments import refuse_unknown, text_of
 from editd.edits.desk import Dialect, Tool
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
 Kind = Literal["Add", "Delete", "Update"]
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """One place of a file to change; `lines` are signs (space, `-`, `+`) with texts."""
 
     line: int  # where it begins in the patch, from 1
@@ -58,8 +58,7 @@ class Hunk:
         return [text for sign, text in self.lines if sign != "-"]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """What the patch does to one file."""
 
     kind: Kind
@@ -83,8 +82,7 @@ _LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
 _LINES_HINT = "Begin each line of a hunk with a space (it stays), `-` (it goes) or `+` (it is new)."
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """The lines between the patch's first and last, and how far they have been read."""
 
     lines: Sequence[str]
@@ -277,8 +275,7 @@ class _File:
         return [], 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(Struct, frozen=True):
     """Where a hunk's old lines could stand, as lines from 0, in the order of the file."""
 
     begins: Sequence[int]  # for each place the line that the first `@@` names, else the place itself
@@ -483,8 +480,7 @@ def _misplaced(
 # ── Putting in what is new ─────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Lines from `start` up to, not including, `end`, and what stands there instead."""
 
     start: int

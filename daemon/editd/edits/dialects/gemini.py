@@ -10,8 +10,9 @@ warning tells. The original's trimming of both strings is left out: a call means
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
@@ -41,8 +42,7 @@ _LINES_TOLD_MAX = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     path: str
     old: str
     new: str
@@ -65,8 +65,7 @@ class Call:
         return cls(path, old, new, count, bool(by_user) or isinstance(by_user, list | dict))
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     replacements: tuple[Replacement, ...]
     warnings: tuple[str, ...] = ()
 

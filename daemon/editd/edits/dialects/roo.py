@@ -9,8 +9,9 @@ replacement of a literal search is literal.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
@@ -33,8 +34,7 @@ _DIGITS_MAX = 15  # more of them are as far beyond the last line
 _LINES_TOLD_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     path: str
     search: str
     replace: str

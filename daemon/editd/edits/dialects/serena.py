@@ -10,8 +10,9 @@ may have begun too early. Literal places may overlap; those from the left count,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
@@ -35,8 +36,7 @@ _LINES_TOLD_MAX = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     path: str
     needle: str
     repl: str

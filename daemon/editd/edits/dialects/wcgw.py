@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.edits.arguments import kind_of, refuse_unknown, text_of
 from editd.edits.blocks import apply_blocks, begins_block, parse, with_plain_quotes
@@ -75,8 +76,7 @@ def read_files(arguments: Mapping[str, Any], desk: Desk) -> str:
 # ── Arguments ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     file_path: str
     percentage: int
     text: str
