@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
-from msgspec import Struct
 
 from editd_client.cli.invocation import Invocation, login_name
 
@@ -20,7 +20,8 @@ Returned = TypeVar("Returned")
 Verb = Callable[..., Any]
 
 
-class Authorship(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Authorship:
     """Who a transaction is by and why, and whether it is to be made at all."""
 
     named_actor: str | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 import stat
+from dataclasses import dataclass, field
 from typing import Literal, NewType
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from editd.errors import NotText
 
@@ -28,7 +28,8 @@ def version_of(content: bytes) -> Version:
     return Version(hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest())
 
 
-class FileState(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True)
+class FileState:
     """What one path holds: a file's bytes or a symlink's target, and its permission bits.
 
     `permissions` are the low twelve bits of st_mode, or None where nothing is known of them
@@ -36,22 +37,14 @@ class FileState(Struct, frozen=True, eq=False):
     permissions beyond git's executable bit are kept, not compared.
     """
 
-    content: bytes
+    content: bytes = field(compare=False)
     mode: GitMode = FILE
-    permissions: int | None = None
+    permissions: int | None = field(default=None, compare=False)
     version: Version = Version("")
 
     def __post_init__(self) -> None:
         if not self.version:
-            force_setattr(self, "version", version_of(self.content))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FileState):
-            return NotImplemented
-        return self.version == other.version and self.mode == other.mode
-
-    def __hash__(self) -> int:
-        return hash((self.version, self.mode))
+            object.__setattr__(self, "version", version_of(self.content))
 
     @property
     def is_symlink(self) -> bool:
