@@ -119,6 +119,26 @@ def test_a_child_that_sends_no_frames_is_killed(caplog: pytest.LogCaptureFixture
     assert "over the limit" in caplog.text
 
 
+def test_a_child_that_sends_no_frames_before_it_is_known_to_run_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.subprocess_exec
+
+        async def slowly(*given: Any, **more: Any) -> Any:
+            started = await start(*given, **more)
+            await asyncio.sleep(0.5)  # as on a machine with much else to do
+            return started
+
+        monkeypatch.setattr(loop, "subprocess_exec", slowly)
+        owner = Owner("print('Traceback or some such', flush=True); input()")
+        await owner.child.start()
+        assert await owner.death == -signal.SIGKILL
+
+    run(test)
+
+
 def test_what_it_complains_of_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         owner = Owner("import os; os.write(2, b'o'); os.write(2, b'h\\nno\\nn'); os.write(2, b'ever')")

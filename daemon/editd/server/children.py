@@ -52,11 +52,9 @@ class Child:
         """Start it; raises OSError where that fails. A Child is started once."""
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._transport, _ = await loop.subprocess_exec(
-            lambda: _Pipes(self), *self._argv, start_new_session=True
-        )
+        await loop.subprocess_exec(lambda: _Pipes(self), *self._argv, start_new_session=True)
         if self._nice:
-            _be_nice(self._transport.get_pid(), self._nice)
+            _be_nice(self.pid, self._nice)
 
     @property
     def pid(self) -> int:
@@ -126,6 +124,10 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._child = child
         self._buffer = bytearray()
         self._complaint = b""  # a line that has no end yet
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It runs. What it sends may be here before `subprocess_exec` returns, and be a reason to kill it."""
+        self._child._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd != _OUTPUT:
