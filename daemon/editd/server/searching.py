@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 0.05  # within which the process says that it has stopped by itself
 START_SECONDS = 30.0  # it takes a tenth of one; on a machine that is out of memory, many
 CLOSE_SECONDS = 1.0
+SOON_SECONDS = 1.0  # after the start, when most of what a daemon is started for is answered
 
 
 class Searcher:
@@ -33,12 +34,13 @@ class Searcher:
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self._line = asyncio.Lock()  # it is fair: first come, first served
+        self._soon: asyncio.TimerHandle | None = None
         self._launch: asyncio.Task[_Process | None] | None = None
         self._closing = False
 
-    async def start(self) -> None:
-        """Start the process, without waiting until it is warm."""
-        self._launch = asyncio.create_task(_launched())
+    def start_soon(self) -> None:
+        """Have the process ready before the first search, but out of the way of the daemon's own start."""
+        self._soon = asyncio.get_running_loop().call_later(SOON_SECONDS, self._start)
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
         """Return the matches, or why there are none: InvalidRegex, Timeout, TooLarge, Overloaded …"""
@@ -74,6 +76,8 @@ class Searcher:
     async def close(self) -> None:
         """End the process; a search that is in it ends with it."""
         self._closing = True
+        if self._soon is not None:
+            self._soon.cancel()
         if self._launch is not None:
             process = await self._launch
             if process is not None:
@@ -81,10 +85,13 @@ class Searcher:
 
     async def _warm(self) -> _Process | None:
         """The process, started anew where it died or did not start; None where it does not."""
+        return await asyncio.shield(self._start())
+
+    def _start(self) -> asyncio.Task[_Process | None]:
         known = self._launch.result() if self._launch is not None and self._launch.done() else None
         if self._launch is None or (self._launch.done() and (known is None or known.is_dead)):
             self._launch = asyncio.create_task(_launched())
-        return await asyncio.shield(self._launch)
+        return self._launch
 
     async def _answer(self, process: _Process, search: Search) -> tuple[Match, ...] | Refused:
         try:
