@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import UndoResult
     from editd_client.client import Client
 
-HISTORIES, HISTORIES_LONG = 60, 2000
+HISTORIES, HISTORIES_LONG = 30, 2000
 SESSIONS = 4
 WORDS = ["alpha", "beta", "gamma", "delta", "", "}", "return"]  # few, so that lines are alike
 
