@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -114,3 +115,17 @@ def test_who_made_a_transaction_is_told_without_what_it_did(index: Index) -> Non
     assert (made.kind, made.actor, made.session, made.time_us) == (
         "outside", "actor-2", "session-1", 7 * SECOND_US,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", ["table tx", "table touch", "index touch_by_source"])
+def test_an_index_without_one_of_its_tables_is_begun_anew(tmp_path: Path, lost: str) -> None:
+    path = str(tmp_path / "index.db")
+    Index(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"drop {lost}")
+    database.close()
+    index = Index(path)
+    index.add(transaction(1))
+    assert seqs(index) == [1]
+    index.close()
+    assert (tmp_path / "index.db").exists()

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -52,6 +53,7 @@ create table touch (
 create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
 """
+_NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
 class Wanted(Struct, frozen=True):
@@ -102,7 +104,9 @@ class Index:
         if os.path.exists(self._path):
             with contextlib.suppress(sqlite3.DatabaseError):
                 database = _connect(self._path)
-                if database.execute("pragma user_version").fetchone()[0] == SCHEMA:
+                version = database.execute("pragma user_version").fetchone()[0]
+                held = {name for (name,) in database.execute("select name from sqlite_master")}
+                if version == SCHEMA and held >= _NAMES:
                     return database
                 database.close()
             put_aside(self._path)
