@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +70,11 @@ def without(path: Path) -> Path:
     return path
 
 
+def without_folder(path: Path) -> Path:
+    shutil.rmtree(path)
+    return path
+
+
 def foreign(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
@@ -93,6 +99,7 @@ SPOILT: dict[str, Callable[[Workplace], Path]] = {
     "the segment, cut off in its header": lambda place: cut(segment(place), 10),
     "the segment, emptied": lambda place: cut(segment(place), 0),
     "the segment, gone": lambda place: without(segment(place)),
+    "the journal, gone": lambda place: without_folder(place.state / "journal"),
     "the segment, overwritten with zeros": lambda place: foreign(segment(place), bytes(1 << 20)),
     "the mark": lambda place: flip(place.state / "journal/acknowledged", 30),
     "the mark, cut off": lambda place: cut(place.state / "journal/acknowledged", 20),

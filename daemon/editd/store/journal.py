@@ -71,10 +71,11 @@ class Journal:
     def __init__(self, folder: str, *, is_sealed: bool = False) -> None:
         """`is_sealed`: it is damaged, and nothing in its folder is touched."""
         self.folder = folder
-        os.makedirs(folder, 0o700, exist_ok=True)
-        for name in os.listdir(folder):
-            if name.endswith(".new") and not is_sealed:  # that was being made when the daemon ended
-                os.unlink(os.path.join(folder, name))
+        if not is_sealed:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            for name in os.listdir(folder):
+                if name.endswith(".new"):  # that was being made when the daemon ended
+                    os.unlink(os.path.join(folder, name))
         self._mark = None if is_sealed else MarkFile(folder)
         self._spares: list[str] = []
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
@@ -241,8 +242,12 @@ class Journal:
 
 
 def segments(folder: str) -> list[int]:
-    """The numbers of the segments in `folder`, rising."""
-    return sorted(int(name[:16], 16) for name in os.listdir(folder) if name.endswith(".segment"))
+    """The numbers of the segments in `folder`, rising; none where there is no such folder."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:16], 16) for name in names if name.endswith(".segment"))
 
 
 def segment_path(folder: str, number: int) -> str:

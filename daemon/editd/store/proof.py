@@ -86,11 +86,14 @@ def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage
     own = _listed_soundly(store) if of_packs else None
     found += _of_floor(store, None if manifest is None else manifest.floor, own)
     found += _of_head(store, folder, own)
-    if os.path.isdir(os.path.join(folder, "journal")):
+    journal = os.path.join(folder, "journal")
+    if os.path.isdir(journal):
         try:
-            known_ends(os.path.join(folder, "journal"))
+            known_ends(journal)
         except HistoryDamaged as damage:
             found.append(_of(damage))
+    elif os.path.lexists(os.path.join(folder, "index.db")):  # which is made after it
+        found.append(Damage(journal, "it is missing", _NO_JOURNAL))
     return found
 
 
@@ -102,6 +105,7 @@ def _of(damage: HistoryDamaged) -> Damage:
 
 _NO_COMMIT = "Either it is not what was written, or a pack is damaged or missing."
 _NO_FLOOR = "No transaction is lost; it only names the one with which the history begins."
+_NO_JOURNAL = "Transactions that were answered and not packed yet were in it; the files hold what they made."
 _NO_PACK = "What was packed into it cannot be read."
 
 

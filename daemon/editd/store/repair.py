@@ -399,6 +399,8 @@ class Repair:
     def _is_journal_whole(self, packed: int) -> bool:
         index = self._salvage.index
         seq = packed
+        if not os.path.isdir(self._journal):
+            return False
         try:
             standing = committed(frames(self._journal, Position(0, 0)))
             mark = read_mark(self._journal)
