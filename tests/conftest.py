@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from workplace import Workplace, workplace
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the torture tests in their long form")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("sample", max_examples=30, deadline=None)
+    settings.register_profile("long", max_examples=1000, deadline=None)
+    settings.load_profile("long" if config.getoption("--long") else "sample")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -112,7 +112,7 @@ def test_every_dialect_is_tried() -> None:
 
 
 @pytest.mark.parametrize("dialect", CALLS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(file=files(), new=st.sampled_from(["other", "one\ntwo", "a\nb\nc", "é"]))
 def test_what_lies_around_the_replaced_text_keeps_its_bytes(dialect: str, file: File, new: str) -> None:
     content = file.mark + file.bytes_of(file.before + TARGET + file.after)

@@ -89,7 +89,7 @@ def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> 
 
 
 @given(globs(), globs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, second: Glob) -> None:
     both = [path for path in PATHS if first.matches(path) and second.matches(path)]
     found = common_path(first, second, Meter())
