@@ -115,6 +115,7 @@ def test_restore_deletes_files_that_it_never_saved(place: Workplace) -> None:
         assert {".env", "notes.txt", "build/out.o"} <= place.files().keys()
 
 
+@pytest.mark.long
 def test_checkpoints_fill_the_disk(place: Workplace) -> None:
     """The snapshots of one small project took 500 GB, for each of them held the whole tree again."""
     noise = os.urandom(1 << 20)
@@ -148,6 +149,7 @@ def kept_bytes(place: Workplace) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
+@pytest.mark.long
 def test_every_edit_takes_seconds_in_a_large_repository(place: Workplace) -> None:
     """In our monorepo each edit waits for a checkpoint that walks all of it: many seconds, every time."""
     with workplace(place.folder / "small", {"a.txt": LINES}) as small:
@@ -316,6 +318,7 @@ def test_line_ends_and_encoding_of_other_lines_are_changed(place: Workplace, con
     assert (place.root / "a.txt").stat().st_mode & 0o777 == 0o750
 
 
+@pytest.mark.long
 def test_a_crash_leaves_an_empty_or_truncated_file(place: Workplace) -> None:
     """The machine ran out of memory in the middle of an edit, and the file was there with zero bytes."""
     place.write({"a.txt": "0" * 100_000, "b.txt": "0" * 100_000})

@@ -241,7 +241,7 @@ def test_what_a_power_cut_has_torn_is_redone_however_long_ago_it_was_published(
     verify(hot.place, STANDING | {"other": "later\n"}, adopted=[])
 
 
-@pytest.mark.parametrize("torn", TORN)
+@pytest.mark.parametrize("torn", [TORN[0], in_the_long_form(TORN[1]), *TORN[2:]])
 def test_what_a_power_cut_has_torn_is_redone_though_it_is_packed(hot: HotJournal, torn: str) -> None:
     place = hot.place
     with place.start() as client:

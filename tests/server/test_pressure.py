@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from torment import fsck, held, in_company, kill_child, packer, strays, surveyor, transactions, wait_until
+from torment import (
+    fsck,
+    held,
+    in_company,
+    in_the_long_form,
+    kill_child,
+    packer,
+    strays,
+    surveyor,
+    transactions,
+    wait_until,
+)
 from workplace import Workplace, write
 
 if TYPE_CHECKING:
@@ -91,7 +102,9 @@ def pack(client: Client) -> None:
         wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
 
 
-@pytest.mark.parametrize("work", [apply_many_files, apply_large_file, take_in, check, pack])
+@pytest.mark.parametrize(
+    "work", [apply_large_file, check, *map(in_the_long_form, (apply_many_files, take_in, pack))]
+)
 def test_status_answers_at_once_whatever_goes_on(place: Workplace, work: Callable[[Client], None]) -> None:
     place.write({f"old/{number % 50}/{number}.txt": f"{number}\n" * 20 for number in range(5000)})
     with place.start() as client:
