@@ -1,5 +1,11 @@
 """`python -m editd`: the daemon."""
 
 from editd.cli import main
+from editd.system.leaving import leave
 
-main()
+try:
+    main()
+except SystemExit as end:
+    if end.code is None or isinstance(end.code, int):
+        leave(end.code or 0)
+    raise

@@ -25,6 +25,7 @@ from editd.edits.expressions import Match, Search
 from editd.engine import ecmascript
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
+from editd.system.leaving import leave
 from editd.system.pipe import read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -168,3 +169,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

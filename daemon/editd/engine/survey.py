@@ -23,6 +23,7 @@ from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, ob
 from editd.store.pack import PackWriter
 from editd.store.repository import borrow, create_store
 from editd.store.trailers import compose, ident
+from editd.system.leaving import leave
 from editd.system.pipe import read_frame, write_frame
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
@@ -203,3 +204,4 @@ def answer(surveyor: Surveyor, request: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

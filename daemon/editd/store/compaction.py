@@ -32,6 +32,7 @@ from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.trailers import parse
 from editd.system.durable import sync_path
 from editd.system.flock import take
+from editd.system.leaving import leave
 from editd.system.pipe import read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -241,3 +242,4 @@ def _answered(request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     main()
+    leave()

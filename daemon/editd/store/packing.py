@@ -31,6 +31,7 @@ from editd.store.record import Committed, transaction_of
 from editd.store.tidying import tidy
 from editd.store.trailers import parse
 from editd.system.flock import take
+from editd.system.leaving import leave
 from editd.system.pipe import read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -168,3 +169,4 @@ def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     main()
+    leave()

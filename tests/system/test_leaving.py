@@ -1,0 +1,39 @@
+"""system.leaving: a process that leaves has waited for its threads and said all that it had to say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import logging, sys, threading, time
+from editd.system.leaving import leave
+def work():
+    time.sleep(0.2)
+    print("worked")
+logging.basicConfig(stream=sys.stderr)
+threading.Thread(target=work).start()
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+logging.warning("logged")
+print("said", end="")
+leave(7)
+"""
+
+
+def test_what_was_said_and_begun_is_there_before_the_process_is_gone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (7, "saidworked\n")
+    assert "logged" in done.stderr
+
+
+def test_nobody_who_reads_is_no_reason_to_fail() -> None:
+    program = "from editd.system.leaving import leave; print('x'); leave(3)"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=buffered) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(30) == 3
