@@ -57,6 +57,7 @@ STEPS_SECONDS = 0.5  # the same in the middle of a rebase
 NOISE_SECONDS_MAX = 1.0  # then what never becomes quiet is taken in all the same
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
+ECHO_SECONDS_MAX = 0.25  # then these are looked at all the same: somebody may have written as well
 LOCKED_SECONDS = 0.02  # until git's lock is looked at again
 COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader gets on meanwhile
 COOKIE_SECONDS_MAX = 10.0
@@ -106,7 +107,7 @@ class Pending(Struct):
 
     def due(self) -> float:
         """When it is to be taken in."""
-        dues = [self.echo + NOISE_SECONDS_MAX] if self.echo else []
+        dues = [self.echo + ECHO_SECONDS_MAX] if self.echo else []
         if self.first:
             quiet = self.last + self._quiet_seconds()
             most = min(self.first + GROWING_SECONDS_MAX, self.grown + NOISE_SECONDS_MAX)
@@ -146,6 +147,8 @@ class Watching:
         self._overflows = self._rebuilds = 0
         self._pending = Pending()
         self._stirred = asyncio.Event()
+        self._roused = asyncio.Event()  # something is due before what is slept for
+        self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
         self._standings: dict[bytes, Standing] = {}  # by git's own folder
         self._taking = asyncio.Lock()
@@ -313,6 +316,8 @@ class Watching:
         if notice.paths or notice.folders or notice.repositories:
             self._pending.add(notice, now, is_echo=self._is_echo(notice))
             self._stirred.set()
+            if self._pending.due() < self._sleeps_until:
+                self._roused.set()
         for name in notice.cookies:
             cookie = self._cookies.get(name)
             if cookie is not None and not cookie.done():
@@ -469,7 +474,11 @@ class Watching:
                 await self._resumed.wait()
             seconds = self._pending.due() - self._loop.time()
             if seconds > 0:
-                await asyncio.sleep(seconds)
+                self._sleeps_until = self._loop.time() + seconds
+                self._roused.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._roused.wait(), seconds)
+                self._sleeps_until = 0.0
                 continue  # more may have been noticed meanwhile
             if self._pauses:
                 continue
