@@ -573,7 +573,7 @@ def test_it_is_time_when_it_is_quiet_or_when_it_never_becomes_so() -> None:
     assert pending.due() == pytest.approx(10.05)
     for step in range(1, 30):
         pending.add(Notice(frozenset({b"a"})), 10.0 + step * 0.04, is_echo=False)
-    assert pending.due() == pytest.approx(10.25)
+    assert pending.due() == pytest.approx(11.0)
     pending.add(Notice(frozenset({b"b"})), 11.2, is_echo=False)
     assert pending.due() == pytest.approx(11.25)
 
