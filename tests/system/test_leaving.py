@@ -1,10 +1,12 @@
-"""system.leaving: a process that leaves has waited for its threads and said all that it had to say."""
+"""system.leaving: a process that leaves has said all that it had to say, and waits for its threads."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import logging, sys, threading, time
@@ -13,7 +15,8 @@ def work():
     time.sleep(0.2)
     print("worked")
 logging.basicConfig(stream=sys.stderr)
-threading.Thread(target=work).start()
+if len(sys.argv) > 1:
+    threading.Thread(target=work).start()
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 logging.warning("logged")
 print("said", end="")
@@ -21,11 +24,12 @@ leave(7)
 """
 
 
-def test_what_was_said_and_begun_is_there_before_the_process_is_gone() -> None:
+@pytest.mark.parametrize(("argv", "said"), [([], "said"), (["with a thread"], "saidworked\n")])
+def test_what_was_said_and_begun_is_there_before_the_process_is_gone(argv: list[str], said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", PROGRAM, *argv], capture_output=True, text=True, check=False, timeout=30
     )
-    assert (done.returncode, done.stdout) == (7, "saidworked\n")
+    assert (done.returncode, done.stdout) == (7, said)
     assert "logged" in done.stderr
 
 
