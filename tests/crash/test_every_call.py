@@ -69,7 +69,9 @@ def test_a_transaction_is_whole_or_not_there_wherever_the_daemon_is_killed(
     print(f"{scenario.name}: {chain.killed - killed} kills stand for {len(calls)} calls, "
           f"{len(chain.missed) - missed} were not reached")  # fmt: skip
     of_the_edit = [call for call in chain.missed[missed:] if call not in in_background]
-    assert len(of_the_edit) <= max(1, MISSED_SHARE * len(tried)), [str(call) for call in of_the_edit]
+    assert len(of_the_edit) <= max(2 if is_long else 1, MISSED_SHARE * len(tried)), [
+        str(call) for call in of_the_edit
+    ]
 
 
 def replied(calls: list[Call]) -> int:
