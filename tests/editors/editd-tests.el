@@ -475,6 +475,7 @@
   (let ((file (tests-file "a\nb\nc\n")))
     (their 'settle nil)                 ; else the file's own coming may be what is said
     (visiting file
+      (sleep-for 0.5)                   ; and it may be heard of after the settling
       (goto-char (point-min))
       (search-forward "b")
       (let ((marker (copy-marker (line-beginning-position 2)))
