@@ -160,6 +160,31 @@ def missing() -> str | None:
         child.wait()
 
 
+def carry_out(
+    steps: str, *arguments: str, environment: dict[str, str], strikes: Sequence[str] = ()
+) -> tuple[int, list[Call]]:
+    """Run `steps` in a process of their own, struck so: the exit status, and the calls that were made.
+
+    They print `loaded` and read a line of their stdin where the calls that count begin.
+    """
+    argv, pipe = [sys.executable, "-c", steps, *arguments], subprocess.PIPE
+    with subprocess.Popen(argv, env=environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"loaded\n"
+        with attached(process.pid, strikes) as trace:
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+            status = process.wait(60)
+            trace.process.wait(60)
+            return status, trace.calls()
+
+
+def changing(calls: Sequence[Call]) -> list[Call]:
+    """The calls that change a file; what is written to a standard stream is left out."""
+    return [call for call in calls if call.is_change and not call.text.startswith(("0,", "1,", "2,"))]
+
+
 class Paused:
     """A daemon that is loaded and waits to begin; `go` lets it, `wait_ready` tells what it said."""
 

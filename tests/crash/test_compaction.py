@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,23 +44,7 @@ pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injec
 
 def compact(place: Workplace, strikes: tuple[str, ...] = ()) -> tuple[int, list[Call]]:
     """Take the steps, struck so; returns the exit status and the calls that were made."""
-    argv = [sys.executable, "-c", STEPS, str(place.state)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, env=place.environment, stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"loaded\n"
-        with injection.attached(process.pid, strikes) as trace:
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-            status = process.wait(60)
-            trace.process.wait(60)
-            return status, trace.calls()
-
-
-def changing(calls: list[Call]) -> list[Call]:
-    """The calls that change something in the state folder; what is written to a pipe is left out."""
-    return [call for call in calls if call.is_change and not call.text.startswith(("0,", "1,", "2,"))]
+    return injection.carry_out(STEPS, str(place.state), environment=place.environment, strikes=strikes)
 
 
 @pytest.mark.long
@@ -79,7 +61,7 @@ def test_wherever_it_is_killed_there_is_the_old_history_or_the_new(place: Workpl
 
     status, calls = compact(place)
     assert status == 0
-    tried = changing(calls)
+    tried = injection.changing(calls)
     rename = next(
         at for at, call in enumerate(tried) if "shallow.lock" in call.text and "rename" in call.name
     )
