@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
-from editd.system.durable import sync_path, write_durably
+from editd.system.durable import write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,7 +48,6 @@ def write_manifest(
     lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
     write_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")
-    sync_path(store)
 
 
 def read_manifest(store: str) -> Manifest | None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.system.disk import write_at
-from editd.system.durable import write_durably
+from editd.system.durable import write_in_one_step
 
 NAME = "acknowledged"
 NOBODY = bytes(20)  # the commit of a mark that does not know it, as when the last was taken back
@@ -89,7 +89,7 @@ def read_mark(folder: str) -> Mark | None:
 
 def _make(path: str) -> None:
     """The empty mark, durable under its name: written over in place it fits a sector, and is never torn."""
-    write_durably(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
+    write_in_one_step(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
 
 
 def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:

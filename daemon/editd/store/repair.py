@@ -51,7 +51,7 @@ from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
 from editd.system.disk import NO_SUCH_VERB, open_folder
-from editd.system.durable import write_durably
+from editd.system.durable import write_in_one_step
 from editd.values.content import version_of
 
 if TYPE_CHECKING:
@@ -477,7 +477,7 @@ class Repair:
         for path in self._aside:
             self._move(path, aside)
         for path, index in self._indexes.items():
-            write_durably(path, index, temporary=UNFINISHED)
+            write_in_one_step(path, index, temporary=UNFINISHED)
         create_store(self._store)
         if self._floor is not None:
             write_floor(self._store, self._floor)

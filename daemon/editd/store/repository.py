@@ -39,9 +39,9 @@ def create_store(path: str) -> None:
     for folder in reversed(_FOLDERS):
         sync_path(os.path.join(path, folder))
     sync_path(os.path.dirname(os.path.abspath(path)))
-    _write(os.path.join(path, "config"), CONFIG)
-    _write(os.path.join(path, "description"), _DESCRIPTION)
-    _write(os.path.join(path, "HEAD"), f"ref: {REF}\n")
+    write_durably(os.path.join(path, "config"), CONFIG.encode())
+    write_durably(os.path.join(path, "description"), _DESCRIPTION.encode())
+    write_durably(os.path.join(path, "HEAD"), f"ref: {REF}\n".encode())
 
 
 def borrow(path: str, objects: Sequence[str]) -> None:
@@ -51,15 +51,9 @@ def borrow(path: str, objects: Sequence[str]) -> None:
     was borrowed before and is not named again is given back. Raises OSError.
     """
     lines = [f"{folder}\n" for folder in objects if can_borrow(folder)]
-    _write(os.path.join(path, "objects/info/alternates"), "".join(lines))
+    write_durably(os.path.join(path, "objects/info/alternates"), os.fsencode("".join(lines)))
 
 
 def can_borrow(folder: str) -> bool:
     """Whether a line of `alternates` can name this folder (gitrepository-layout(5)): most can."""
     return "\n" not in folder and not folder.startswith(('"', "#"))
-
-
-def _write(path: str, text: str) -> None:
-    """Replace the file in one step, durably, so that a git that reads meanwhile sees the one or the other."""
-    write_durably(path, os.fsencode(text))
-    sync_path(os.path.dirname(path))

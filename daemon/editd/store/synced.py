@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from editd.system.durable import write_durably
+from editd.system.durable import write_in_one_step
 
 
 def read_synced(folder: str) -> int | None:
@@ -27,7 +27,7 @@ def read_synced(folder: str) -> int | None:
 
 def note_synced(folder: str, seq: int) -> None:
     """Note that all up to `seq` is durable in the files, which it is already. Raises OSError."""
-    write_durably(_path(folder), b"%d\n" % seq)
+    write_in_one_step(_path(folder), b"%d\n" % seq)
 
 
 def note_doubt(folder: str) -> None:

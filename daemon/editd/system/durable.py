@@ -8,10 +8,16 @@ from editd.system.disk import write_whole
 
 
 def write_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:
-    """Replace the file in one step: whoever reads meanwhile, or after a crash, sees the old or the new.
+    """Replace the file in one step, and return once the new one outlives a power cut. Raises OSError."""
+    write_in_one_step(path, content, temporary=temporary)
+    sync_path(os.path.dirname(path))
 
-    What a crash leaves beside it has `temporary` at the end of its name. The new file's name is durable once
-    its folder is synced. Raises OSError.
+
+def write_in_one_step(path: str, content: bytes, *, temporary: str = ".new") -> None:
+    """Replace the file: whoever reads meanwhile, or after a crash, sees the old or the new, whole.
+
+    What a crash leaves beside it has `temporary` at the end of its name. After a power cut it is the old one,
+    until its folder is synced. Raises OSError.
     """
     descriptor = os.open(path + temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

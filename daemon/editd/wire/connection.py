@@ -228,7 +228,7 @@ class UnknownFrames(Frames):
 
 
 class Reply(Struct, frozen=True):
-    """The result of request `id`, as plain values: `msgspec.convert` makes it a message."""
+    """The result of request `id`, as plain values: `convert` makes it a message."""
 
     id: Id | None
     result: Any
