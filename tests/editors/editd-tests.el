@@ -106,13 +106,14 @@
   (goto-char (point-max))
   (insert text))
 
-(defun newest ()
-  "The newest transaction."
-  (aref (plist-get (their 'log '(:limit 1)) :transactions) 0))
+(defun newest (file)
+  "The newest transaction of FILE: what others are recorded meanwhile does not count."
+  (let ((path (editd--path-value (file-relative-name file tests-root))))
+    (aref (plist-get (their 'log `(:limit 1 :path ,path)) :transactions) 0)))
 
 (defun saved-by-editd-p (file)
-  "Is the newest transaction an edit of FILE by this Emacs?"
-  (let ((transaction (newest)))
+  "Is the newest transaction of FILE an edit by this Emacs, of it alone?"
+  (let ((transaction (newest file)))
     (and (equal (plist-get transaction :kind) "edit")
          (equal (plist-get transaction :actor) "emacs")
          (equal (editd--files-of transaction) (list (file-relative-name file tests-root))))))
@@ -612,7 +613,7 @@
     (visiting file
       (append-text "two\n")
       (save-buffer)
-      (let ((seq (plist-get (newest) :seq)))
+      (let ((seq (plist-get (newest file) :seq)))
         (editd-undo (number-to-string seq))
         (should (equal (buffer-string) "one\n"))
         (should (equal (holds file) "one\n"))
@@ -672,7 +673,7 @@
     (visiting file
       (append-text "mine\n")
       (save-buffer)
-      (let ((mine (plist-get (newest) :seq))
+      (let ((mine (plist-get (newest file) :seq))
             (seq (theirs file "one\nmine\nrobot's é\n")))
         (eventually (string-match-p "robot" (buffer-string)))
         (save-window-excursion
@@ -693,7 +694,7 @@
       (append-text "two\n")
       (save-buffer)
       (save-window-excursion
-        (editd-diff (number-to-string (1- (plist-get (newest) :seq)))))
+        (editd-diff (number-to-string (1- (plist-get (newest file) :seq)))))
       (with-current-buffer "*editd-diff*"
         (should (derived-mode-p 'diff-mode))
         (should (string-match-p "^\\+two$" (buffer-string)))))))
@@ -754,6 +755,29 @@
           (should (saved-by-editd-p other))
           (theirs file "theirs\n")      ; and events come again
           (eventually (with-current-buffer first (equal (buffer-string) "theirs\n"))))))))
+
+;; A process that is killed closes its connections before the socket that it listens at: who is quick
+;; is let in once more, and put out again.
+(ert-deftest a-socket-that-closes-at-once-is-that-of-a-daemon-in-its-end ()
+  (let ((file (tests-file "one\n")) (ending (make-temp-name "/tmp/editd-tests-")) (let-in 0))
+    (visiting file
+      (append-text "two\n")
+      (let* ((workspace (editd--workspace editd--root))
+             (server (make-network-process :name "ending" :server t :family 'local :service ending :noquery t
+                                           :log (lambda (_server connection _how)
+                                                  (setq let-in (1+ let-in))
+                                                  (delete-process connection)))))
+        (unwind-protect
+            (progn
+              (their 'shutdown nil)
+              (eventually (not (editd--live-p workspace)))
+              (eventually (not (file-exists-p (editd--workspace-socket workspace))))
+              (setf (editd--workspace-socket workspace) ending)
+              (save-buffer)
+              (should (= let-in 1))
+              (should (saved-by-editd-p file)))
+          (delete-process server)
+          (delete-file ending))))))
 
 (ert-deftest without-a-daemon-emacs-saves-and-asks-where-it-would-overwrite ()
   (let ((file (tests-file "one\n")))

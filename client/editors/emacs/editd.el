@@ -1031,7 +1031,9 @@ Return where the connection has just ended."
     (setf (editd--workspace-opening workspace) t
           (editd--workspace-ready workspace) nil)
     (or (and (editd--workspace-socket workspace)
-             (ignore-errors (editd--open workspace (editd--workspace-socket workspace)) t))
+             (condition-case nil
+                 (progn (editd--open workspace (editd--workspace-socket workspace)) t)
+               (error (setf (editd--workspace-connection workspace) nil))))
         (editd--ask-editctl workspace))))
 
 (defun editd--ask-editctl (workspace)
@@ -1073,11 +1075,11 @@ Return where the connection has just ended."
                      socket
                      (lambda (_connection method params) (editd--heard workspace method params))
                      (lambda (connection) (editd--lost workspace connection)))))
-    (setf (editd--workspace-connection workspace) connection
-          (editd--workspace-socket workspace) socket)
+    (setf (editd--workspace-connection workspace) connection)
     (let ((failed (lambda (&rest _)
-                    (editd--give-up workspace "The daemon does not answer.")
-                    (ignore-errors (jsonrpc-shutdown connection)))))
+                    (when (jsonrpc-running-p connection) ; otherwise it is lost, which is told by itself
+                      (editd--give-up workspace "The daemon does not answer.")
+                      (ignore-errors (jsonrpc-shutdown connection))))))
       (jsonrpc-async-request
        connection 'hello `( :client ,editd-actor ,@(and editd-session (list :session editd-session)))
        :timeout editd-timeout :timeout-fn failed :error-fn failed
@@ -1086,7 +1088,7 @@ Return where the connection has just ended."
          (jsonrpc-async-request
           connection 'subscribe '(:events ["transaction"])
           :timeout editd-timeout :timeout-fn failed :error-fn failed
-          :success-fn (lambda (_) (editd--opened workspace))))))))
+          :success-fn (lambda (_) (editd--opened workspace socket))))))))
 
 (defun editd--open-socket (socket heard lost)
   "A connection to SOCKET; HEARD is called with notifications, LOST when it ends."
@@ -1105,20 +1107,27 @@ Return where the connection has just ended."
              do (eieio-oset connection slot value))
     connection))
 
-(defun editd--opened (workspace)
-  "Note that WORKSPACE is connected, and look what has happened before."
+(defun editd--opened (workspace socket)
+  "Note that WORKSPACE is connected at SOCKET, and look what has happened before."
   (setf (editd--workspace-opening workspace) nil
-        (editd--workspace-ready workspace) t)
+        (editd--workspace-ready workspace) t
+        (editd--workspace-socket workspace) socket)
   (push '(:event "resync") (editd--workspace-events workspace))
   (editd--soon workspace)
   (force-mode-line-update t))
 
 (defun editd--lost (workspace connection)
-  "Note that CONNECTION to WORKSPACE has ended, and try again in a while."
+  "Note that CONNECTION to WORKSPACE has ended, and try again in a while.
+Where it has ended before its daemon answered, and was made to a socket
+of old, that was a daemon in the midst of ending: ask for a new one now."
   (when (eq connection (editd--workspace-connection workspace))
     (setf (editd--workspace-ready workspace) nil)
-    (editd--give-up workspace "The daemon has ended.")
-    (run-at-time 2 nil #'editd--connect-again workspace)))
+    (cond ((and (editd--workspace-opening workspace) (editd--workspace-socket workspace))
+           (setf (editd--workspace-socket workspace) nil)
+           (editd--ask-editctl workspace))
+          (t
+           (editd--give-up workspace "The daemon has ended.")
+           (run-at-time 2 nil #'editd--connect-again workspace)))))
 
 (defun editd--connect-again (workspace)
   "Connect WORKSPACE to its daemon again, where a buffer follows a file in it."
