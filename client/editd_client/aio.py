@@ -318,25 +318,28 @@ class AsyncClient:
             return given
         is_first = self._conversation.generation == 0
         if self._address.workspace is None and not is_first:
-            await self._is_back()
+            stream = await self._again_if_there(self._address.path)
+            if stream is not None:
+                return stream
         return await _in_thread(self._address.first)
 
     async def _is_back(self) -> bool:
         """Whether a daemon answers that somebody else has started, now or within ten seconds."""
-        if self._address is None:
-            return False
+        stream = None if self._address is None else await self._again_if_there(self._address.path)
+        if stream is not None:
+            stream.close()
+        return stream is not None
+
+    async def _again_if_there(self, path: str) -> socket.socket | None:
+        """As `Address.again_if_there`, for as long as this client is open."""
         loop = asyncio.get_running_loop()
         until = loop.time() + RECONNECT_SECONDS_MAX
-        path = self._address.path
         while not self._is_closed:
             stream = await _in_thread(lambda: connect(path))
-            if stream is not None:
-                stream.close()
-                return True
-            if loop.time() > until:
-                return False
+            if stream is not None or loop.time() > until:
+                return stream
             await asyncio.sleep(RETRY_SECONDS)
-        return False
+        return None
 
 
 class _Link(asyncio.Protocol):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -95,7 +96,6 @@ def test_pipelined_edits_and_a_subscription_outlive_every_death_without_a_gap_or
         heard: list[int] = []
         written: dict[str, int] = {}
         async with AsyncClient(place.socket) as client, AsyncClient(place.socket) as listener:
-            ending = asyncio.Event()
 
             async def listen() -> None:
                 async for event in listener.events(since=0):
@@ -111,13 +111,14 @@ def test_pipelined_edits_and_a_subscription_outlive_every_death_without_a_gap_or
                     await client.apply([add(path, str(written[path]))])
                     written[path] += 1
 
+            for each in (client, listener):
+                await each.status()  # who was never connected is told at once that nobody answers
             listening = asyncio.create_task(listen())
             with killed_all_the_time(place, 60 if is_long else 2, seed=2) as over:
                 await asyncio.gather(*(author(f"f{n}", over) for n in range(4)))
                 await asyncio.to_thread(over.wait)
             last = await client.apply([write("last", "")], message="the last")
             await asyncio.wait_for(listening, 60)
-            ending.set()
             assert last.transaction is not None
             assert heard == list(range(1, last.transaction.seq + 1))
             assert last.transaction.seq == sum(written.values()) + len(written) + 1
@@ -126,6 +127,47 @@ def test_pipelined_edits_and_a_subscription_outlive_every_death_without_a_gap_or
             print(f"{len(heard)} transactions, {listener.generation - 1} connections of the listener anew")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_daemon_that_dies_as_it_is_found_again_is_waited_for_once_more(
+    place: Workplace, *, is_async: bool
+) -> None:
+    place.start().close()
+    found = threading.Event()
+
+    def let_one_in_and_die() -> None:
+        os.unlink(place.socket)
+        with socket.socket(socket.AF_UNIX) as short_lived:
+            short_lived.bind(place.socket)
+            short_lived.listen(1)
+            found.set()
+            short_lived.accept()[0].close()
+            os.unlink(place.socket)
+        place.start().close()
+
+    async def ask_twice() -> int:
+        async with AsyncClient(place.socket) as client:
+            await client.status()
+            die()
+            return (await client.status()).pid
+
+    def die() -> None:
+        place.kill()
+        thread.start()
+        assert found.wait(10)
+
+    thread = threading.Thread(target=let_one_in_and_die)
+    if is_async:
+        pid = asyncio.run(ask_twice())
+    else:
+        with Client(place.socket) as client:
+            client.status()
+            die()
+            pid = client.status().pid
+    thread.join()
+    assert place.process is not None
+    assert pid == place.process.pid
 
 
 REPEATED: dict[str, Callable[[Client], object]] = {
