@@ -8,6 +8,7 @@ aborted by a record of their own (C4), so that `seq` has no gaps (C6).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections import deque
@@ -83,8 +84,17 @@ class History:
         self.folder = folder
         self.store = os.path.join(folder, "store.git")
         self._repository = _open_repository(self.store)
-        self.journal = Journal(os.path.join(folder, "journal"))
-        self.index = Index(os.path.join(folder, "index.db"))
+        with contextlib.ExitStack() as opened:  # closed again where it is damaged
+            opened.callback(self._repository.free)
+            self.journal = Journal(os.path.join(folder, "journal"))
+            opened.callback(self.journal.close)
+            self.index = Index(os.path.join(folder, "index.db"))
+            opened.callback(self.index.close)
+            self._read_in()
+            opened.pop_all()
+
+    def _read_in(self) -> None:
+        """Find out what is in force, and bring the index up to it. Raises HistoryDamaged."""
         self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
