@@ -15,6 +15,7 @@ from editd.workspace.replaced import Replaced
 from editd.workspace.tree import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Literal
 
 OLD, NEW, THEIRS, NEWEST = FileState(b"old"), FileState(b"new"), FileState(b"theirs"), FileState(b"newest")
@@ -33,6 +34,12 @@ def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange"
     files = Files(disk, publish=publish, replaced=Replaced(f"{os.fsdecode(disk.root)}.replaced"))
     files.make_ahead()
     return files
+
+
+def written_since(files: Files, now: float | None) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    """What somebody wrote into what was replaced; None: at the end of it all."""
+    look = files.look_at_replaced(now)
+    return files.written([] if look is None else look(), at_the_end=now is None)
 
 
 def put(root: Path, files: Held) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
+
+import pytest
 
 from editd.system.disk import RealDisk
 from editd.values.changeset import Change
@@ -12,6 +16,7 @@ from editd.values.content import FileState
 from editd.workspace.files import Files
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
 from in_memory import path_of
+from working_files import written_since
 from workplace import write
 
 if TYPE_CHECKING:
@@ -38,9 +43,9 @@ def replaced_once(tmp_path: Path) -> tuple[Files, Path]:
 
 def test_what_was_replaced_is_kept_out_of_sight_and_then_removed(tmp_path: Path) -> None:
     files, kept = replaced_once(tmp_path)
-    assert list(files.written_since(10.0)) == []
+    assert list(written_since(files, 10.0)) == []
     assert len(os.listdir(kept)) == 1
-    assert list(files.written_since(10.0 + KEPT_SECONDS)) == []
+    assert list(written_since(files, 10.0 + KEPT_SECONDS)) == []
     assert os.listdir(kept) == []
 
 
@@ -48,8 +53,8 @@ def test_what_somebody_writes_into_it_is_told_before_it_is_removed(tmp_path: Pat
     files, kept = replaced_once(tmp_path)
     (old,) = kept.iterdir()
     old.write_bytes(b"theirs\n")
-    assert list(files.written_since(10.0)) == []
-    told = files.written_since(10.0 + KEPT_SECONDS)
+    assert list(written_since(files, 10.0)) == []
+    told = written_since(files, 10.0 + KEPT_SECONDS)
     assert next(told) == (path_of("f.txt"), FileState(b"theirs\n"))
     assert old.exists()
     assert list(told) == []
@@ -60,10 +65,10 @@ def test_while_somebody_has_it_open_for_writing_it_stays(tmp_path: Path) -> None
     files, kept = replaced_once(tmp_path)
     (old,) = kept.iterdir()
     with old.open("ab"):
-        list(files.written_since(10.0))
-        assert list(files.written_since(20.0)) == []
+        list(written_since(files, 10.0))
+        assert list(written_since(files, 20.0)) == []
         assert old.exists()
-    assert list(files.written_since(20.0)) == []
+    assert list(written_since(files, 20.0)) == []
     assert not old.exists()
 
 
@@ -74,10 +79,10 @@ def test_one_that_is_being_written_does_not_hold_up_the_others(tmp_path: Path) -
     files.publish(staging)
     files.finish(staging)
     with busy.open("ab"):
-        list(files.written_since(10.0))
-        list(files.written_since(20.0))
+        list(written_since(files, 10.0))
+        list(written_since(files, 20.0))
         assert list(kept.iterdir()) == [busy]
-    list(files.written_since(30.0))
+    list(written_since(files, 30.0))
     assert os.listdir(kept) == []
 
 
@@ -85,20 +90,45 @@ def test_what_could_not_be_recorded_stays_and_is_told_again(tmp_path: Path) -> N
     files, kept = replaced_once(tmp_path)
     (old,) = kept.iterdir()
     old.write_bytes(b"theirs\n")
-    list(files.written_since(10.0))
-    assert next(files.written_since(20.0)) == next(files.written_since(20.0))
+    list(written_since(files, 10.0))
+    for _ in range(2):
+        with closing(written_since(files, 20.0)) as told:
+            assert next(told) == (path_of("f.txt"), FileState(b"theirs\n"))
     assert old.exists()
+
+
+def test_what_could_not_be_looked_at_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, kept = replaced_once(tmp_path)
+    (old,) = kept.iterdir()
+    list(written_since(files, 10.0))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", _no_descriptor)
+        look = files.look_at_replaced(20.0)
+        assert look is not None
+        looks = look()
+    with pytest.raises(OSError, match="Too many open files"):
+        list(files.written(looks))
+    assert old.exists()
+    assert list(written_since(files, 20.0)) == []
+    assert not old.exists()
+
+
+def _no_descriptor(*_: object, **__: object) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
     files, kept = replaced_once(tmp_path)
-    assert list(files.written_since(None)) == []
+    assert list(written_since(files, None)) == []
     assert os.listdir(kept) == []
 
 
 def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
     _, kept = replaced_once(tmp_path)
-    assert list(Replaced(str(kept)).written_since(None)) == [(None, OLD)]
+    left = Replaced(str(kept))
+    assert list(left.written(left.look(left.due(None), at_the_end=True), at_the_end=True)) == [(None, OLD)]
     assert os.listdir(kept) == []
 
 

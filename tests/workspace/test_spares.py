@@ -13,7 +13,7 @@ from editd.system.disk import RealDisk
 from editd.workspace.files import Files
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
 from editd.workspace.spares import AHEAD, PERMISSIONS
-from working_files import NEW, NEWEST, OLD, THEIRS, change, held, put
+from working_files import NEW, NEWEST, OLD, THEIRS, change, held, put, written_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Spared:
         """Let what was replaced be kept for long enough."""
         for _ in range(2):
             self.now += KEPT_SECONDS + 1
-            assert list(self.files.written_since(self.now)) == []
+            assert list(written_since(self.files, self.now)) == []
 
     @property
     def spares(self) -> dict[int, bytes]:
@@ -188,13 +188,14 @@ def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -
     spared.replace(OLD, NEW)
     left = Replaced(str(spared.kept))
     assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
-    assert [state for _, state in left.written_since(None)] == [OLD]
+    looks = left.look(left.due(None), at_the_end=True)
+    assert [state for _, state in left.written(looks, at_the_end=True)] == [OLD]
     assert list(spared.kept.iterdir()) == []
 
 
 def test_at_the_end_none_are_left(spared: Spared) -> None:
     spared.replace(OLD, NEW)
-    assert list(spared.files.written_since(None)) == []
+    assert list(written_since(spared.files, None)) == []
     assert list(spared.kept.iterdir()) == []
 
 

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from editd.store.journal import Position
     from editd.values.content import FileState, Version
     from editd.workspace.files import Files
+    from editd.workspace.replaced import Look
     from editd.workspace.tree import Tree
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
@@ -481,21 +482,27 @@ class Engine:
         """Begin to look at files that a notice or a scan names."""
         return Inspection(self.tree, self.history, self.adopt)
 
-    def look_at_replaced(self, *, at_the_end: bool = False) -> None:
-        """Record what somebody wrote into a file that had just been replaced (C4), and let the rest go."""
-        if self.broken is not None:
-            return
-        for path, state in self.files.written_since(None if at_the_end else self.clock.monotonic()):
-            if path is None:  # from before a kill: what no transaction has is put aside
-                if self.history.content(state.version) is None:
-                    self.history.keep_aside(state.version, state.content)
-                continue
-            log.info("%s was written while it was being replaced", path.text)
-            if not self.adopt({path: state}) and self.history.content(state.version) is None:
-                return  # it stays where it is, and is told again
-            inspection = self.inspect()  # and what stands there comes after it
-            inspection.look(path)
-            inspection.record()
+    def look_at_replaced(self) -> Callable[[], list[Look]] | None:
+        """A look at what was replaced a while ago, for any thread; None where there is nothing to see.
+
+        What it returns is for `record_written`.
+        """
+        return None if self.broken is not None else self.files.look_at_replaced(self.clock.monotonic())
+
+    def record_written(self, looks: Sequence[Look], *, at_the_end: bool = False) -> None:
+        """Record what somebody wrote into a file that had just been replaced (C4)."""
+        with contextlib.closing(self.files.written(looks, at_the_end=at_the_end)) as written:
+            for path, state in written:
+                if path is None:  # from before a kill: what no transaction has is put aside
+                    if self.history.content(state.version) is None:
+                        self.history.keep_aside(state.version, state.content)
+                    continue
+                log.info("%s was written while it was being replaced", path.text)
+                if not self.adopt({path: state}) and self.history.content(state.version) is None:
+                    return  # it stays where it is, and is told again
+                inspection = self.inspect()  # and what stands there comes after it
+                inspection.look(path)
+                inspection.record()
 
     def relieve(self) -> None:
         """Do what nobody waits for. Called when the replies are out."""
@@ -609,7 +616,9 @@ class Engine:
     def close(self) -> None:
         self._tidy()
         try:
-            self.look_at_replaced(at_the_end=True)
+            if self.broken is None:
+                look = self.files.look_at_replaced(None)
+                self.record_written([] if look is None else look(), at_the_end=True)
         except (Refused, OSError) as error:  # what is left there is put aside at the next start
             log.error("what was replaced could not be looked at: %s", error)
         self.history.close()

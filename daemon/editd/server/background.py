@@ -113,7 +113,11 @@ class Background:
         """Do what is due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._turns.back()
-        self._engine.look_at_replaced()
+        look = self._engine.look_at_replaced()
+        if look is not None:
+            looks = await loop.run_in_executor(None, look)
+            await self._turns.back()
+            self._engine.record_written(looks)
         now = loop.time()
         quiet = self._engine.clock.monotonic() - self._engine.last_write
         if self._engine.synced < self._engine.history.head:

@@ -22,6 +22,7 @@ import os
 import secrets
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -51,13 +52,13 @@ from editd.workspace.temporaries import (
 from editd.workspace.tree import read_name, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from typing import Literal
 
     from editd.system.disk import Disk
     from editd.values.content import FileState
     from editd.workspace.made_folders import MadeFolders
-    from editd.workspace.replaced import Replaced
+    from editd.workspace.replaced import Look, Replaced
 
 
 class State(Enum):
@@ -262,10 +263,21 @@ class Files:
         prune(self._disk, emptied)
         self._let_go(staging.token)
 
-    def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
-        """See `Replaced.written_since`."""
+    def look_at_replaced(self, now: float | None) -> Callable[[], list[Look]] | None:
+        """A look at what was replaced long enough ago, for any thread; None where there is nothing to see."""
+        if self._replaced is None:
+            return None
+        due = self._replaced.due(now)
+        return partial(self._replaced.look, due, at_the_end=now is None) if due else None
+
+    def written(
+        self, looks: Sequence[Look], *, at_the_end: bool = False
+    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
+        """See `Replaced.written`."""
         if self._replaced is not None:
-            yield from self._replaced.written_since(now)
+            yield from self._replaced.written(looks, at_the_end=at_the_end)
+            if at_the_end:
+                self._replaced.end()
 
     def discard(self, staging: Staging) -> None:
         """Remove the temporaries and the folders that were made for them. May be called twice.

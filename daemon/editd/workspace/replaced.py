@@ -23,7 +23,7 @@ from editd.workspace.spares import Spares
 from editd.workspace.tree import read_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Sequence
 
     from editd.system.disk import Disk
     from editd.values.content import FileState, Version
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
 KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
-LOOKS_MAX = 200  # in one go: some 10 ms
+LOOKS_MAX = 200  # in one go: some 10 ms of a thread
 
 ELSEWHERE = (
     "The state folder lies on another file system than the workspace: what a program writes into a file "
@@ -39,12 +39,24 @@ ELSEWHERE = (
 )
 
 
-class _Kept(Struct):
+class Kept(Struct):
+    """A file that was replaced."""
+
     name: bytes
     path: WorkspacePath | None = None  # None: a daemon that was killed has left it
     version: Version | None = None  # that it was looked at with
     size: int = 0
     since: float | None = None  # when it was first seen here
+
+
+class Look(Struct, frozen=True):
+    """What a look at one of them has shown: nothing, where it is just gone."""
+
+    kept: Kept
+    state: FileState | None = None  # what somebody has written into it: it is still there
+    spare: bytes | None = None  # the name of the spare that it has become
+    is_busy: bool = False  # it is being written right now
+    failure: OSError | None = None
 
 
 class Replaced:
@@ -55,7 +67,7 @@ class Replaced:
         os.makedirs(folder, 0o700, exist_ok=True)
         self._folder = open_folder(folder)
         self.spares = Spares(self._folder)
-        self._kept = deque(_Kept(name) for name in self._folder.names() if not self._was_empty(name))
+        self._kept = deque(Kept(name) for name in self._folder.names() if not self._was_empty(name))
         self._bytes = 0
 
     def is_beside(self, disk: Disk) -> bool:
@@ -74,8 +86,7 @@ class Replaced:
                     aside.move(item.temporary, self._folder, item.temporary)
         except OSError:
             return False
-        self._kept.append(_Kept(item.temporary, item.change.path, before.version, len(before.content)))
-        self._bytes += len(before.content)
+        self._keep(Kept(item.temporary, item.change.path, before.version, len(before.content)))
         return True
 
     def stat(self, name: bytes) -> os.stat_result | None:
@@ -92,40 +103,90 @@ class Replaced:
         with suppress(FileNotFoundError):
             self._folder.remove(name)
 
-    def written_since(self, now: float | None) -> Iterator[tuple[WorkspacePath | None, FileState]]:
-        """Remove what has been kept long enough; first tell what somebody wrote into it.
+    def due(self, now: float | None) -> list[Kept]:
+        """What has been kept for long enough, to be looked at with `look`, and then given to `written`.
 
-        What is told is removed when the next is asked for: whoever cannot record it is told again later.
-        What a killed daemon has left is told without a path, whatever it holds. `now` is in seconds of any
-        clock that never goes back; None is the end of it all.
+        `now` is in seconds of any clock that never goes back; None is the end of it all.
         """
         for kept in reversed(self._kept):
             if kept.since is not None:
                 break
             kept.since = now
-        for _ in range(len(self._kept) if now is None else min(len(self._kept), LOOKS_MAX)):
+        due: list[Kept] = []
+        while self._kept and (now is None or len(due) < LOOKS_MAX):
             kept = self._kept[0]
-            is_due = now is None or kept.since is None or now - kept.since >= KEPT_SECONDS
-            if not is_due and self._bytes <= KEPT_BYTES_MAX:
-                return
-            try:
-                called = kept.path or WorkspacePath(os.fsdecode(kept.name))
-                found = read_name(self._folder, kept.name, called, quiet=now is not None)
-            except InUse:  # it is being written right now: the others need not wait for that
-                self._kept.rotate(-1)
-                continue
-            except Refused:
-                found = None
-            state = None if found is None else found.state()
-            if state is not None and state.version != kept.version:
-                yield kept.path, state
-            self._kept.popleft()
+            is_old = now is None or kept.since is None or now - kept.since >= KEPT_SECONDS
+            if not is_old and self._bytes <= KEPT_BYTES_MAX:
+                break
+            due.append(self._kept.popleft())
             self._bytes -= kept.size
-            if now is None or not self.spares.make(kept.name):
-                with suppress(OSError):
-                    self.remove(kept.name)
-        if now is None:
-            self.spares.clear()
+        return due
+
+    def look(self, due: Sequence[Kept], *, at_the_end: bool = False) -> list[Look]:
+        """Look at each, and let it go where nobody has written into it. In any thread: the disk is slow."""
+        return [self._look(kept, at_the_end) for kept in due]
+
+    def _look(self, kept: Kept, at_the_end: bool) -> Look:
+        try:
+            called = kept.path or WorkspacePath(os.fsdecode(kept.name))
+            found = read_name(self._folder, kept.name, called, quiet=not at_the_end)
+        except InUse:
+            return Look(kept, is_busy=True)
+        except Refused:
+            found = None
+        except OSError as error:
+            return Look(kept, failure=error)
+        state = None if found is None else found.state()
+        if state is not None and state.version != kept.version:
+            return Look(kept, state)
+        return Look(kept, spare=self._let_go(kept, at_the_end))
+
+    def _let_go(self, kept: Kept, at_the_end: bool) -> bytes | None:
+        """Remove it, or make it a spare, and return its new name."""
+        spare = None if at_the_end else self.spares.make(kept.name)
+        if spare is None:
+            with suppress(OSError):
+                self.remove(kept.name)
+        return spare
+
+    def written(
+        self, looks: Sequence[Look], *, at_the_end: bool = False
+    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
+        """Tell what somebody wrote into what was looked at.
+
+        What is told is removed when the next is asked for: whoever cannot record it is told again later. What
+        a killed daemon has left is told without a path, whatever it holds. Raises OSError where one could not
+        be read, after the others; it is looked at again.
+        """
+        told = deque(look for look in looks if look.state is not None)
+        for look in looks:
+            if look.spare is not None:
+                self.spares.add(look.spare)
+            elif look.is_busy or look.failure is not None:  # the others need not wait for that
+                self._keep(look.kept)
+        try:
+            while told:
+                look = told[0]
+                assert look.state is not None
+                yield look.kept.path, look.state
+                told.popleft()
+                spare = self._let_go(look.kept, at_the_end)
+                if spare is not None:
+                    self.spares.add(spare)
+        finally:
+            for look in told:
+                self._keep(look.kept)
+        for look in looks:
+            if look.failure is not None:
+                raise look.failure
+
+    def end(self) -> None:
+        """Remove the spares."""
+        self.spares.clear()
+
+    def _keep(self, kept: Kept) -> None:
+        self._kept.append(kept)
+        self._bytes += kept.size
 
     def _was_empty(self, name: bytes) -> bool:
         """Whether it was a spare, or as good as one; then it is gone now."""

@@ -89,32 +89,35 @@ class Spares:
         """No file can be moved from here to that folder: it is another mount (EXDEV)."""
         self._foreign.add(folder)
 
-    def make(self, name: bytes) -> bool:
-        """Make a spare of a file in the folder whose bytes nobody needs any more; False where that cannot be.
+    def make(self, name: bytes) -> bytes | None:
+        """Make a spare of a file in the folder whose bytes nobody needs any more, and return what to `add`.
 
-        Nobody else may have it open, be it only to read, and it must be as a new file would be: one name, our
-        own, with no attributes.
+        None where that cannot be: nobody else may have it open, be it only to read, and it must be as a new
+        file would be: one name, our own, with no attributes. In any thread.
         """
         if len(self._names) >= SPARES_MAX:
-            return False
+            return None
         try:
             descriptor = self.folder.open_to_write(name)
         except OSError:
-            return False
+            return None
         try:
             if not self._is_like_new(descriptor):
-                return False
+                return None
             os.ftruncate(descriptor, 0)
         except OSError:
-            return False
+            return None
         finally:
             os.close(descriptor)  # ext4 would flush what is written after a truncation by this descriptor
         spare = _fresh_name()
         with suppress(OSError):
             self.folder.move(name, self.folder, spare)
-            self._names.append(spare)
-            return True
-        return False
+            return spare
+        return None
+
+    def add(self, spare: bytes) -> None:
+        """Take in what `make` has made."""
+        self._names.append(spare)
 
     def _is_like_new(self, descriptor: int) -> bool:
         found = os.fstat(descriptor)
