@@ -474,9 +474,7 @@
 
 (ert-deftest a-buffer-without-changes-follows-its-file-and-point-stays ()
   (let ((file (tests-file "a\nb\nc\n")))
-    (their 'settle nil)                 ; else the file's own coming may be what is said
-    (visiting file
-      (sleep-for 0.5)                   ; and it may be heard of after the settling
+    (visiting file                      ; whose coming is heard of yet, and is not what is said
       (goto-char (point-min))
       (search-forward "b")
       (let ((marker (copy-marker (line-beginning-position 2)))

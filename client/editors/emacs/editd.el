@@ -402,7 +402,9 @@ It is the file's, where Emacs knows of no change since."
   "Follow what was done to this buffer's file, by TRANSACTION if that is known."
   (let* ((now (editd--file-now))
          (version (and now (editd--version (car now)))))
-    (cond ((equal version editd--base)
+    (cond ((and transaction (not (equal version (editd--left-at transaction))))
+           nil)                         ; a later one made what is there: its event is to come
+          ((equal version editd--base)
            (setq editd--theirs nil)
            (when now (set-visited-file-modtime (cdr now))))
           ((and now (editd--holds-p (car now)))
@@ -418,6 +420,12 @@ It is the file's, where Emacs knows of no change since."
                            (format ": it is %s now" (editd--moved-to transaction)))
                           (t "")))))
     (force-mode-line-update)))
+
+(defun editd--left-at (transaction)
+  "The version that TRANSACTION has left this buffer's file at, or nil for none."
+  (cl-loop for change across (plist-get transaction :files)
+           when (equal (plist-get change :path) (editd--path-value))
+           return (plist-get change :version)))
 
 (defun editd--moved-to (transaction)
   "Where TRANSACTION has moved this buffer's file, or nil."
