@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import working_files
+from editd.system.disk import RealDisk, open_folder
+from editd.workspace import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.system.disk import RealFolder
+
+
+@pytest.fixture(autouse=True)
+def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let go of the folders that a test's disks hold, as the end of the daemon does."""
+    disks: set[RealDisk] = set()
+    folders: list[RealFolder] = []
+    begin, close = RealDisk.__init__, RealDisk.close
+
+    def noted(disk: RealDisk, root: str | bytes, *, walk: bool = False) -> None:
+        begin(disk, root, walk=walk)
+        disks.add(disk)
+
+    def closed(disk: RealDisk) -> None:
+        close(disk)
+        disks.remove(disk)
+
+    def noted_folder(path: str) -> RealFolder:
+        folders.append(open_folder(path))
+        return folders[-1]
+
+    monkeypatch.setattr(RealDisk, "__init__", noted)
+    monkeypatch.setattr(RealDisk, "close", closed)
+    monkeypatch.setattr(replaced, "open_folder", noted_folder)
+    yield
+    for disk in list(disks):
+        disk.close()
+    for folder in folders:
+        folder.__exit__(None, None, None)
 
 
 @pytest.fixture(params=[False, True], ids=["made", "spared"])
