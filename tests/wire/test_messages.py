@@ -77,6 +77,14 @@ def test_every_limit_is_on_the_page() -> None:
     )
 
 
+def test_what_a_later_daemon_says_more_is_passed_over_and_what_a_client_asks_more_is_refused() -> None:
+    line = {"line": 1, "seq": 1, "actor": "a", "session": None, "time": "t", "later": {"deep": 1}}
+    told = msgspec.convert({"version": "v", "lines": [line], "later": []}, messages.BlameResult)
+    assert told.lines[0].actor == "a"
+    with pytest.raises(msgspec.ValidationError, match="unknown field `later`"):
+        msgspec.convert({"path": "a", "later": []}, messages.Blame)
+
+
 def test_a_message_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         messages.SettleResult(head=1).head = 2  # pyright: ignore

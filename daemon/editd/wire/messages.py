@@ -452,21 +452,25 @@ REQUESTS: dict[str, type[Params]] = {
 # ── Results ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Empty(Message):
+class Told(Message, forbid_unknown_fields=False):
+    """What a daemon says: a client passes over the fields that a later version has added."""
+
+
+class Empty(Told):
     """`{}`"""
 
 
-class Server(Message):
+class Server(Told):
     name: str
     version: str
 
 
-class Workspace(Message):
+class Workspace(Told):
     root: str
     id: str
 
 
-class HelloResult(Message):
+class HelloResult(Told):
     server: Server
     protocol: int
     workspace: Workspace
@@ -476,7 +480,7 @@ class HelloResult(Message):
     encodings: list[str]
 
 
-class StatusResult(Message):
+class StatusResult(Told):
     root: str
     head: int
     uptime: float  # seconds
@@ -498,7 +502,7 @@ class StatusResult(Message):
     id: str
 
 
-class CheckResult(Message):
+class CheckResult(Told):
     ok: bool
     problems: list[str]
     repaired: list[str]  # what a repair has done; the daemon ends after it
@@ -506,7 +510,7 @@ class CheckResult(Message):
     aside: str | None  # the folder that the damaged files are in now
 
 
-class ReadResult(Message):
+class ReadResult(Told):
     path: str
     content: str
     version: str
@@ -518,7 +522,7 @@ class ReadResult(Message):
     size: int  # bytes
 
 
-class ToolEntry(Message):
+class ToolEntry(Told):
     """A tool as `tools/list` of MCP has it: `schema` is the JSON Schema of its arguments."""
 
     name: str
@@ -529,17 +533,17 @@ class ToolEntry(Message):
     idempotent: bool
 
 
-class DialectEntry(Message):
+class DialectEntry(Told):
     name: str
     description: str
     tools: list[ToolEntry]
 
 
-class DialectsResult(Message):
+class DialectsResult(Told):
     dialects: list[DialectEntry]
 
 
-class StatEntry(Message):
+class StatEntry(Told):
     path: str
     version: str | None
     mode: Mode | None
@@ -547,15 +551,15 @@ class StatEntry(Message):
     kind: Literal["file", "symlink"] | None
 
 
-class StatResult(Message):
+class StatResult(Told):
     files: list[StatEntry]
 
 
-class SettleResult(Message):
+class SettleResult(Told):
     head: int
 
 
-class Change(Message):
+class Change(Told):
     path: str
     change: ChangeKind
     base: str | None
@@ -565,12 +569,12 @@ class Change(Message):
     undone_by: int | UnsetType = UNSET  # where this path of a transaction is undone
 
 
-class Part(Message):
+class Part(Told):
     seq: int
     path: str
 
 
-class Transaction(Message):
+class Transaction(Told):
     seq: int
     id: str
     kind: Kind
@@ -585,7 +589,7 @@ class Transaction(Message):
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
 
 
-class FileResult(Message):
+class FileResult(Told):
     path: str
     version: str | None
     base: str | None
@@ -598,7 +602,7 @@ class FileResult(Message):
     warnings: list[str] = []
 
 
-class ApplyResult(Message):
+class ApplyResult(Told):
     transaction: Transaction | None
     files: list[FileResult]
     warnings: list[str] = []
@@ -606,7 +610,7 @@ class ApplyResult(Message):
     answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
 
 
-class InTheWay(Message):
+class InTheWay(Told):
     """A file where an undo would not merge."""
 
     path: str
@@ -618,37 +622,37 @@ class UndoResult(ApplyResult):
     conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run
 
 
-class BeginResult(Message):
+class BeginResult(Told):
     changeset: str
 
 
-class LogResult(Message):
+class LogResult(Told):
     transactions: list[Transaction]
     more: bool
 
 
-class ShowResult(Message):
+class ShowResult(Told):
     transaction: Transaction
     diff: str | None
 
 
-class DiffResult(Message):
+class DiffResult(Told):
     diff: str
     files: list[Change]
 
 
-class PublishResult(Message):
+class PublishResult(Told):
     commit: str
     branch: str
     left_out: list[str]  # paths that `git add` would not take
 
 
-class SessionOpenResult(Message):
+class SessionOpenResult(Told):
     session: str
     token: str
 
 
-class SessionEntry(Message):
+class SessionEntry(Told):
     session: str
     actor: str | None
     scope: Scope
@@ -661,11 +665,11 @@ class SessionEntry(Message):
     in_doubt: bool  # the daemon was killed since; see Sessions
 
 
-class SessionListResult(Message):
+class SessionListResult(Told):
     sessions: list[SessionEntry]
 
 
-class LeaseAcquireResult(Message):
+class LeaseAcquireResult(Told):
     lease: str
     token: int
     expires: str
@@ -675,7 +679,7 @@ class LeaseRenewResult(LeaseAcquireResult):
     """As the lease was granted, with its new end."""
 
 
-class LeaseEntry(Message):
+class LeaseEntry(Told):
     lease: str
     session: str
     token: int
@@ -683,20 +687,20 @@ class LeaseEntry(Message):
     expires: str
 
 
-class LeaseListResult(Message):
+class LeaseListResult(Told):
     leases: list[LeaseEntry]
     waiting: int
 
 
-class ExecBeginResult(Message):
+class ExecBeginResult(Told):
     exec: str
 
 
-class ExecEndResult(Message):
+class ExecEndResult(Told):
     transaction: Transaction | None
 
 
-class BlameLine(Message):
+class BlameLine(Told):
     line: int  # from 1
     seq: int
     actor: str
@@ -704,29 +708,29 @@ class BlameLine(Message):
     time: str
 
 
-class BlameResult(Message):
+class BlameResult(Told):
     version: str
     lines: list[BlameLine]
 
 
-class SubscribeResult(Message):
+class SubscribeResult(Told):
     subscription: int
     head: int
 
 
-class GcResult(Message):
+class GcResult(Told):
     oldest: int  # the history begins with this transaction
     compacted: int  # transactions that this run has dropped, or a dry run would
     freed: int  # bytes
     bytes: int  # what the history takes then
 
 
-class ConfigReloadResult(Message):
+class ConfigReloadResult(Told):
     applied: list[str]  # keys that are in force now
     restart: list[str]  # keys that have changed and wait for a restart
 
 
-class HooksRunResult(Message):
+class HooksRunResult(Told):
     hooks: list[str]  # those that ran
     files: list[dict[str, Any]]  # of each its path, and the hooks that would change it
     diff: str  # what they would change
@@ -773,7 +777,7 @@ ERROR_CODES: dict[str, int] = {
 }
 
 
-class Error(Message):
+class Error(Told):
     """An answer of no. `message` says what happened and what to do about it."""
 
     code: int
