@@ -18,7 +18,7 @@ import pygit2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import HistoryDamaged, UnknownTransaction
+from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store import trailers
 from editd.store.chain import transaction_of_commit
 from editd.store.floor import Floor, read_floor, write_floor
@@ -140,7 +140,7 @@ class History:
         return None if pending is None else pending[1]
 
     def content(self, version: Version) -> bytes | None:
-        """The bytes of a version that was ever recorded, or None. Raises HistoryDamaged."""
+        """The bytes of a version that was ever recorded, or None. Raises HistoryDamaged, IoError."""
         oid = bytes.fromhex(version)
         pending = self._pending.get(oid)
         if pending is not None:
@@ -499,8 +499,16 @@ class History:
         )
 
     def _read(self, oid: Oid) -> tuple[int, bytes]:
-        """An object's type and bytes from the store. Raises KeyError, pygit2.GitError."""
-        kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+        """An object's type and bytes from the store. Raises KeyError, pygit2.GitError, IoError."""
+        try:
+            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+        except (KeyError, pygit2.GitError):
+            # What libgit2 could not look at it takes for missing, and keeps to itself what the disk said.
+            try:
+                os.listdir(os.path.join(self.store, "objects/pack"))
+            except OSError as error:
+                raise IoError(error, "The history cannot be read") from error
+            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
         return kind, self.floor.seen(oid, content)
 
     def _tree_bytes(self, oid: Oid) -> bytes:
