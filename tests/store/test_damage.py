@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from damage import copy, layout, prepare, readable, state_files
-from editd.errors import HistoryDamaged, UnknownTransaction
+from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store.mending import open_history
 from editd.store.proof import whole_proof
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
+from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError
 from torment import fsck
@@ -332,6 +333,24 @@ def is_history(path: Path, place: Workplace) -> bool:
     top = path.relative_to(place.state).parts[0]
     is_spare = path.suffix == ".new" or path.name == "description" or path.stat().st_size == 0
     return top in ("journal", "store.git") and not is_spare
+
+
+def test_a_store_that_cannot_be_looked_at_is_not_one_without_the_content(
+    prepared: Prepared,
+) -> None:
+    with copy(prepared) as place:
+        history = open_history(str(place.state))
+        try:
+            version = version_of(prepared.contents[1, "a"].encode())
+            packs, away = place.store / "objects/pack", place.store / "objects/away"
+            packs.rename(away)
+            with pytest.raises(IoError, match="No such file or directory"):
+                history.content(version)
+            away.rename(packs)
+            assert history.content(version) is not None
+            assert history.content(version_of(b"never there")) is None
+        finally:
+            history.close()
 
 
 def test_an_index_that_is_damaged_is_found_by_check_and_made_anew(prepared: Prepared) -> None:
