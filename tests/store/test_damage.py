@@ -134,7 +134,7 @@ SPOILT: dict[str, Callable[[Workplace], Path]] = {
 }
 
 
-THROUGH_THE_SOCKET = ("the payload of a frame",)
+THROUGH_THE_SOCKET = ("the payload of a frame", "the journal, gone")
 
 
 @pytest.mark.parametrize("what", SPOILT)

@@ -17,8 +17,7 @@ KEPT_SECONDS = 30 * 86400
 
 def stray_bytes(folder: str) -> int:
     """What the strays in the state folder take of the disk."""
-    path = os.path.join(folder, NAME)
-    return folder_bytes(path) if os.path.isdir(path) else 0
+    return folder_bytes(os.path.join(folder, NAME))
 
 
 def drop_strays(folder: str, now: float) -> int:

@@ -408,13 +408,13 @@ def file_flags(descriptor: int) -> int:
 def folder_bytes(path: str) -> int:
     """The bytes of the files right in a folder; what is renamed meanwhile may be left out.
 
-    0 where there are no descriptors left to look with: nobody is refused his answer for that.
+    0 where it is gone, or there are no descriptors left to look with: nobody is refused his answer for that.
     """
     total = 0
     try:
         found = os.scandir(path)
     except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+        if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE):
             raise
         return 0
     with found as entries:
