@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Touch
+    from editd.values.transaction import Seq, Touch
 
 LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
 ROUNDS_MAX = 5  # of taking along what is in the way in the files of those that were taken along
@@ -119,33 +119,24 @@ def _dependent(history: History, place: Place, targets: Mapping[int, Target]) ->
 
 def _later(history: History, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
     """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
-    for seq, touch in _life(history, place.origin, place.seq):
+    for seq, touch, undone in _life(history, place.origin, place.seq):
         target = targets.get(seq)
         if touch.undone_by is not None or (target is not None and target.covers(touch.path)):
             continue
-        undone = history.find(seq).undoes
         if undone and all(below > place.seq for below in undone):
             continue  # it took back another one that came after: the two cancel out
         yield seq, touch
 
 
-def _life(history: History, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch]]:
+def _life(history: History, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch, tuple[Seq, ...]]]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
     index = history.index
-    while True:
-        move = index.moved_to(path, seq)
-        for later in index.touches_after(path, seq):
-            if move is not None and later >= move[0]:
-                break
-            touch = index.touch_in(path, later)
-            assert touch is not None, "the index has just named it"
-            yield later, touch
-        if move is None:
-            return
+    move = index.moved_to(path, seq)
+    yield from index.life(path, seq, None if move is None else move[0])
+    while move is not None:
         seq, path = move
-        touch = index.touch_in(path, seq)
-        assert touch is not None, "a move is a touch of the new path"
-        yield seq, touch
+        move = index.moved_to(path, seq)
+        yield from index.life(path, seq - 1, None if move is None else move[0])  # with the move itself
 
 
 def _touched(target: Target, path: WorkspacePath) -> bool:

@@ -56,6 +56,9 @@ create index touch_by_source on touch(source, seq) where source is not null;
 _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
+_LATEST = 2**63 - 1  # the largest integer of SQLite
+
+
 class Wanted(Struct, frozen=True):
     """Which transactions a `log` asks for; None means all."""
 
@@ -309,6 +312,20 @@ class Index:
         """The seqs of the transactions that touched `path` after `seq`, rising."""
         rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
         return [row[0] for row in rows]
+
+    def life(
+        self, path: WorkspacePath, after: int, before: int | None
+    ) -> list[tuple[Seq, Touch, tuple[Seq, ...]]]:
+        """What was done to `path` in (after, before), rising: when, what, and what that transaction undid.
+
+        `before` None: until now.
+        """
+        query = (
+            "select touch.*, tx.undoes from touch join tx on tx.seq = touch.seq"
+            " where path = ? and touch.seq > ? and touch.seq < ? order by touch.seq"
+        )
+        rows = self._all(query, (path.raw, after, _LATEST if before is None else before))
+        return [(Seq(row[1]), _touch(row[:-1]), undone.read(row[-1])[0]) for row in rows]
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
         """The newest transaction after which `path` held `version`."""
