@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused
 from editd.server.children import PYTHON, Child
+from editd.server.waiting import happens
 from editd.store.journal import Position
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ class Background:
     async def _run(self) -> None:
         seconds = TICK_SECONDS
         while not self._end.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._end.wait(), seconds)
+            await happens(self._end, seconds)
             try:
                 await self._tick()
                 seconds = TICK_SECONDS

@@ -80,7 +80,8 @@ class Child:
         if stream is not None:
             stream.close()
         try:
-            await asyncio.wait_for(asyncio.shield(self._ended), seconds)
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._ended)
         except TimeoutError:
             log.warning("%s did not end within %s s and is killed", self._name, seconds)
             self._transport.close()  # which kills, and hangs up on what it has left behind, too

@@ -48,6 +48,7 @@ from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
 from editd.server.supervision import Supervision
 from editd.server.turns import Turns
+from editd.server.waiting import happens
 from editd.server.watching import Watching
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
@@ -479,8 +480,7 @@ class Daemon:
     async def _until_told(self) -> None:
         """Until a signal, `shutdown`, the end of the idle time, or until the workspace is gone."""
         while not self._stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), 1.0)
+            await happens(self._stop, 1.0)
             idle = self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds
             if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
                 log.info("nobody has asked for anything for %g s", idle)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.children import PYTHON, Child
+from editd.server.waiting import happens
 from editd.store.compaction import MARKER
 from editd.store.strays import drop_strays, stray_bytes
 from editd.values.transaction import CommitId
@@ -195,10 +196,7 @@ class Retention:
             except (Refused, OSError) as error:
                 log.error("the history could not be compacted: %s", error)
             self._wake.clear()
-            try:
-                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
-            except TimeoutError:
-                continue
+            await happens(self._wake, LOOK_SECONDS)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request to the compacting process, started if need be. Raises Refused where it fails."""

@@ -30,6 +30,7 @@ from msgspec import Struct, field
 
 from editd.engine.inspection import known_below
 from editd.errors import Refused
+from editd.server.waiting import happens
 from editd.system.notices import Notice, Wanted, Watch, git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
@@ -166,8 +167,7 @@ class Watching:
 
         Returns what `attend` wants to know: since when nothing is missed, None for not yet.
         """
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), seconds)
+        await happens(self._ready, seconds)
         return self._generation if self._is_ready else None
 
     def attend(
@@ -269,8 +269,7 @@ class Watching:
 
     async def look_through(self) -> None:
         """Record what was changed while no daemon was there. Raises Refused."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), COOKIE_SECONDS_MAX)
+        await happens(self._ready, COOKIE_SECONDS_MAX)
         await self._rescan()
 
     # ── noticing ──
@@ -395,8 +394,7 @@ class Watching:
 
     async def _supervise(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ailing.wait(), TICK_SECONDS)
+            await happens(self._ailing, TICK_SECONDS)
             self._ailing.clear()
             try:
                 await self._mend()
@@ -476,8 +474,7 @@ class Watching:
             if seconds > 0:
                 self._sleeps_until = self._loop.time() + seconds
                 self._roused.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._roused.wait(), seconds)
+                await happens(self._roused, seconds)
                 self._sleeps_until = 0.0
                 continue  # more may have been noticed meanwhile
             if self._pauses:
