@@ -16,6 +16,10 @@ from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, Places, set_up_log
 from editd.system.supervisor import Supervisor
 
+# Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
+# forty system calls, and waits so long for the thread that takes in what others write, where that is much.
+SWITCH_SECONDS = 0.0005
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-C", "--workspace", default=".", metavar="DIR", help="The folder to own. Default: this one.")
@@ -51,6 +55,7 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config(places.name).config
         daemon = Daemon(places, config, idle_seconds=idle, supervisor=supervisor)
+        sys.setswitchinterval(SWITCH_SECONDS)
         asyncio.run(daemon.run(lambda: say.say("ready")))
     except AlreadyRunning as running:
         say.say("busy")
