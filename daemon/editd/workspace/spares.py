@@ -116,8 +116,12 @@ class Spares:
         return None
 
     def add(self, spare: bytes) -> None:
-        """Take in what `make` has made."""
-        self._names.append(spare)
+        """Take in what `make` has made; beyond `SPARES_MAX`, which a thread may pass by, it goes."""
+        if len(self._names) < SPARES_MAX:
+            self._names.append(spare)
+            return
+        with suppress(OSError):
+            self.folder.remove(spare)
 
     def _is_like_new(self, descriptor: int) -> bool:
         found = os.fstat(descriptor)
