@@ -114,18 +114,11 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
     if depth == LIMITS.nesting_max:
         raise Malformed("invalid_params", f"The message is nested more than {LIMITS.nesting_max} deep.")
     if kind is list:
-        return [
-            item if type(item) is str else plain(item, from_json=from_json, depth=depth + 1) for item in value
-        ]
+        return [plain(item, from_json=from_json, depth=depth + 1) for item in value]
     if kind is dict:
         if from_json and len(value) == 1 and (raw := _from_base64(value.get("base64"))) is not None:
             return text_of(raw)
-        return {
-            key if type(key) is str else _key(key): item
-            if type(item) is str
-            else plain(item, from_json=from_json, depth=depth + 1)
-            for key, item in value.items()
-        }
+        return {_key(key): plain(item, from_json=from_json, depth=depth + 1) for key, item in value.items()}
     raise Malformed("invalid_params", "MessagePack's extension types are not part of this protocol.")
 
 
