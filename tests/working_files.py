@@ -39,7 +39,9 @@ def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange"
 def written_since(files: Files, now: float | None) -> Generator[tuple[WorkspacePath | None, FileState]]:
     """What somebody wrote into what was replaced; None: at the end of it all."""
     look = files.look_at_replaced(now)
-    return files.written([] if look is None else look(), at_the_end=now is None)
+    yield from files.written([] if look is None else look())
+    if now is None:
+        files.end()
 
 
 def put(root: Path, files: Held) -> None:

@@ -128,7 +128,7 @@ def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
 def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
     _, kept = replaced_once(tmp_path)
     left = Replaced(str(kept))
-    assert list(left.written(left.look(left.due(None), at_the_end=True), at_the_end=True)) == [(None, OLD)]
+    assert list(left.written(left.look(left.due(None), at_the_end=True))) == [(None, OLD)]
     assert os.listdir(kept) == []
 
 

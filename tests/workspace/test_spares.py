@@ -189,7 +189,7 @@ def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -
     left = Replaced(str(spared.kept))
     assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
     looks = left.look(left.due(None), at_the_end=True)
-    assert [state for _, state in left.written(looks, at_the_end=True)] == [OLD]
+    assert [state for _, state in left.written(looks)] == [OLD]
     assert list(spared.kept.iterdir()) == []
 
 

@@ -489,9 +489,9 @@ class Engine:
         """
         return None if self.broken is not None else self.files.look_at_replaced(self.clock.monotonic())
 
-    def record_written(self, looks: Sequence[Look], *, at_the_end: bool = False) -> None:
+    def record_written(self, looks: Sequence[Look]) -> None:
         """Record what somebody wrote into a file that had just been replaced (C4)."""
-        with contextlib.closing(self.files.written(looks, at_the_end=at_the_end)) as written:
+        with contextlib.closing(self.files.written(looks)) as written:
             for path, state in written:
                 if path is None:  # from before a kill: what no transaction has is put aside
                     if self.history.content(state.version) is None:
@@ -618,7 +618,9 @@ class Engine:
         try:
             if self.broken is None:
                 look = self.files.look_at_replaced(None)
-                self.record_written([] if look is None else look(), at_the_end=True)
+                if look is not None:
+                    self.record_written(look())
+                self.files.end()
         except (Refused, OSError) as error:  # what is left there is put aside at the next start
             log.error("what was replaced could not be looked at: %s", error)
         self.history.close()

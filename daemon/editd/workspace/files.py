@@ -270,14 +270,15 @@ class Files:
         due = self._replaced.due(now)
         return partial(self._replaced.look, due, at_the_end=now is None) if due else None
 
-    def written(
-        self, looks: Sequence[Look], *, at_the_end: bool = False
-    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """See `Replaced.written`."""
         if self._replaced is not None:
-            yield from self._replaced.written(looks, at_the_end=at_the_end)
-            if at_the_end:
-                self._replaced.end()
+            yield from self._replaced.written(looks)
+
+    def end(self) -> None:
+        """Leave nothing ready for edits that do not come."""
+        if self._spares is not None:
+            self._spares.clear()
 
     def discard(self, staging: Staging) -> None:
         """Remove the temporaries and the folders that were made for them. May be called twice.

@@ -139,19 +139,13 @@ class Replaced:
         state = None if found is None else found.state()
         if state is not None and state.version != kept.version:
             return Look(kept, state)
-        return Look(kept, spare=self._let_go(kept, at_the_end))
-
-    def _let_go(self, kept: Kept, at_the_end: bool) -> bytes | None:
-        """Remove it, or make it a spare, and return its new name."""
         spare = None if at_the_end else self.spares.make(kept.name)
         if spare is None:
             with suppress(OSError):
                 self.remove(kept.name)
-        return spare
+        return Look(kept, spare=spare)
 
-    def written(
-        self, looks: Sequence[Look], *, at_the_end: bool = False
-    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """Tell what somebody wrote into what was looked at.
 
         What is told is removed when the next is asked for: whoever cannot record it is told again later. What
@@ -170,19 +164,14 @@ class Replaced:
                 assert look.state is not None
                 yield look.kept.path, look.state
                 told.popleft()
-                spare = self._let_go(look.kept, at_the_end)
-                if spare is not None:
-                    self.spares.add(spare)
+                with suppress(OSError):
+                    self.remove(look.kept.name)
         finally:
             for look in told:
                 self._keep(look.kept)
         for look in looks:
             if look.failure is not None:
                 raise look.failure
-
-    def end(self) -> None:
-        """Remove the spares."""
-        self.spares.clear()
 
     def _keep(self, kept: Kept) -> None:
         self._kept.append(kept)
