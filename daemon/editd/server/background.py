@@ -100,8 +100,7 @@ class Background:
 
     async def _run(self) -> None:
         seconds = TICK_SECONDS
-        while not self._end.is_set():
-            await happens(self._end, seconds)
+        while not await happens(self._end, seconds):
             try:
                 await self._tick()
                 seconds = TICK_SECONDS

@@ -479,8 +479,7 @@ class Daemon:
 
     async def _until_told(self) -> None:
         """Until a signal, `shutdown`, the end of the idle time, or until the workspace is gone."""
-        while not self._stop.is_set():
-            await happens(self._stop, 1.0)
+        while not await happens(self._stop, 1.0):
             idle = self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds
             if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
                 log.info("nobody has asked for anything for %g s", idle)
