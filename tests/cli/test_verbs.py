@@ -385,12 +385,14 @@ def test_watch_prints_what_happens_until_it_is_interrupted(editctl: Run, place: 
 
         def watch(*words: str) -> subprocess.Popen[str]:
             argv = [sys.executable, "-P", "-m", "editd_client", "watch", "--since", "0", *words]
-            return stack.enter_context(
+            process = stack.enter_context(
                 subprocess.Popen(
                     argv, cwd=place.root, env=place.environment, text=True,
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 )
             )  # fmt: skip
+            stack.callback(process.kill)  # else a failure would wait for it for ever
+            return process
 
         def line(process: subprocess.Popen[str]) -> str:
             assert process.stdout is not None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.limits import LIMITS
+from editd.wire.messages import Tool
 from siege import MIB, line, names, packed, siege
 from torment import wait_until
 from workplace import Workplace, workplace, write
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOBODY = 65534
+SEARCHING = {"relative_path": "b.txt", "needle": "w.rm", "repl": "hot", "mode": "regex"}
 HALF = {
     "json-line": b'{"id": 1, "method": "status", "params": {"x": "',
     "json-header": b"Content-Length: 60000000\r\n\r\n{",
@@ -38,6 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     with workplace(tmp_path_factory.mktemp("hostile") / "place", {"a.txt": "one\ntwo\nthree\n"}) as made:
         with made.start() as client:
             client.apply([write("b.txt", "warm\n")])  # so that all its processes are there
+            client.apply([Tool(dialect="serena", tool="replace_content", args=SEARCHING)], dry_run=True)
             client.settle()
             wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
         yield made
