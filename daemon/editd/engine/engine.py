@@ -54,7 +54,7 @@ from editd.engine.restore import restore
 from editd.engine.rules import Rules
 from editd.engine.scopes import LastOf, OfSession, targets_of
 from editd.engine.seen import Seen
-from editd.engine.undo import invert
+from editd.engine.undo import Past, invert
 from editd.engine.view import View
 from editd.errors import (
     Broken,
@@ -338,14 +338,15 @@ class Engine:
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         scope = request.scope
         targets = targets_of(scope, self.history)
-        inverted = invert(targets, self.history, batch.view.file_at, force=request.force)
+        past = Past(self.history)
+        inverted = invert(targets, past, batch.view.file_at, force=request.force)
         changes = inverted.changes
         self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, answers=answers)
         if request.dry_run:
             self.files.check(changes)
-            in_the_way = obstructions(inverted.places, targets, self.history, batch.view.file_at)
+            in_the_way = obstructions(inverted.places, targets, past, batch.view.file_at)
             return replace(outcome, conflicts=in_the_way)
         if inverted.places:
             raise UndoConflict(inverted.places, targets)

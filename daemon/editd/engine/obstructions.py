@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
-from editd.engine.adopt import recorded_state
 from editd.engine.requests import InTheWay
 from editd.engine.scopes import Target, whole_of
-from editd.engine.undo import Place, invert
+from editd.engine.undo import Past, Place, invert
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ class UndoConflict(Conflict):
 
     def explain(self, history: History) -> None:
         """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        found = [(place.path.text, blocking(history, place, self.targets)) for place in self.places]
+        past = Past(history)
+        found = [(place.path.text, blocking(past, place, self.targets)) for place in self.places]
         files = [{"path": path, "blocking": in_the_way} for path, in_the_way in found]
         seqs = sorted({seq for _, in_the_way in found for seq in in_the_way})
         paths = ", ".join(place.path.text for place in self.places)
@@ -50,15 +50,15 @@ class UndoConflict(Conflict):
         self.data["files"] = files
 
 
-def blocking(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:
+def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[int]:
     """The transactions after `place.seq` that changed its file and are still in force there, rising."""
-    return [seq for seq, _ in _later(history, place, targets)]
+    return [seq for seq, _ in _later(past, place, targets)]
 
 
 def obstructions(
     places: Sequence[Place],
     targets: Sequence[Target],
-    history: History,
+    past: Past,
     current: Callable[[WorkspacePath], FileState | None],
 ) -> tuple[InTheWay, ...]:
     """For each file that does not merge: who is in the way, and who would have to be undone as well.
@@ -67,21 +67,21 @@ def obstructions(
     Where that cannot be had, because what is there is not in the history, `needs` is as near as it gets.
     """
     taken = _by_seq(targets)
-    found = {place.path: blocking(history, place, taken) for place in _one_a_path(places)}
+    found = {place.path: blocking(past, place, taken) for place in _one_a_path(places)}
     needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
     for attempt in range(ROUNDS_MAX):
-        more: dict[int, Target] = {}
+        more: set[int] = set()
         for place in _one_a_path(places):
             again = attempt and place.path in found
-            added = [] if again else _dependent(history, place, taken)
-            added = added or blocking(history, place, taken)
+            added = [] if again else _dependent(past, place, taken)
+            added = added or blocking(past, place, taken)
             for path in _brought_by(place, needs, taken):
                 needs[path].update(added)
-            more |= {seq: whole_of(history.find(seq)) for seq in added}
+            more.update(added)
         if not more:
             break
-        taken |= more
-        places = invert([taken[seq] for seq in sorted(taken, reverse=True)], history, current).places
+        taken |= _by_seq([whole_of(one) for one in past.history.index.transactions(more)])
+        places = invert([taken[seq] for seq in sorted(taken, reverse=True)], past, current).places
     return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in sorted(found))
 
 
@@ -95,31 +95,31 @@ def _brought_by(
     return [path for path, seqs in needs.items() if seqs & touching]
 
 
-def _dependent(history: History, place: Place, targets: Mapping[int, Target]) -> list[int]:
+def _dependent(past: Past, place: Place, targets: Mapping[int, Target]) -> list[int]:
     """Those in the way whose change does not merge into the file as it is without `targets`."""
     first = min(seq for seq, target in targets.items() if _touched(target, place.origin))
-    touch = history.index.touch_in(place.origin, first)
-    later = list(_later(history, Place(place.path, first, place.origin), targets))
+    index = past.history.index
+    touch = index.touch_in(place.origin, first)
+    later = list(_later(past, Place(place.path, first, place.origin), targets))
     if touch is None or touch.source is not None or len(later) > LATER_MAX:
         return [seq for seq, _ in later if seq > place.seq]
-    state = recorded_state(touch.before, history)
+    state = past.state(touch.before)
     depending: list[int] = []
     for seq, change in later:
         before = change.before
         if change.source is not None:
-            source = history.index.touch_in(change.source, seq)
+            source = index.touch_in(change.source, seq)
             before = None if source is None else source.before
         try:
-            after = recorded_state(change.after, history)
-            state = merge_states(recorded_state(before, history), state, after)
+            state = merge_states(past.state(before), state, past.state(change.after))
         except Conflict:
             depending.append(seq)
     return depending
 
 
-def _later(history: History, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
+def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
     """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
-    for seq, touch, undone in _life(history, place.origin, place.seq):
+    for seq, touch, undone in _life(past, place.origin, place.seq):
         target = targets.get(seq)
         if touch.undone_by is not None or (target is not None and target.covers(touch.path)):
             continue
@@ -128,14 +128,14 @@ def _later(history: History, place: Place, targets: Mapping[int, Target]) -> Ite
         yield seq, touch
 
 
-def _life(history: History, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch, tuple[Seq, ...]]]:
+def _life(past: Past, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch, tuple[Seq, ...]]]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
-    index = history.index
-    move = index.moved_to(path, seq)
+    index = past.history.index
+    move = past.moved_to(path, seq)
     yield from index.life(path, seq, None if move is None else move[0])
     while move is not None:
         seq, path = move
-        move = index.moved_to(path, seq)
+        move = past.moved_to(path, seq)
         yield from index.life(path, seq - 1, None if move is None else move[0])  # with the move itself
 
 

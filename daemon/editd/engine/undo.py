@@ -7,6 +7,8 @@ newest first, in one plan; of a transaction it can be some paths only.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -41,10 +43,30 @@ class Inverted(Struct, frozen=True):
     places: tuple[Place, ...]
 
 
+class Past:
+    """The history while an undo is worked out: it does not change, so that nothing is asked of it twice."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._moves: dict[WorkspacePath, list[tuple[int, WorkspacePath]]] = {}
+
+    def moved_to(self, path: WorkspacePath, seq: int) -> tuple[int, WorkspacePath] | None:
+        """The first move away from `path` after `seq`: when, and where to."""
+        moves = self._moves.get(path)
+        if moves is None:
+            moves = self._moves[path] = self.history.index.moves_from(path)
+        place = bisect_right(moves, seq, key=itemgetter(0))
+        return moves[place] if place < len(moves) else None
+
+    def state(self, entry: Entry | None) -> FileState | None:
+        """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""
+        return recorded_state(entry, self.history)
+
+
 class Inversion(Struct):
     """The files as they become while transactions are undone one after another."""
 
-    history: History
+    past: Past
     current: Callable[[WorkspacePath], FileState | None]
     targets: Mapping[int, Target]
     force: bool
@@ -70,14 +92,19 @@ class Inversion(Struct):
         state = self._merge(Place(here, seq, touch.path), touch.after, source.before)
         if source.path != here and self._now(source.path) is not None and not self.force:
             self.places.append(Place(source.path, seq, source.path))
-        self.made[here] = self._state(touch.before)
+        self.made[here] = self.past.state(touch.before)
         self.made[source.path] = state
         self.moved[source.path] = here
 
     def _merge(self, place: Place, base: Entry | None, theirs: Entry | None) -> FileState | None:
-        ours, wanted = self._now(place.path), self._state(theirs)
+        ours = self._now(place.path)
+        if _is(ours, theirs):
+            return ours
+        wanted = self.past.state(theirs)
+        if _is(ours, base):  # nobody has been there since: the bytes of `base` need not be read
+            return wanted
         try:
-            return merge_states(self._state(base), ours, wanted)
+            return merge_states(self.past.state(base), ours, wanted)
         except Conflict:
             if not self.force:
                 self.places.append(place)
@@ -88,20 +115,17 @@ class Inversion(Struct):
 
     def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
         """Where the file that `path` named after `seq` is now: later moves are followed."""
-        while (move := self.history.index.moved_to(path, seq)) is not None:
+        while (move := self.past.moved_to(path, seq)) is not None:
             seq = move[0]
             target = self.targets.get(seq)
             if target is None or not target.covers(move[1]):
                 path = move[1]
         return path
 
-    def _state(self, entry: Entry | None) -> FileState | None:
-        return recorded_state(entry, self.history)
-
 
 def invert(
     targets: Sequence[Target],
-    history: History,
+    past: Past,
     current: Callable[[WorkspacePath], FileState | None],
     *,
     force: bool = False,
@@ -110,7 +134,7 @@ def invert(
 
     Raises HistoryDamaged where old bytes are missing.
     """
-    work = Inversion(history, current, {int(target.transaction.seq): target for target in targets}, force)
+    work = Inversion(past, current, {int(target.transaction.seq): target for target in targets}, force)
     for target in targets:
         work.take_back(target)
     conflicting = {place.path for place in work.places}
@@ -121,6 +145,13 @@ def invert(
     ]
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
     return Inverted(tuple(changed), tuple(work.places))
+
+
+def _is(state: FileState | None, entry: Entry | None) -> bool:
+    """Whether these are the same, permissions aside, as two states are."""
+    if state is None or entry is None:
+        return (state, entry) == (None, None)
+    return (state.version, state.mode) == (entry.version, entry.mode)
 
 
 def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:

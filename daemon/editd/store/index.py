@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 SCHEMA = 3
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 NEVER = 2**62  # a seq that no transaction will have
+ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
 
 _TABLES = """
@@ -205,7 +206,16 @@ class Index:
 
     def transaction(self, seq: int) -> Transaction | None:
         row = self._one("select * from tx where seq = ?", (seq,))
-        return None if row is None else self._transaction(row)
+        return None if row is None else self._transactions([row])[0]
+
+    def transactions(self, seqs: Iterable[int]) -> list[Transaction]:
+        """Those of these transactions that are in, rising."""
+        wanted = sorted(set(seqs))
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(wanted), ASKED_AT_ONCE):
+            few = wanted[start : start + ASKED_AT_ONCE]
+            rows += self._all(f"select * from tx where seq in ({_marks(few)}) order by seq", few)  # noqa: S608
+        return self._transactions(rows)
 
     def notes(self, seq: int) -> bytes:
         row = self._one("select notes from tx where seq = ?", (seq,))
@@ -253,7 +263,7 @@ class Index:
             " order by tx.seq desc limit ?",
             (*values, limit),
         )
-        return [self._transaction(row) for row in rows]
+        return self._transactions(rows)
 
     def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
         """The first seq from a time on, and the last up to another: time rises with seq. None: no bound."""
@@ -276,7 +286,7 @@ class Index:
     def following(self, seq: int, limit: int) -> list[Transaction]:
         """The first `limit` transactions after `seq`, rising."""
         rows = self._all("select * from tx where seq > ? order by seq limit ?", (seq, limit))
-        return [self._transaction(row) for row in rows]
+        return self._transactions(rows)
 
     def is_touched(self, path: WorkspacePath) -> bool:
         """Has any transaction touched this path, so that its bytes before and after are in the store?"""
@@ -335,12 +345,10 @@ class Index:
         )
         return None if row is None else cast("int", row[0])
 
-    def moved_to(self, path: WorkspacePath, seq: int) -> tuple[int, WorkspacePath] | None:
-        """The first move away from `path` after `seq`: when, and where to."""
-        row = self._one(
-            "select seq, path from touch where source = ? and seq > ? order by seq limit 1", (path.raw, seq)
-        )
-        return None if row is None else (row[0], WorkspacePath(os.fsdecode(row[1])))
+    def moves_from(self, path: WorkspacePath) -> list[tuple[int, WorkspacePath]]:
+        """All moves away from `path`, rising: when, and where to."""
+        rows = self._all("select seq, path from touch where source = ? order by seq", (path.raw,))
+        return [(seq, WorkspacePath(os.fsdecode(moved))) for seq, moved in rows]
 
     def changed_paths(self, after: int, through: int) -> Iterator[WorkspacePath]:
         """Each path that a transaction in (after, through] touched, once, sorted."""
@@ -351,7 +359,7 @@ class Index:
 
     def in_force(self, chosen: Chosen, limit: int = -1) -> list[Transaction]:
         """The newest `limit` transactions (-1: all) that are chosen and not undone, newest first."""
-        conditions = [f"kind in ({', '.join('?' * len(chosen.kinds))})", "undone_by is null"]
+        conditions = [f"kind in ({_marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]
         for condition, value in (
             ("session = ?", _stored(chosen.session)),
@@ -372,7 +380,7 @@ class Index:
             f"select * from tx where {' and '.join(conditions)} order by seq desc limit ?",  # noqa: S608  # ours
             (*values, limit),
         )
-        return [self._transaction(row) for row in rows]
+        return self._transactions(rows)
 
     def at_time(self, time_us: int) -> int | None:
         """The newest transaction that was made at this time or before; None before the first one."""
@@ -393,21 +401,16 @@ class Index:
         """How many transactions there are after one; after the baseline, if none is given."""
         return cast("int", self._all("select count(*) from tx where seq > ?", (after,))[0][0])
 
-    def _transaction(self, row: Sequence[Any]) -> Transaction:
-        seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
-        touches = self._all("select * from touch where seq = ? order by path", (seq,))
-        undoes_seqs, parts = undone.read(undoes)
-        return Transaction(
-            Seq(seq),
-            CommitId(oid),
-            kind,
-            Authorship(_unstored(actor), _unstored(session), _unstored(message), _unstored(request_id)),
-            time_us,
-            tuple(_touch(touch) for touch in touches),
-            undoes_seqs,
-            None if undone_by is None else Seq(undone_by),
-            parts,
-        )
+    def _transactions(self, rows: Sequence[Sequence[Any]]) -> list[Transaction]:
+        """What these rows of `tx` tell, with what was done to each path."""
+        touches: dict[int, list[Touch]] = {row[0]: [] for row in rows}
+        seqs = list(touches)
+        for start in range(0, len(seqs), ASKED_AT_ONCE):
+            few = seqs[start : start + ASKED_AT_ONCE]
+            query = f"select * from touch where seq in ({_marks(few)}) order by path"  # noqa: S608
+            for touch in self._all(query, few):
+                touches[touch[1]].append(_touch(touch))
+        return [_transaction(row, touches[row[0]]) for row in rows]
 
     def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         self.flush()
@@ -484,6 +487,26 @@ def _at_or_below(path: WorkspacePath) -> tuple[bytes, bytes, bytes]:
 
 def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
     return (None, None, None) if entry is None else (entry.mode, entry.version, entry.permissions)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _transaction(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
+    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
+    undoes_seqs, parts = undone.read(undoes)
+    return Transaction(
+        Seq(seq),
+        CommitId(oid),
+        kind,
+        Authorship(_unstored(actor), _unstored(session), _unstored(message), _unstored(request_id)),
+        time_us,
+        tuple(touches),
+        undoes_seqs,
+        None if undone_by is None else Seq(undone_by),
+        parts,
+    )
 
 
 def _touch(row: Sequence[Any]) -> Touch:

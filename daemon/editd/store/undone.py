@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
+NOTHING = "[]"  # what most transactions undo
+
+
 def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
     """Mark what `transaction`, which is in the index, takes back."""
     for seq, paths in _each(transaction.undoes, transaction.parts):
@@ -37,6 +40,8 @@ def written(transaction: Transaction) -> str:
 
 def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
     """The same, read back."""
+    if text == NOTHING:
+        return (), ()
     items = [item if isinstance(item, list) else [item] for item in json.loads(text)]
     return tuple(Seq(seq) for seq, *_ in items), tuple(
         Part(Seq(seq), WorkspacePath(os.fsdecode(path.encode("latin-1"))))
@@ -67,7 +72,7 @@ def _mark(
             (by, seq),
         )
     row = database.execute("select undoes from tx where seq = ?", (seq,)).fetchone()
-    if row is None or row[0] == "[]":
+    if row is None or row[0] == NOTHING:
         return
     for below, own in _each(*read(row[0])):
         reached = own if paths is None else _reached(database, below, own, seq, paths)
