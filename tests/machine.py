@@ -46,7 +46,7 @@ def missing() -> str | None:
             return f"{tool} is not installed"
     with tempfile.TemporaryDirectory(prefix="editd-machine-") as folder:
         try:
-            with mounted(_new_image(Path(folder)), Path(folder, "mounted")):
+            with mounted(new_image(Path(folder)), Path(folder, "mounted")):
                 return None
         except subprocess.CalledProcessError as error:
             return f"ext4 in a file cannot be mounted here: {error.stderr.decode().strip()}"
@@ -151,7 +151,7 @@ def machine(folder: Path) -> Iterator[Machine]:
     shared = Path("/dev/shm")
     above = shared if shared.is_dir() and shutil.disk_usage(shared).free > 4 * IMAGE_BYTES else None
     with tempfile.TemporaryDirectory(prefix="editd-disk-", dir=above) as disks:
-        image = _new_image(Path(disks))
+        image = new_image(Path(disks))
         with tempfile.TemporaryDirectory(prefix="editd-run-") as runtime, mounted(image, folder):
             for name in ("workspace", "home", "config"):
                 (folder / name).mkdir()
@@ -162,7 +162,7 @@ def machine(folder: Path) -> Iterator[Machine]:
                 made.place.end()
 
 
-def _new_image(folder: Path) -> Path:
+def new_image(folder: Path) -> Path:
     image = folder / "disk-0"
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.errors import HistoryDamaged
 from editd.store.index import Index, Wanted
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd.values.transaction import Kind
@@ -129,3 +130,31 @@ def test_an_index_without_one_of_its_tables_is_begun_anew(tmp_path: Path, lost: 
     assert seqs(index) == [1]
     index.close()
     assert (tmp_path / "index.db").exists()
+
+
+def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_path: Path) -> None:
+    file = tmp_path / "index.db"
+    made = Index(str(file))
+    for seq in range(1000):
+        made.add(transaction(seq))
+    made.close()
+    content = file.read_bytes()
+    file.write_bytes(
+        content[:4096] + bytes(len(content) - 4096)
+    )  # its first page has the names of the tables
+    damaged = Index(str(file))
+    questions: list[Callable[[], object]] = [
+        lambda: damaged.last,
+        lambda: damaged.transaction(7),
+        lambda: damaged.log(Wanted(session="session-1"), 10),
+        lambda: damaged.by_request("asked before"),
+        lambda: damaged.is_touched(WorkspacePath("folder-1/file-1")),
+    ]
+    for ask in questions:
+        with pytest.raises(HistoryDamaged, match=r"The index .* malformed") as refusal:
+            ask()
+        assert "check --repair" in refusal.value.hint
+    damaged.add(transaction(1000))
+    with pytest.raises(HistoryDamaged, match="malformed"):
+        damaged.flush()
+    damaged.close()  # which does not raise: the history has all of it

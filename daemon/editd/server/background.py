@@ -76,10 +76,10 @@ class Background:
         """Have the packing process prove the store's objects and their chain; what is wrong, as sentences."""
         try:
             await self._pack()
+            await self._turns.back()
+            self._engine.history.index.flush()  # the process compares what is packed with the index's file
         except Refused as refusal:
             return [refusal.text()]
-        await self._turns.back()
-        self._engine.history.index.flush()  # the process compares what is packed with the index's file
         answer = await self._ask({"do": "check"})
         if answer is None:
             return ["The packing process ended during the check."]

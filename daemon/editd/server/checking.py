@@ -48,6 +48,8 @@ class Checking:
                 continue
             except Refused as refusal:
                 return [refusal.text()]
+            except OSError as error:
+                return [f"The journal cannot be read: {error}."]
             break
         return []
 
@@ -60,9 +62,13 @@ class Checking:
             file = broken.data.get("file")
             is_known = any(broken.message in said or (file and file in said) for said in known)
             return problems if is_known else [*problems, broken.text()]
-        if history.index.count(history.floor.seq) != history.head - history.floor.seq:
+        try:
+            counted = history.index.count(history.floor.seq)
+        except Refused as refusal:
+            return [*problems, refusal.text()]
+        if counted != history.head - history.floor.seq:
             problems.append(
-                f"The index has {history.index.count(history.floor.seq)} transactions after "
-                f"{history.floor.seq}, the history {history.head - history.floor.seq}."
+                f"The index has {counted} transactions after {history.floor.seq}, "
+                f"the history {history.head - history.floor.seq}."
             )
         return problems

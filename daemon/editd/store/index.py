@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from editd.errors import IoError
+from editd.errors import HistoryDamaged, IoError, Refused
 from editd.store import undone
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
@@ -120,7 +120,7 @@ class Index:
         return database
 
     def close(self) -> None:
-        with contextlib.suppress(IoError):  # what it lacks is taken from the history at the next start
+        with contextlib.suppress(Refused):  # what it lacks is taken from the history at the next start
             self.flush()
         self._database.close()
 
@@ -136,11 +136,14 @@ class Index:
     def relieve(self) -> None:
         """Write what waits, if that is much. To be called when nobody waits for an answer."""
         if len(self._waiting) >= WAITING_MAX:
-            with contextlib.suppress(IoError):  # then it waits on; the transaction stands without it
+            with contextlib.suppress(Refused):  # then it waits on; the transaction stands without it
                 self.flush()
 
     def flush(self) -> None:
-        """Write what waits. Every question does this first, so that each of them may raise IoError."""
+        """Write what waits. Every question does this first.
+
+        So each of them may raise IoError, or HistoryDamaged where the file is no database any more.
+        """
         if not self._waiting:
             return
         database = self._database
@@ -196,9 +199,8 @@ class Index:
     @property
     def last(self) -> int:
         """The highest seq that is in; -1 when it is empty."""
-        self.flush()
-        found = self._database.execute("select max(seq) from tx").fetchone()[0]
-        return -1 if found is None else cast("int", found)
+        row = self._one("select max(seq) from tx", ())
+        return -1 if row is None or row[0] is None else cast("int", row[0])
 
     def id_of(self, seq: int) -> str | None:
         row = self._one("select id from tx where seq = ?", (seq,))
@@ -232,7 +234,7 @@ class Index:
         waiting = self._requests.get(request_id)
         if waiting is not None:
             return waiting
-        row = self._database.execute("select seq from tx where request_id = ?", (request_id,)).fetchone()
+        row = self._written("select seq from tx where request_id = ?", (request_id,))
         return None if row is None else cast("int", row[0])
 
     def log(self, wanted: Wanted, limit: int) -> list[Transaction]:
@@ -292,8 +294,7 @@ class Index:
         """Has any transaction touched this path, so that its bytes before and after are in the store?"""
         raw = path.raw
         if raw not in self._touched:
-            found = self._database.execute("select 1 from touch where path = ? limit 1", (raw,)).fetchone()
-            if found is None:
+            if self._written("select 1 from touch where path = ? limit 1", (raw,)) is None:
                 return False
             self._remember((raw,))
         return True
@@ -414,11 +415,21 @@ class Index:
 
     def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         self.flush()
-        return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
+        return self._written(query, values)
+
+    def _written(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The same, without what waits."""
+        try:
+            return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
+        except sqlite3.DatabaseError as error:
+            raise _refusal(error, "read") from error
 
     def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self.flush()
-        return self._database.execute(query, values).fetchall()
+        try:
+            return self._database.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _refusal(error, "read") from error
 
 
 def put_aside(path: str) -> None:
@@ -442,7 +453,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing. Raises IoError where the disk does not take it."""
+    """All of it or nothing. Raises IoError, or HistoryDamaged where it is no database any more."""
     try:
         database.execute("begin immediate")
         yield
@@ -450,12 +461,20 @@ def _writing(database: sqlite3.Connection) -> Iterator[None]:
     except BaseException as error:
         if database.in_transaction:
             database.execute("rollback")
-        if isinstance(error, sqlite3.OperationalError):
-            number = errno.ENOSPC if error.sqlite_errorcode == sqlite3.SQLITE_FULL else errno.EIO
-            raise IoError(
-                OSError(number, str(error)), "The index of the history cannot be written"
-            ) from error
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _refusal(error, "written") from error
         raise
+
+
+def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
+    """What SQLite's error comes to, where the index cannot be `what`."""
+    if isinstance(error, sqlite3.OperationalError):
+        number = errno.ENOSPC if error.sqlite_errorcode == sqlite3.SQLITE_FULL else errno.EIO
+        return IoError(OSError(number, str(error)), f"The index of the history cannot be {what}")
+    return HistoryDamaged(
+        f"The index of the history cannot be {what}: {error}.",
+        hint="It is made from the history, and nothing is lost: `editctl check --repair` makes it anew.",
+    )
 
 
 def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes) -> None:
