@@ -15,7 +15,7 @@ from editd.engine.undo import Past, Place, invert
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from editd.store.history import History
     from editd.values.content import FileState
@@ -66,41 +66,59 @@ def obstructions(
     With all that is needed taken along, the undo is clean, also in the other files of what is taken along.
     Where that cannot be had, because what is there is not in the history, `needs` is as near as it gets.
     """
-    taken = _by_seq(targets)
-    found = {place.path: blocking(past, place, taken) for place in _one_a_path(places)}
+    taken = Taken(targets)
+    found = {place.path: blocking(past, place, taken.by_seq) for place in _one_a_path(places)}
     needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
     for attempt in range(ROUNDS_MAX):
         more: set[int] = set()
+        brought: dict[int, set[int]] = {}  # by those that were taken along: what their other files need
         for place in _one_a_path(places):
             again = attempt and place.path in found
             added = [] if again else _dependent(past, place, taken)
-            added = added or blocking(past, place, taken)
-            for path in _brought_by(place, needs, taken):
-                needs[path].update(added)
+            added = added or blocking(past, place, taken.by_seq)
             more.update(added)
+            if place.path in needs:
+                needs[place.path].update(added)
+            else:
+                for seq in taken.touching(place.origin):
+                    brought.setdefault(seq, set()).update(added)
         if not more:
             break
-        taken |= _by_seq([whole_of(one) for one in past.history.index.transactions(more)])
-        places = invert([taken[seq] for seq in sorted(taken, reverse=True)], past, current).places
+        for seqs in needs.values():
+            seqs.update(*(brought[seq] for seq in seqs & brought.keys()))
+        taken.add([whole_of(one) for one in past.history.index.transactions(more)])
+        places = invert(taken.newest_first(), past, current).places
     return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in sorted(found))
 
 
-def _brought_by(
-    place: Place, needs: Mapping[WorkspacePath, set[int]], taken: Mapping[int, Target]
-) -> list[WorkspacePath]:
-    """Which of the files that do not merge brought this one into it: itself, or by what they need."""
-    if place.path in needs:
-        return [place.path]
-    touching = {seq for seq, target in taken.items() if _touched(target, place.origin)}
-    return [path for path, seqs in needs.items() if seqs & touching]
+class Taken:
+    """What is to be undone together, by its seq and by the paths that it touched."""
+
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self.by_seq: dict[int, Target] = {}
+        self._touching: dict[WorkspacePath, list[int]] = {}
+        self.add(targets)
+
+    def add(self, targets: Iterable[Target]) -> None:
+        for seq, target in _by_seq(targets).items():
+            self.by_seq[seq] = target
+            for touch in target.touches:
+                self._touching.setdefault(touch.path, []).append(seq)
+
+    def touching(self, path: WorkspacePath) -> Sequence[int]:
+        """The seqs of those that touched `path`."""
+        return self._touching.get(path, ())
+
+    def newest_first(self) -> list[Target]:
+        return [self.by_seq[seq] for seq in sorted(self.by_seq, reverse=True)]
 
 
-def _dependent(past: Past, place: Place, targets: Mapping[int, Target]) -> list[int]:
-    """Those in the way whose change does not merge into the file as it is without `targets`."""
-    first = min(seq for seq, target in targets.items() if _touched(target, place.origin))
+def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:
+    """Those in the way whose change does not merge into the file as it is without what is `taken`."""
+    first = min(taken.touching(place.origin))
     index = past.history.index
     touch = index.touch_in(place.origin, first)
-    later = list(_later(past, Place(place.path, first, place.origin), targets))
+    later = list(_later(past, Place(place.path, first, place.origin), taken.by_seq))
     if touch is None or touch.source is not None or len(later) > LATER_MAX:
         return [seq for seq, _ in later if seq > place.seq]
     state = past.state(touch.before)
@@ -139,10 +157,6 @@ def _life(past: Past, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touc
         yield from index.life(path, seq - 1, None if move is None else move[0])  # with the move itself
 
 
-def _touched(target: Target, path: WorkspacePath) -> bool:
-    return any(touch.path == path for touch in target.touches)
-
-
 def _one_a_path(places: Sequence[Place]) -> list[Place]:
     """The oldest place of each path."""
     oldest: dict[WorkspacePath, Place] = {}
@@ -151,5 +165,5 @@ def _one_a_path(places: Sequence[Place]) -> list[Place]:
     return [oldest[path] for path in sorted(oldest)]
 
 
-def _by_seq(targets: Sequence[Target]) -> dict[int, Target]:
+def _by_seq(targets: Iterable[Target]) -> dict[int, Target]:
     return {int(target.transaction.seq): target for target in targets}

@@ -52,6 +52,7 @@ class Packer:
         self._trees = Trees(root, self._tree)
         self._new_trees: dict[Oid, bytes] = {}
         self._is_head_unsure = False  # it may have moved, and not be durable
+        self._kept: list[str] = []  # packs that head names, whose `.keep` is still to go
 
     def pack(self, start: Position, until: Position, through: int) -> None:
         """Put every transaction up to `through` into git; the journal between the positions holds them.
@@ -61,6 +62,7 @@ class Packer:
         if self._is_head_unsure:
             move_head(self._store, self._head)
             self._is_head_unsure = False
+        self._release()
         records = committed(_reading(self.folder, start, until))
         wanted = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
         if not wanted:
@@ -85,8 +87,15 @@ class Packer:
             raise
         self._new_trees.clear()  # from here on they are read from the pack
         if name is not None:
-            release(self._packs, name)
+            self._kept.append(name)
+        self._release()
         consolidate(self._repository, self._packs)
+
+    def _release(self) -> None:
+        """Remove each `.keep` that is not needed any more. Raises OSError; the rest is for the next time."""
+        while self._kept:
+            release(self._packs, self._kept[-1])
+            self._kept.pop()
 
     def _add(self, writer: PackWriter, record: Committed) -> None:
         if record.seq != self.packed + 1:

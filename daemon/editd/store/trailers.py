@@ -129,7 +129,8 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
         return _short(f"{kind} {what}")
     if not touches:
         return kind
-    names = [touch for touch in touches if not _moved_away(touch, touches)] or list(touches)
+    moved = {touch.source for touch in touches}
+    names = [touch for touch in touches if touch.after is not None or touch.path not in moved] or touches
     first = names[0]
     verbs = {_VERBS[touch.kind] for touch in names}
     act = verbs.pop() if len(verbs) == 1 else "edit"
@@ -167,10 +168,6 @@ def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
     for part in parts:
         paths.setdefault(part.seq, []).append(f"Undoes: {part.seq} {_value(part.path.text)}")
     return [line for undone in undoes for line in paths.get(undone, [f"Undoes: {undone}"])]
-
-
-def _moved_away(touch: Touch, touches: Sequence[Touch]) -> bool:
-    return touch.after is None and any(other.source == touch.path for other in touches)
 
 
 def _short(text: str, more: str = "") -> str:
