@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editd.edits.overlay import Overlay, folders_of
+from editd.edits.overlay import Overlay
 from editd.errors import PathOutside, PathProtected
 from editd.values.content import FileState
 from in_memory import InMemory, link_to, path_of
@@ -63,7 +63,3 @@ def test_git_behind_a_link_is_protected() -> None:
     over.put(path_of("l"), link_to(".git"))
     with pytest.raises(PathProtected):
         over.resolve(path_of("l/config"))
-
-
-def test_the_folders_of_a_path_come_nearest_first() -> None:
-    assert list(folders_of(path_of("a/b/c"))) == [path_of("a/b"), path_of("a")]

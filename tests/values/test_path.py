@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.errors import InvalidParams, PathOutside, PathProtected, Refused
-from editd.values.path import NAME_BYTES_MAX, PATH_BYTES_MAX, WorkspacePath, is_protected_name
+from editd.values.path import (
+    NAME_BYTES_MAX,
+    PATH_BYTES_MAX,
+    WorkspacePath,
+    folders_of,
+    is_among,
+    is_protected_name,
+)
 
 
 def check_refused(kind: type[Refused], *texts: str) -> None:
@@ -82,3 +89,13 @@ def test_any_bytes_that_are_a_path_go_there_and_back(raw: bytes) -> None:
     assert path.raw == raw
     assert not raw.startswith(b"/")
     assert b".." not in raw.split(b"/")
+
+
+def test_the_folders_of_a_path_come_nearest_first() -> None:
+    assert list(folders_of(WorkspacePath("a/b/c"))) == [WorkspacePath("a/b"), WorkspacePath("a")]
+
+
+def test_a_path_is_among_those_that_it_is_one_of_or_lies_below() -> None:
+    places = {WorkspacePath("a/b"), WorkspacePath("c")}
+    paths = ("a", "a/b", "a/b/x", "a/bc", "c/d/e", "cd")
+    assert [path for path in paths if is_among(WorkspacePath(path), places)] == ["a/b", "a/b/x", "c/d/e"]

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from editd.errors import NotAFile, PathOutside
-from editd.values.path import WorkspacePath
+from editd.values.path import WorkspacePath, folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,14 +126,6 @@ class Overlay:
         if not self._after:
             return False
         return any(folder in self._after and folder not in self._given_way for folder in folders_of(path))
-
-
-def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
-    """Yield the folders that `path` lies in, the nearest first."""
-    folder = path.folder
-    while folder:
-        yield WorkspacePath(folder)
-        folder = folder.rpartition("/")[0]
 
 
 def _outside(path: WorkspacePath) -> PathOutside:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from editd.edits.bases import Bases
 from editd.edits.hunks import Applied
 from editd.edits.mode import with_mode
-from editd.edits.overlay import Overlay, folders_of
+from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.replace import replace_exactly
 from editd.edits.text import edit_text
@@ -53,7 +53,7 @@ from editd.values.changeset import (
     Write,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text, Version
-from editd.values.path import PATH_BYTES_MAX, WorkspacePath
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

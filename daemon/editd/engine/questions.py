@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from editd.engine.adopt import recorded_state
 from editd.errors import NotAFile
 from editd.values.changeset import Change
+from editd.values.path import is_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +47,12 @@ class Questions:
         through = self._history.head if end is None else end
         low, high = min(start, through), max(start, through)
         changes: list[Change] = []
+        wanted = None if paths is None else frozenset(paths)
         candidates = set(self._history.index.changed_paths(low, high))
         if end is None and paths is not None:
             candidates.update(paths)
         for path in sorted(candidates):
-            if paths is not None and not any(_is_below(path, given) for given in paths):
+            if wanted is not None and not is_among(path, wanted):
                 continue
             before = recorded_state(self._history.entry_at(path, start), self._history)
             after = self._now_or_at(path, end)
@@ -65,10 +67,6 @@ class Questions:
             return self._tree.read(path)
         except NotAFile:
             return None
-
-
-def _is_below(path: WorkspacePath, given: WorkspacePath) -> bool:
-    return path == given or path.text.startswith(given.text + "/")
 
 
 def changes_of(transaction: Transaction, history: History) -> tuple[Change, ...]:

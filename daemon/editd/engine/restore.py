@@ -13,6 +13,7 @@ from editd.engine.scopes import seq_at
 from editd.errors import FileMissing
 from editd.store.index import Wanted
 from editd.values.changeset import Change
+from editd.values.path import folders_of, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,11 @@ def restore(
     seq = history.find(seq_at(request.to, history)).seq
     touched = list(history.index.changed_paths(seq, int(history.head)))
     if request.paths is not None:
-        touched = [path for path in touched if any(_is_in(path, given) for given in request.paths)]
+        wanted = frozenset(request.paths)
+        touched = [path for path in touched if is_among(path, wanted)]
+        reached = {place for path in touched for place in (path, *folders_of(path))}
         for given in request.paths:
-            if not any(_is_in(path, given) for path in touched):
+            if given not in reached:
                 touched += _unchanged(given, history)
     changes = [
         Change(path, current(path), recorded_state(held_after(path, seq, history), history))
@@ -57,10 +60,6 @@ def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
         if later is not None and later[1].before is None and index.kind_of(later[0]) == "baseline":
             return later[1].after
     return history.entry_at(path, seq)
-
-
-def _is_in(path: WorkspacePath, given: WorkspacePath) -> bool:
-    return path == given or path.text.startswith(given.text + "/")
 
 
 def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
 from editd.store.index import Chosen, Wanted
 from editd.store.trailers import microseconds
-from editd.values.path import WorkspacePath
+from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 
 if TYPE_CHECKING:
@@ -163,8 +163,12 @@ def _named(scope: Named, history: History) -> Target:
     _check_undoable(transaction)
     if not scope.paths:
         return whole_of(transaction)
-    for given in scope.paths:
-        here = [touch for touch in transaction.touches if _is_in(touch.path, given)]
+    found: dict[WorkspacePath, list[Touch]] = {given: [] for given in scope.paths}
+    for touch in transaction.touches:
+        for place in (touch.path, *folders_of(touch.path)):
+            if place in found:
+                found[place].append(touch)
+    for given, here in found.items():
         if not here:
             raise NothingToUndo(
                 f"Transaction {transaction.seq} did not change {given}.",
@@ -178,7 +182,7 @@ def _named(scope: Named, history: History) -> Target:
                 hint=f"Undo {by} to have it back.",
                 data={"path": given.text, "undone_by": by},
             )
-    target = part_of(transaction, lambda path: any(_is_in(path, given) for given in scope.paths))
+    target = part_of(transaction, lambda path: is_among(path, found.keys()))
     assert target is not None, "each path is there, and in force"
     return target
 
@@ -191,7 +195,7 @@ def _filtered(scope: Filter, history: History) -> list[Target]:
     chosen = Chosen(kinds, scope.session, scope.actor, below=below)
     found = history.index.in_force(_between(chosen, scope.since, history, scope.until))
     if scope.paths:
-        parts = (part_of(tx, lambda path: any(_is_in(path, given) for given in scope.paths)) for tx in found)
+        parts = (part_of(transaction, _wanted(scope.paths)) for transaction in found)
         targets = [part for part in parts if part is not None]
     else:
         targets = [whole_of(transaction) for transaction in found]
@@ -208,10 +212,16 @@ def _folders(paths: Sequence[WorkspacePath | Glob]) -> tuple[WorkspacePath, ...]
     return literal if paths and len(literal) == len(paths) else None
 
 
-def _is_in(path: WorkspacePath, given: WorkspacePath | Glob) -> bool:
-    if isinstance(given, WorkspacePath):
-        return path == given or path.text.startswith(given.text + "/")
-    return given.matches(path) or given.text == path.text  # as in Next.js: `[id].tsx`
+def _wanted(paths: Sequence[WorkspacePath | Glob]) -> Callable[[WorkspacePath], bool]:
+    """Whether a path is one of these, lies below one, or fits a glob."""
+    literal = frozenset(path for path in paths if isinstance(path, WorkspacePath))
+    globs = tuple(path for path in paths if not isinstance(path, WorkspacePath))
+
+    def is_wanted(path: WorkspacePath) -> bool:
+        # A glob may be a name, too, as in Next.js: `[id].tsx`.
+        return is_among(path, literal) or any(g.matches(path) or g.text == path.text for g in globs)
+
+    return is_wanted
 
 
 def _between(

@@ -24,7 +24,7 @@ from editd.values.path import WorkspacePath
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from editd.edits.desk import Dialect
     from editd.engine.engine import Reading
@@ -183,12 +183,13 @@ def outcome(
     given: Outcome, *, return_content: bool = False, diff: bool = False, undone_by: int | None = None
 ) -> messages.ApplyResult:
     made = None if given.transaction is None else transaction_result(given.transaction)
+    held = {change.path: change.before for change in given.changes}
     files = [
-        _file_result(given, change, return_content=return_content, diff=diff)
+        _file_result(given, change, held, return_content=return_content, diff=diff)
         for change in shown_changes(given.changes)
     ]
     files += [
-        _file_result(given, change, return_content=return_content, diff=diff, unchanged=True)
+        _file_result(given, change, held, return_content=return_content, diff=diff, unchanged=True)
         for change in given.unchanged
     ]
     merged = [merged.text for merged in given.merged]
@@ -340,12 +341,19 @@ def _error_value(value: object) -> object:
 
 
 def _file_result(
-    given: Outcome, change: changeset.Change, *, return_content: bool, diff: bool, unchanged: bool = False
+    given: Outcome,
+    change: changeset.Change,
+    held: Mapping[WorkspacePath, FileState | None],
+    *,
+    return_content: bool,
+    diff: bool,
+    unchanged: bool = False,
 ) -> messages.FileResult:
+    """`held` has what each path of the transaction held before it, so also where a file was moved from."""
     report = given.reports.get(change.path, changeset.FileReport())
     before = change.before
     if change.source is not None:
-        before = next((c.before for c in given.changes if c.path == change.source), None)
+        before = held.get(change.source)
     content: str | UnsetType | None = UNSET
     if return_content:
         content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")

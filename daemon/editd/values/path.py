@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from editd.errors import InvalidParams, PathOutside, PathProtected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
 NAME_BYTES_MAX = 255  # NAME_MAX of every Linux file system
 PATH_BYTES_MAX = 4095  # PATH_MAX less its NUL
@@ -82,6 +87,19 @@ class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edi
 
     def __str__(self) -> str:
         return self.text
+
+
+def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
+    """Yield the folders that `path` lies in, the nearest first."""
+    folder = path.folder
+    while folder:
+        yield WorkspacePath(folder)
+        folder = folder.rpartition("/")[0]
+
+
+def is_among(path: WorkspacePath, places: AbstractSet[WorkspacePath]) -> bool:
+    """Whether `path` is one of these, or lies below one of them."""
+    return path in places or any(folder in places for folder in folders_of(path))
 
 
 def is_protected_name(name: str) -> bool:
