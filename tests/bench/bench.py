@@ -118,7 +118,7 @@ def fill(root: Path, files: int) -> None:
 
 
 def targets(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("target*") if path.suffix != ".raw")
+    return sorted(str(path.relative_to(root)) for path in root.glob("d*/*/target*") if path.suffix != ".raw")
 
 
 def fresh() -> bytes:
