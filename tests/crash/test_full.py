@@ -94,6 +94,7 @@ def test_a_full_workspace_refuses_until_there_is_room(tmp_path: Path, mounts: Ex
         with place.start() as client:
             client.apply([write("small", "small\n")])
             taken = fill(place.root) if lack == "room" else take_inodes(place.root)
+            client.settle()  # what was made there is recorded, and not while the edit is refused
             refused(client, errno.ENOSPC)
             assert client.read("small").content == "small\n"
             subprocess.run(["rm", "-r", str(taken)], check=True)
