@@ -49,12 +49,12 @@ class Invocation:
 
         Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION.
         """
-        from editd_client.client import Client
+        from editd_client.cli.waiting import PatientClient
         from editd_client.connect import connect_or_start
 
         if not start:
-            return Client(self.workspace.socket_path, reconnect=False)
-        client = Client(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+            return PatientClient(self.workspace.socket_path, reconnect=False)
+        client = PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
         session = os.environ.get("EDITD_SESSION")
         if attach and session:
             client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
