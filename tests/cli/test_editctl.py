@@ -28,6 +28,7 @@ SHARED = {
     "throwaway",
     "times",
     "undoing",
+    "waiting",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 
