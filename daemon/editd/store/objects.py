@@ -73,6 +73,13 @@ class Folder:
                 return _tree_entry(self._entries[at])
         return None
 
+    def without(self, other: Folder) -> Folder:
+        """What this folder holds otherwise than the other: most of two successive trees is the same."""
+        shared = set(other._entries)
+        pairs = zip(self._keys, self._entries, strict=True)
+        rest = [(key, entry) for key, entry in pairs if entry not in shared]
+        return Folder([key for key, _ in rest], [entry for _, entry in rest])
+
     def files(self) -> dict[bytes, TreeEntry]:
         """Its files and symlinks, by name."""
         return {
@@ -224,10 +231,10 @@ def tree_changes(
     if before == after:
         return
     old, new = (Folder([], []) if oid == EMPTY_TREE else Folder.decode(read(oid)) for oid in (before, after))
+    old, new = old.without(new), new.without(old)
     old_files, new_files = old.files(), new.files()
     for name in sorted(old_files.keys() | new_files.keys()):
-        if old_files.get(name) != new_files.get(name):
-            yield prefix + name, old_files.get(name), new_files.get(name)
+        yield prefix + name, old_files.get(name), new_files.get(name)
     for name in sorted({*old.folders(), *new.folders()}):
         yield from tree_changes(read, _folder_oid(old, name), _folder_oid(new, name), prefix + name + b"/")
 
