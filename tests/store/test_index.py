@@ -138,10 +138,8 @@ def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_
     for seq in range(1000):
         made.add(transaction(seq))
     made.close()
-    content = file.read_bytes()
-    file.write_bytes(
-        content[:4096] + bytes(len(content) - 4096)
-    )  # its first page has the names of the tables
+    content = file.read_bytes()  # its first page has the names of the tables
+    file.write_bytes(content[:4096] + bytes(len(content) - 4096))
     damaged = Index(str(file))
     questions: list[Callable[[], object]] = [
         lambda: damaged.last,

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from editd_client.client import Client
+from editd_client.connect import SAY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SAY_SECONDS = 1.0  # a wait that somebody wonders about, and then each second
 ASKED_BY_PAGES = frozenset({"show"})  # while a pager has the terminal
 CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48, EL)
 
@@ -39,7 +39,7 @@ class PatientClient(Client):
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """While this lasts, say `what` and the seconds from the first one on; nothing where nobody looks."""
+    """While this lasts, say `what` and the seconds, again each `SAY_SECONDS`; nothing where nobody looks."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return

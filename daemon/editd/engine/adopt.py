@@ -12,7 +12,7 @@ from editd.engine.inspection import known_below
 from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.values.path import WorkspacePath
+from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Authorship, Entry, Kind
 
 if TYPE_CHECKING:
@@ -58,25 +58,23 @@ def adoptions(
 def nested(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
     """Those of the files that would lie in another of them."""
     for path in files:
-        folder = path.folder
-        while folder:
-            if (upper := WorkspacePath(folder)) in files:
+        for folder in folders_of(path):
+            if folder in files:
                 yield path
-            folder = upper.folder
 
 
 def displaced(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
     """The files of the history for which there is no room where there are these: above and below them."""
     found: set[WorkspacePath] = set()
-    above: set[str] = set()
+    above: set[WorkspacePath] = set()
     for path in files:
         found.update(known_below(history, path.text))
-        folder = path.folder
-        while folder and folder not in above:
+        for folder in folders_of(path):
+            if folder in above:
+                break  # and so are those above it
             above.add(folder)
-            if history.entry(upper := WorkspacePath(folder)) is not None:
-                found.add(upper)
-            folder = upper.folder
+            if history.entry(folder) is not None:
+                found.add(folder)
     return found
 
 

@@ -44,7 +44,7 @@ class Inverted(Struct, frozen=True):
 
 
 class Past:
-    """The history while an undo is worked out: it does not change, so that nothing is asked of it twice."""
+    """The history while an undo is worked out: it does not change, so a path's moves are asked for once."""
 
     def __init__(self, history: History) -> None:
         self.history = history

@@ -57,9 +57,6 @@ create index touch_by_source on touch(source, seq) where source is not null;
 _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
-_LATEST = 2**63 - 1  # the largest integer of SQLite
-
-
 class Wanted(Struct, frozen=True):
     """Which transactions a `log` asks for; None means all."""
 
@@ -212,12 +209,7 @@ class Index:
 
     def transactions(self, seqs: Iterable[int]) -> list[Transaction]:
         """Those of these transactions that are in, rising."""
-        wanted = sorted(set(seqs))
-        rows: list[tuple[Any, ...]] = []
-        for start in range(0, len(wanted), ASKED_AT_ONCE):
-            few = wanted[start : start + ASKED_AT_ONCE]
-            rows += self._all(f"select * from tx where seq in ({_marks(few)}) order by seq", few)  # noqa: S608
-        return self._transactions(rows)
+        return self._transactions(list(self._of("tx", sorted(set(seqs)), "seq")))
 
     def notes(self, seq: int) -> bytes:
         row = self._one("select notes from tx where seq = ?", (seq,))
@@ -335,7 +327,7 @@ class Index:
             "select touch.*, tx.undoes from touch join tx on tx.seq = touch.seq"
             " where path = ? and touch.seq > ? and touch.seq < ? order by touch.seq"
         )
-        rows = self._all(query, (path.raw, after, _LATEST if before is None else before))
+        rows = self._all(query, (path.raw, after, NEVER if before is None else before))
         return [(Seq(row[1]), _touch(row[:-1]), undone.read(row[-1])[0]) for row in rows]
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
@@ -405,13 +397,18 @@ class Index:
     def _transactions(self, rows: Sequence[Sequence[Any]]) -> list[Transaction]:
         """What these rows of `tx` tell, with what was done to each path."""
         touches: dict[int, list[Touch]] = {row[0]: [] for row in rows}
-        seqs = list(touches)
+        for touch in self._of("touch", list(touches), "path"):
+            touches[touch[1]].append(_touch(touch))
+        return [_transaction(row, touches[row[0]]) for row in rows]
+
+    def _of(self, table: str, seqs: Sequence[int], order: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of these transactions, some hundred transactions at a time, and in `order` among those."""
         for start in range(0, len(seqs), ASKED_AT_ONCE):
             few = seqs[start : start + ASKED_AT_ONCE]
-            query = f"select * from touch where seq in ({_marks(few)}) order by path"  # noqa: S608
-            for touch in self._all(query, few):
-                touches[touch[1]].append(_touch(touch))
-        return [_transaction(row, touches[row[0]]) for row in rows]
+            yield from self._all(
+                f"select * from {table} where seq in ({_marks(few)}) order by {order}",  # noqa: S608  # ours
+                few,
+            )
 
     def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         self.flush()
