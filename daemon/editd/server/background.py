@@ -33,6 +33,8 @@ TICK_SECONDS = 0.1
 RETRY_SECONDS = 2.0  # after a failure, such as a full disk, of which the log is told each time
 PACKER_NICE = 10
 
+_NOT_AHEAD = "what the next edits need could not be made ahead: %s"
+
 
 class Background:
     def __init__(self, engine: Engine, turns: Turns, folder: str) -> None:
@@ -49,6 +51,7 @@ class Background:
         self._has_journal_failed = False
 
     def start(self) -> None:
+        self._make_files()  # before the first edit: who goes on without a pause leaves no time for it
         self._task = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
@@ -132,16 +135,28 @@ class Background:
         await self._turns.back()
         if quiet > QUIET_SECONDS:
             self._engine.history.index.flush()
-            if self._engine.broken is None:
-                self._spare()
+            self._make_files()
+        await self._make_segment()
 
-    def _spare(self) -> None:
-        """Have a segment of the journal and some files ready, so that no edit waits for them to be made."""
-        try:
-            self._engine.history.journal.prepare()
-            self._engine.files.make_ahead()
-        except OSError as error:
-            log.warning("what the next edits need could not be made ahead: %s", error)
+    def _make_files(self) -> None:
+        """Have some files ready, so that no edit waits for them to be made."""
+        if self._engine.broken is None:
+            try:
+                self._engine.files.make_ahead()
+            except OSError as error:
+                log.warning(_NOT_AHEAD, error)
+
+    async def _make_segment(self) -> None:
+        """The same with a segment of the journal. It is 8 MiB, so it is made beside the edits."""
+        journal = self._engine.history.journal
+        if self._engine.broken is None and not journal.has_spare:
+            try:
+                made = await asyncio.get_running_loop().run_in_executor(None, journal.make_spare)
+            except OSError as error:
+                log.warning(_NOT_AHEAD, error)
+                return
+            await self._turns.back()
+            journal.add_spare(made)
 
     async def _pack(self) -> None:
         """Have all packed that is committed. Raises Broken where that fails."""

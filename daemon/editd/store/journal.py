@@ -19,6 +19,7 @@ Knows nothing of git, nor of the workspace's files.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import struct
 import zlib
@@ -78,6 +79,7 @@ class Journal:
                     os.unlink(os.path.join(folder, name))
         self._mark = None if is_sealed else MarkFile(folder)
         self._spares: list[str] = []
+        self._made = itertools.count()  # names no two files that are being made
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
         self._size = 0
@@ -163,10 +165,17 @@ class Journal:
         os.close(self._descriptor)
         self._descriptor = -1
 
-    def prepare(self) -> None:
-        """Make a spare segment if there is none; raises OSError (a full disk shows here)."""
-        if not self._spares:
-            self._spares.append(self._make(SEGMENT_BYTES))
+    @property
+    def has_spare(self) -> bool:
+        """Whether a segment is ready for when the current one is full."""
+        return bool(self._spares)
+
+    def make_spare(self) -> str:
+        """Make one in any thread, to be given to `add_spare`. Raises OSError (a full disk shows here)."""
+        return self._make(SEGMENT_BYTES)
+
+    def add_spare(self, path: str) -> None:
+        self._spares.append(path)
 
     def release(self, seq: int) -> None:
         """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
@@ -203,8 +212,7 @@ class Journal:
         if size > SEGMENT_BYTES:
             source = self._make(size)
         else:
-            self.prepare()
-            source = self._spares.pop()
+            source = self._spares.pop() if self._spares else self.make_spare()
         self._let_go()
         before = Before(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1
@@ -226,7 +234,7 @@ class Journal:
 
     def _make(self, size: int) -> str:
         """A new file of `size` zeros, written and synced, under a name that is no segment's yet."""
-        path = os.path.join(self.folder, f"{self._next + len(self._spares):016x}.new")
+        path = os.path.join(self.folder, f"{next(self._made):016x}.new")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             chunk = bytes(1 << 20)
