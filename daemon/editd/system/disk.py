@@ -85,7 +85,7 @@ class Folder(Protocol):
         ...
 
     def open_to_write(self, name: bytes) -> int:
-        """A descriptor to write the file `name`, which is there; ELOOP for a symlink. Never waits."""
+        """A descriptor to read and write the file `name`, which is there; ELOOP for a symlink. Never waits."""
         ...
 
     def link_target(self, name: bytes) -> bytes:
@@ -195,7 +195,7 @@ class RealFolder:
         return os.open(name, flags, permissions, dir_fd=self.descriptor)
 
     def open_to_write(self, name: bytes) -> int:
-        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         return os.open(name, flags, dir_fd=self.descriptor)
 
     def link_target(self, name: bytes) -> bytes:

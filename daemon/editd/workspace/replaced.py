@@ -127,6 +127,10 @@ class Replaced:
         return [self._look(kept, at_the_end) for kept in due]
 
     def _look(self, kept: Kept, at_the_end: bool) -> Look:
+        if kept.version is not None and not at_the_end:
+            spare = self.spares.reuse(kept.name, kept.version)
+            if spare is not None:
+                return Look(kept, spare=spare)
         try:
             called = kept.path or WorkspacePath(os.fsdecode(kept.name))
             found = read_name(self._folder, kept.name, called, quiet=not at_the_end)
@@ -139,11 +143,9 @@ class Replaced:
         state = None if found is None else found.state()
         if state is not None and state.version != kept.version:
             return Look(kept, state)
-        spare = None if at_the_end else self.spares.make(kept.name)
-        if spare is None:
-            with suppress(OSError):
-                self.remove(kept.name)
-        return Look(kept, spare=spare)
+        with suppress(OSError):
+            self.remove(kept.name)
+        return Look(kept)
 
     def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """Tell what somebody wrote into what was looked at.

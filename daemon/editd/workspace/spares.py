@@ -2,8 +2,7 @@
 
 Making a file is the dearest step of staging (ext4 passes over every inode that was deleted lately), so an
 edit of a file that is there already makes none: it writes into a spare, and what it replaces becomes one,
-emptied, when it has been kept for long enough and nobody has it open. The one that looks at it then
-(`replaced`) knows that its bytes are in the history.
+emptied, when it has been kept for long enough, nobody has it open, and it still holds what the history has.
 
 A spare's name is that of a temporary: the transaction that takes it takes its token too, so that nothing is
 renamed on the way. What a crash leaves of them is found by that name, like any temporary.
@@ -17,13 +16,15 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.disk import file_flags, take_lease
+from editd.system.disk import file_flags, read_whole, take_lease
+from editd.values.content import version_of
 from editd.workspace.folders import stat_of
 from editd.workspace.item import temporary_name, token_of
 from editd.workspace.metadata import attributes_of
 
 if TYPE_CHECKING:
     from editd.system.disk import Folder
+    from editd.values.content import Version
 
 AHEAD = 16  # made at the start and whenever fewer are left: more than one turn of some clients needs
 SPARES_MAX = 512  # half a second's worth of what eight clients write as fast as they can
@@ -89,11 +90,11 @@ class Spares:
         """No file can be moved from here to that folder: it is another mount (EXDEV)."""
         self._foreign.add(folder)
 
-    def make(self, name: bytes) -> bytes | None:
-        """Make a spare of a file in the folder whose bytes nobody needs any more, and return what to `add`.
+    def reuse(self, name: bytes, version: Version) -> bytes | None:
+        """Make a spare of a file in the folder that still holds this version, and return what to `add`.
 
-        None where that cannot be: nobody else may have it open, be it only to read, and it must be as a new
-        file would be: one name, our own, with no attributes. In any thread.
+        None where that cannot be, and the file is as it was, or gone: nobody else may have it open, be it only
+        to read, and it must be as a new file would be: one name, our own, with no attributes. In any thread.
         """
         if len(self._names) >= SPARES_MAX:
             return None
@@ -102,38 +103,49 @@ class Spares:
         except OSError:
             return None
         try:
-            if not self._is_like_new(descriptor):
+            found = os.fstat(descriptor)
+            if not self._is_like_new(descriptor, found):
                 return None
-            os.ftruncate(descriptor, 0)
+            if version_of(read_whole(descriptor, found.st_size)) != version:
+                return None
+            return self._emptied(name, descriptor, found)
         except OSError:
             return None
         finally:
             os.close(descriptor)  # ext4 would flush what is written after a truncation by this descriptor
+
+    def _emptied(self, name: bytes, descriptor: int, found: os.stat_result) -> bytes:
+        """Its name as a spare, which it has before it is emptied: nobody shall take it for written to."""
         spare = _fresh_name()
-        with suppress(OSError):
-            self.folder.move(name, self.folder, spare)
-            return spare
-        return None
+        self.folder.move(name, self.folder, spare)
+        try:
+            os.ftruncate(descriptor, 0)
+            if stat.S_IMODE(found.st_mode) != PERMISSIONS:
+                os.fchmod(descriptor, PERMISSIONS)
+        except OSError:
+            with suppress(OSError):
+                self.folder.remove(spare)
+            raise
+        return spare
 
     def add(self, spare: bytes) -> None:
-        """Take in what `make` has made; beyond `SPARES_MAX`, which a thread may pass by, it goes."""
+        """Take in what `reuse` has made; beyond `SPARES_MAX`, which a thread may pass by, it goes."""
         if len(self._names) < SPARES_MAX:
             self._names.append(spare)
             return
         with suppress(OSError):
             self.folder.remove(spare)
 
-    def _is_like_new(self, descriptor: int) -> bool:
-        found = os.fstat(descriptor)
+    def _is_like_new(self, descriptor: int, found: os.stat_result) -> bool:
+        """Whether it differs from a new file in what it holds and in its permissions at most.
+
+        Until it is closed, nobody else opens it then.
+        """
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             return False
         if (found.st_uid, found.st_gid) != self._owner or file_flags(descriptor) != self._flags:
             return False
-        if attributes_of(descriptor) or not take_lease(descriptor, alone=True):
-            return False
-        if stat.S_IMODE(found.st_mode) != PERMISSIONS:
-            os.fchmod(descriptor, PERMISSIONS)
-        return True
+        return not attributes_of(descriptor) and take_lease(descriptor, alone=True)
 
 
 def _fresh_name() -> bytes:
