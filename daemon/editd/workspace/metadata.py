@@ -22,26 +22,36 @@ _NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
 def clone_metadata(
-    source: int, target: int, path: WorkspacePath, *, executable: bool
-) -> tuple[os.stat_result, os.stat_result, list[str]]:
+    source: int,
+    there: os.stat_result,
+    target: int,
+    path: WorkspacePath,
+    *,
+    executable: bool,
+    have_attributes: bool = True,
+) -> tuple[os.stat_result, list[str]]:
     """Give the file open as `target` all that the one open as `source` has, but its content and times.
 
-    The x bits are set or cleared as `executable` says. Returns what both were before, and the names of what
-    the system does not let us keep. Raises PermissionDenied where the owner cannot be kept, and OSError.
-    `path` is what to call the file.
+    `there` is what fstat said of the source before anything else was asked of it: what changes later shows in
+    its ctime. The x bits are set or cleared as `executable` says. `have_attributes`: False where it is known
+    that neither has any. Returns what the target was before, and the names of what the system does not let us
+    keep. Raises PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call the file.
     """
-    there, here = os.fstat(source), os.fstat(target)
-    if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
+    here = os.fstat(target)
+    is_of_another = (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid)
+    if is_of_another:
         _keep_owner(target, there, path)
     # After the owner, for chown(2) takes setuid bits and capabilities away; before the permissions, since an
     # ACL sets them too.
-    lost = _clone_attributes(source, target)
+    lost = _clone_attributes(source, target) if have_attributes else []
     permissions = permissions_for(there.st_mode, executable=executable)
-    if permissions != stat.S_IMODE(os.fstat(target).st_mode):  # an owner or an ACL may have changed them
+    # An owner or an ACL may have changed them.
+    now = os.fstat(target) if is_of_another or have_attributes else here
+    if permissions != stat.S_IMODE(now.st_mode):
         os.fchmod(target, permissions)
     if permissions & stat.S_ISGID and not os.fstat(target).st_mode & stat.S_ISGID:  # as chmod(2) says
         lost.append("setgid")
-    return there, here, lost
+    return here, lost
 
 
 def not_recorded(folder: Folder, descriptor: int) -> list[str]:

@@ -69,17 +69,21 @@ def write_temporary(
         return None
     model = _open_model(disk, item, aside)
     try:
-        descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
+        there = None if model is None else os.fstat(model)
+        descriptor = None
+        if spares is not None and model is not None and there is not None:
+            descriptor = _spare_for(item, model, there.st_dev, spares)
         if descriptor is None:
             # Until it has its owner and permissions, nobody else may read it.
             fresh = 0o777 if state.is_executable else 0o666
             descriptor = aside.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)
-            if model is not None:
-                there, here, item.lost = clone_metadata(
-                    model, descriptor, item.change.path, executable=state.is_executable
-                )
+            if model is not None and there is not None:
+                here, item.lost = clone_metadata(
+                    model, there, descriptor, item.change.path, executable=state.is_executable,
+                    have_attributes=not item.is_spare,
+                )  # fmt: skip
                 item.cloned = identity_of(there)
                 return here.st_dev
             if (known := _known_permissions(item.change, state)) is not None:
@@ -92,11 +96,14 @@ def write_temporary(
             os.close(model)
 
 
-def _spare_for(item: Item, model: int, spares: Spares) -> int | None:
-    """Take a spare for the item, if the file that it replaces has nothing that a folder may have given it."""
+def _spare_for(item: Item, model: int, device: int, spares: Spares) -> int | None:
+    """Take a spare for the item, if the file that it replaces has nothing that a folder may have given it.
+
+    That has no attributes then, nor has the spare.
+    """
     if item.change.source is not None or item.aside != item.folder or attributes_of(model):
         return None
-    descriptor = spares.take(item.temporary, os.fstat(model).st_dev, item.folder)
+    descriptor = spares.take(item.temporary, device, item.folder)
     item.is_spare = descriptor is not None
     return descriptor
 
@@ -113,7 +120,7 @@ def clone_again(site: Site) -> None:
     try:
         ours = site.aside.open(item.temporary)
         try:
-            clone_metadata(model, ours, change.path, executable=change.after.is_executable)
+            clone_metadata(model, os.fstat(model), ours, change.path, executable=change.after.is_executable)
         finally:
             os.close(ours)
     finally:
