@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.errors import HistoryDamaged
+from editd.errors import HistoryDamaged, IoError
 from editd.store.index import Index, Wanted
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
@@ -130,6 +130,23 @@ def test_an_index_without_one_of_its_tables_is_begun_anew(tmp_path: Path, lost: 
     assert seqs(index) == [1]
     index.close()
     assert (tmp_path / "index.db").exists()
+
+
+def test_an_index_that_another_program_has_locked_is_written_when_it_is_free(tmp_path: Path) -> None:
+    path = str(tmp_path / "index.db")
+    index = Index(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin immediate")
+    index.add(transaction(1))
+    with pytest.raises(IoError, match="cannot be written") as refusal:
+        index.flush()
+    assert refusal.value.data["errno_name"] == "EBUSY"
+    assert index.flaw is refusal.value
+    other.execute("rollback")
+    other.close()
+    assert seqs(index) == [1]
+    assert index.flaw is None
+    index.close()
 
 
 def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_path: Path) -> None:

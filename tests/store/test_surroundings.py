@@ -143,3 +143,28 @@ def test_a_value_in_the_index_that_is_not_the_historys_is_found(prepared: Prepar
             assert problems == [], "it was made anew"
         else:
             assert str(index) in problems[0]
+
+
+def test_an_index_that_is_lost_while_the_daemon_runs_is_said_by_status(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+        assert client.status().weaker == []
+        index = sqlite3.connect(place.state / "index.db")
+        (made,) = index.execute("select sql from sqlite_master where name = 'touch'").fetchone()
+        index.execute("drop table touch")
+        client.apply([write("a", "two\n")])
+        with pytest.raises(EditdError, match=r"The index of the history cannot be \w+: no such table: touch"):
+            client.log()
+        (sentence,) = client.status().weaker
+        assert "The index of the history cannot be" in sentence
+        assert "Edits stand meanwhile." in sentence
+        client.apply([write("a", "three\n")])
+        index.execute(
+            made
+        )  # somebody puts it right: what has waited is written, and nothing is said any more
+        index.close()
+        assert [found.seq for found in client.log().transactions[:2]] == [
+            client.status().head,
+            client.status().head - 1,
+        ]
+        assert client.status().weaker == []

@@ -374,7 +374,7 @@ class Dispatch:
             config=self._workshop.configuration.status(),
             hooks=self._workshop.hooker.status(engine.hooks),
             clients=clients,
-            weaker=engine.weaker + self._workshop.configuration.weaker(),
+            weaker=engine.weaker + self._workshop.configuration.weaker() + history.weaker(),
             uncovered=scanner.uncovered + scanner.unrecorded,
             pid=os.getpid(),
             id=self.name,

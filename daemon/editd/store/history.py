@@ -129,6 +129,11 @@ class History:
         """Where packing is to go on reading the journal, as far as is known here."""
         return self._tail
 
+    def weaker(self) -> list[str]:
+        """What cannot be asked right now, as sentences."""
+        flaw = self.index.flaw
+        return [] if flaw is None else [f"{flaw.text()} Edits stand meanwhile."]
+
     def entry(self, path: WorkspacePath) -> Entry | None:
         """What `path` holds after the newest transaction, drafts included."""
         found = self._trees.entry(path.raw)

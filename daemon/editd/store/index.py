@@ -33,6 +33,7 @@ TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
+LOCKED_SECONDS = 0.2  # for another program that has it locked: everybody waits meanwhile
 
 _TABLES = """
 create table tx (
@@ -100,6 +101,7 @@ class Index:
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[str, int] = {}
         self._touched: set[bytes] = set()
+        self.flaw: Refused | None = None  # why it cannot be asked; what is added meanwhile waits in memory
 
     def _open(self) -> sqlite3.Connection:
         if os.path.exists(self._path):
@@ -144,7 +146,7 @@ class Index:
         if not self._waiting:
             return
         database = self._database
-        with _writing(database):
+        with self._writing():
             for transaction, notes in self._waiting:
                 _insert(database, transaction, notes)
                 undone.mark_all(database, transaction)
@@ -156,7 +158,7 @@ class Index:
         self._waiting.clear()
         self._requests.clear()
         self._touched.clear()
-        with _writing(self._database):
+        with self._writing():
             self._database.execute("delete from tx")
             self._database.execute("delete from touch")
 
@@ -167,7 +169,7 @@ class Index:
         )
         until = below if row is None else row[0]
         self._touched.clear()
-        with _writing(self._database):
+        with self._writing():
             self._database.execute("delete from touch where seq < ?", (until,))
             self._database.execute("delete from tx where seq < ?", (until,))
         return row is not None
@@ -176,7 +178,7 @@ class Index:
         """The history begins with `transaction`, which is a baseline now: what it did is forgotten."""
         self.flush()
         self._touched.clear()
-        with _writing(self._database):
+        with self._writing():
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
             _insert(self._database, transaction, notes)
 
@@ -419,14 +421,34 @@ class Index:
         try:
             return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
         except sqlite3.DatabaseError as error:
-            raise _refusal(error, "read") from error
+            raise self._refused(error, "read") from error
 
     def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self.flush()
         try:
             return self._database.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise _refusal(error, "read") from error
+            raise self._refused(error, "read") from error
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """All of it or nothing. Raises IoError, or HistoryDamaged where it is no database any more."""
+        database = self._database
+        try:
+            database.execute("begin immediate")
+            yield
+            database.execute("commit")
+        except BaseException as error:
+            if database.in_transaction:
+                database.execute("rollback")
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._refused(error, "written") from error
+            raise
+        self.flaw = None
+
+    def _refused(self, error: sqlite3.DatabaseError, what: str) -> Refused:
+        self.flaw = _refusal(error, what)
+        return self.flaw
 
 
 def put_aside(path: str) -> None:
@@ -442,31 +464,28 @@ def put_aside(path: str) -> None:
 
 def _connect(path: str) -> sqlite3.Connection:
     # The engine is entered by one thread at a time, though not always by the same.
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    database = sqlite3.connect(path, LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = off")  # a cache: a power cut costs a rebuild, not the history
     return database
 
 
-@contextlib.contextmanager
-def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing. Raises IoError, or HistoryDamaged where it is no database any more."""
-    try:
-        database.execute("begin immediate")
-        yield
-        database.execute("commit")
-    except BaseException as error:
-        if database.in_transaction:
-            database.execute("rollback")
-        if isinstance(error, sqlite3.DatabaseError):
-            raise _refusal(error, "written") from error
-        raise
+# What SQLite says where the file is as it should be (sqlite.org/rescode.html), and the error number of that.
+_ERRNOS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_BUSY: errno.EBUSY,
+    sqlite3.SQLITE_LOCKED: errno.EBUSY,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_CANTOPEN: errno.EIO,
+}
 
 
 def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
     """What SQLite's error comes to, where the index cannot be `what`."""
-    if isinstance(error, sqlite3.OperationalError):
-        number = errno.ENOSPC if error.sqlite_errorcode == sqlite3.SQLITE_FULL else errno.EIO
+    number = _ERRNOS.get(error.sqlite_errorcode & 0xFF)  # the rest is what kind of a failure it was
+    if number is not None:
         return IoError(OSError(number, str(error)), f"The index of the history cannot be {what}")
     return HistoryDamaged(
         f"The index of the history cannot be {what}: {error}.",

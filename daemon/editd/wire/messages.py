@@ -496,7 +496,7 @@ class StatusResult(Told):
     config: dict[str, Any]
     hooks: list[dict[str, Any]]
     clients: int
-    weaker: list[str]  # what this file system cannot give
+    weaker: list[str]  # what this file system cannot give, and what is not to be had right now
     uncovered: list[str]  # what the baseline left out, and why
     pid: int
     id: str

@@ -32,10 +32,11 @@ def clone_metadata(
 ) -> tuple[os.stat_result, list[str]]:
     """Give the file open as `target` all that the one open as `source` has, but its content and times.
 
-    `there` is what fstat said of the source before anything else was asked of it: what changes later shows in
-    its ctime. The x bits are set or cleared as `executable` says. `have_attributes`: False where it is known
-    that neither has any. Returns what the target was before, and the names of what the system does not let us
-    keep. Raises PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call the file.
+    `there` is what fstat said of the source before anything else was asked of it: what changes later shows
+    in its ctime. The x bits are set or cleared as `executable` says. `have_attributes`: False where it is
+    known that neither has any. Returns what the target was before, and the names of what the system does not
+    let us keep. Raises PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call
+    the file.
     """
     here = os.fstat(target)
     is_of_another = (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid)

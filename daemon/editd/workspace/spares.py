@@ -93,8 +93,8 @@ class Spares:
     def reuse(self, name: bytes, version: Version) -> bytes | None:
         """Make a spare of a file in the folder that still holds this version, and return what to `add`.
 
-        None where that cannot be, and the file is as it was, or gone: nobody else may have it open, be it only
-        to read, and it must be as a new file would be: one name, our own, with no attributes. In any thread.
+        None where that cannot be, and the file is as it was, or gone: nobody else may have it open, be it
+        only to read, and it must be as a new file would be: one name, our own, no attributes. In any thread.
         """
         if len(self._names) >= SPARES_MAX:
             return None
