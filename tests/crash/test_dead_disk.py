@@ -7,6 +7,7 @@ needs the disk is EIO, and what is in the page cache can still be read.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
+from editd.system.disk import RealDisk
 from every_method import FOUND, METHODS
 from machine import mounted, new_image
 from outside import asked
@@ -84,6 +86,32 @@ def test_every_method_says_that_the_disk_is_dead_and_what_was_answered_is_there_
                 assert strays(place.root) == []
             place.stop()
             fsck(place)
+
+
+def test_a_daemon_that_is_killed_with_its_disk_redoes_what_the_page_cache_has_lost(tmp_path: Path) -> None:
+    """The machine goes on, so the boot is the same; that it is another mount tells."""
+    if (reason := machines.missing()) is not None:
+        pytest.skip(reason)
+    image = new_image(tmp_path)
+    with workplace(tmp_path / "place") as place:
+        with mounted(image, place.root):
+            with contextlib.closing(RealDisk(str(place.root))) as disk:
+                if not disk.mount:
+                    pytest.skip("this kernel does not tell one mount from another")
+            with place.start() as client:
+                client.apply([write("file", FOUND)])
+                client.settle()
+                os.sync()
+                client.apply([write("file", "one\n"), write("another", "two\n")])
+                client.apply([write("third", "three\n")])
+            die(place.root)
+            place.kill()
+        with mounted(image, place.root):
+            assert place.files() == {"file": FOUND.encode()}
+            with place.start() as client:
+                assert place.files() == {"file": b"one\n", "another": b"two\n", "third": b"three\n"}
+                assert client.check().problems == []
+            place.stop()
 
 
 def dying(place: Workplace, where: Path) -> int:

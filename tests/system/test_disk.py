@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import machine
 import outsider
 from editd.system.disk import (
     PROBE_PREFIX,
@@ -192,3 +194,17 @@ def test_names_are_any_bytes(tmp_path: Path) -> None:
         for name in names:
             os.close(folder.create(name, 0o644))
         assert sorted(folder.names()) == sorted(names)
+
+
+def test_a_mount_has_another_name_when_the_same_is_mounted_again(tmp_path: Path) -> None:
+    if (reason := machine.missing()) is not None:
+        pytest.skip(reason)
+    image, names = machine.new_image(tmp_path), list[bytes]()
+    for _ in range(2):
+        with machine.mounted(image, tmp_path / "mounted"):
+            for _ in range(2):
+                with contextlib.closing(RealDisk(str(tmp_path / "mounted"))) as disk:
+                    names.append(disk.mount)
+    if b"" in names:
+        pytest.skip("this kernel does not tell one mount from another")
+    assert names[0] == names[1] != names[2] == names[3]

@@ -132,12 +132,13 @@ class Engine:
         fallback_encoding: str | None = None,
         tooling: Tooling | None = None,
         weaker: Sequence[str] = (),
+        mount: bytes = b"",
     ) -> None:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
         `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
         `is_in_place` tells whether the workspace's folder is still where it was, or raises OSError. `tooling`
-        has the dialects whose tools an edit may call.
+        has the dialects whose tools an edit may call. `mount` is the disk's.
         """
         self.history = history
         self.tree = tree
@@ -155,7 +156,7 @@ class Engine:
         self._is_in_place = is_in_place
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
-        self._boot = boot_id()
+        self._boot = boot_id() + mount  # what is in the page cache outlives a killed daemon, but not these
         self._unfinished: list[Step] = []
         self._last_us = 0
         self.synced = Seq(0)  # all up to here are in the files for good

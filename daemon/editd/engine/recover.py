@@ -1,8 +1,8 @@
 """Recovery: at the start, finish what a hot journal tells.
 
 C5  Recovery touches only a file that is `before`, absent where `before` was absent, or visibly torn by a
-    power cut (another boot, and empty, NUL-filled, or a cut-off prefix of what it held on the way). Anything
-    else is somebody's: it is adopted as an outside transaction after the one that is being redone.
+    power cut (another boot or mount, and empty, NUL-filled, or a cut-off prefix of what it held on the way).
+    Anything else is somebody's: it is adopted as an outside transaction after the one that is being redone.
 
 Where several transactions of the journal changed one path, each state on the way counts as `before`, and
 only the last is put in place. After a power cut that is done for all that was not synced, be it packed or
@@ -85,7 +85,7 @@ def _chains(
     """What each path went through in these records, where its files may not be as they should.
 
     What was published before a later record of the same boot was written is in the page cache at least, and
-    that outlives a killed daemon; after a power cut nothing of the journal can be taken for granted.
+    that outlives a killed daemon; but not a power cut, nor a disk that died and was mounted again.
     """
     published = 0 if is_torn_possible else max((record.published_through for record in records), default=0)
     chains: dict[WorkspacePath, Chain] = {}

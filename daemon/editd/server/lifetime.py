@@ -290,6 +290,7 @@ class Daemon:
             fallback_encoding=config.encoding,
             tooling=self._tooling(),
             weaker=disk.weaker,
+            mount=disk.mount,
         )
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())

@@ -59,7 +59,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     changes: tuple[ChangeRecord, ...]
     notes: bytes = b""  # what else the first answer said, for a retry of the request (C7)
     token: str = ""  # names its temporary files beside their targets; "" where it touches no file
-    boot: bytes = b""  # the boot it was made under: after another one, files may be torn (C5)
+    boot: bytes = b""  # and the mount it was made under: after another one, files may be torn (C5)
     published_through: int = 0  # when this was written, all up to this seq were in the files
     parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: of that one in `undoes` only these paths
 

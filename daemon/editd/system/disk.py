@@ -27,6 +27,7 @@ import secrets
 import signal
 import stat
 import struct
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,6 +46,9 @@ _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = struct.pack(  # struct open_how: flags, mode, resolve
     "=QQQ", _FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 )
+_STATX_MNT_ID_UNIQUE = 0x4000  # linux/stat.h, since Linux 6.8: of a mount, and never used again
+_STATX_BYTES, _MASK, _MOUNT = 256, slice(0, 4), slice(144, 152)  # struct statx: stx_mask, stx_mnt_id
+_AT_EMPTY_PATH = 0x1000
 NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """What a file system says that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
 
@@ -58,6 +62,9 @@ _libc.faccessat.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.
 _renameat2 = getattr(_libc, "renameat2", None)  # glibc has it since 2.28; a libc without it cannot exchange
 if _renameat2 is not None:
     _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+_statx = getattr(_libc, "statx", None)  # the same
+if _statx is not None:
+    _statx.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
 
 
 class Folder(Protocol):
@@ -85,7 +92,7 @@ class Folder(Protocol):
         ...
 
     def open_to_write(self, name: bytes) -> int:
-        """A descriptor to read and write the file `name`, which is there; ELOOP for a symlink. Never waits."""
+        """A descriptor to read and write `name`, which is there; ELOOP for a symlink. Never waits."""
         ...
 
     def link_target(self, name: bytes) -> bytes:
@@ -139,6 +146,11 @@ class Disk(Protocol):
     """The absolute path by which the root was opened, all symlinks resolved."""
     weaker: list[str]
     """What this file system cannot give, a sentence each."""
+    mount: bytes
+    """Names this mount of it: where the same is mounted again, be it in one boot, that is another name.
+
+    Empty where the system tells none.
+    """
 
     def folder(self, path: bytes) -> Folder:
         """Open a folder. The caller closes it."""
@@ -281,6 +293,7 @@ class RealDisk:
         self.is_walking = walk or not _may_openat2(self._descriptor)
         """Whether folders are reached name by name for want of openat2: equally safe."""
         self.weaker = self._probe()
+        self.mount = _mount_of(self._descriptor)
 
     def close(self) -> None:
         """Let go of the root."""
@@ -436,6 +449,15 @@ _NO_LEASE = (
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
+
+
+def _mount_of(descriptor: int) -> bytes:
+    """The id of the mount that an open file is on; b"" where neither libc nor the kernel tells it."""
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    if _statx is None or _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, found):
+        return b""
+    is_told = int.from_bytes(found.raw[_MASK], sys.byteorder) & _STATX_MNT_ID_UNIQUE
+    return found.raw[_MOUNT] if is_told else b""
 
 
 def _may_openat2(root: int) -> bool:
