@@ -133,10 +133,10 @@ def test_no_empty_match_falls_between_two_halves() -> None:
 
 
 def test_a_search_takes_no_longer_than_it_may() -> None:
-    start = time.monotonic()
+    start = time.process_time()  # for ever, were it not ended
     with pytest.raises(Timeout) as caught:
         find(Search("ecmascript", "(a+)+$", "a" * 60 + "!"), 0.2, BOUNDS)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
     assert caught.value.data == {"seconds": 0.2, "pattern": "(a+)+$"}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from editd.edits.expressions import Match, Search
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
-from editd.server.searching import GRACE_SECONDS, Searcher
+from editd.server.searching import Searcher
 from torment import in_company
 
 if TYPE_CHECKING:
@@ -109,18 +109,15 @@ def test_a_search_ends_within_a_tenth_of_a_second_of_its_limit_and_the_next_one_
 
 
 def test_the_process_survives_what_it_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editd.server.searching.GRACE_SECONDS", in_company(GRACE_SECONDS))
+    monkeypatch.setattr("editd.server.searching.GRACE_SECONDS", 10.0)  # on a busy machine it says so late
 
     async def test() -> None:
         async with searching() as searcher:
+            pid = await pid_of(searcher)
             for language in ("python", "ecmascript"):
-                survived = 0
-                for _ in range(5):  # on a busy machine it may not get to say so in time, and is killed
-                    pid = await pid_of(searcher)
-                    search = Search(language, "(a+)+$", CATASTROPHE, template="")
-                    assert isinstance(await searcher.find(search), Timeout)
-                    survived += await pid_of(searcher) == pid
-                assert survived
+                search = Search(language, "(a+)+$", CATASTROPHE, template="")
+                assert isinstance(await searcher.find(search), Timeout)
+                assert await pid_of(searcher) == pid
 
     run(test)
 
@@ -129,13 +126,14 @@ def test_the_daemon_serves_others_while_a_search_runs_into_its_limit() -> None:
     async def test() -> None:
         async with searching() as searcher:
             search = asyncio.create_task(searcher.find(Search("python", "(a+)+$", CATASTROPHE)))
-            longest = 0.0
+            longest, turns = 0.0, 0
             while not search.done():
-                start = time.monotonic()
+                start = time.thread_time()  # another program's share of the machine is not held against us
                 await asyncio.sleep(0)
-                longest = max(longest, time.monotonic() - start)
+                longest, turns = max(longest, time.thread_time() - start), turns + 1
             assert isinstance(search.result(), Timeout)
             assert longest < 0.05
+            assert turns > 100
 
     run(test)
 
