@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -109,8 +110,15 @@ def test_exec_hands_everything_on_and_records_what_changed(editctl: Run, place: 
     assert "new.txt" not in place.files()
 
 
-def test_exec_says_what_a_shell_says_of_what_cannot_be_run_or_was_killed(editctl: Run) -> None:
+def test_exec_says_what_a_shell_says_of_what_cannot_be_run_or_was_killed(
+    editctl: Run, place: Workplace
+) -> None:
     assert "No such file" in editctl("exec", "no-such-command", code=127).stderr
+    locked = place.folder / "locked"
+    locked.mkdir(0o000)  # which only root may look into
+    path = f"{locked}:{os.environ['PATH']}"
+    assert "No such file" in editctl("exec", "no-such-command", code=127, PATH=path).stderr
+    assert "Permission denied" in editctl("exec", "./app.txt", code=126).stderr
     assert editctl("exec", "--", "sh", "-c", "kill -TERM $$", code=128 + signal.SIGTERM).stdout == ""
     done = editctl("exec", "--json", "--", "sh", "-c", "echo x > app.txt")
     assert json.loads(done.stderr)["transaction"]["kind"] == "exec"

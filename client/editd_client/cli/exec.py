@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shlex
 import signal
 import sys
@@ -62,8 +64,6 @@ def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) 
 
 
 def _has_session() -> bool:
-    import os
-
     return bool(os.environ.get("EDITD_SESSION"))
 
 
@@ -74,8 +74,10 @@ def _run(command: Sequence[str]) -> int:
     try:
         process = subprocess.Popen(command)
     except OSError as error:
-        click.echo(f"editctl: {command[0]}: {error.strerror}", err=True)
-        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
+        is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
+        why = os.strerror(errno.ENOENT) if is_missing else error.strerror
+        click.echo(f"editctl: {command[0]}: {why}", err=True)
+        return NOT_FOUND if is_missing else NOT_RUN
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         status = process.wait()
@@ -84,6 +86,13 @@ def _run(command: Sequence[str]) -> int:
             with contextlib.suppress(TypeError):  # it was not set from Python
                 signal.signal(number, handler)
     return status if status >= 0 else SIGNALLED - status
+
+
+def _is_nowhere(name: str) -> bool:
+    """Whether it is not in PATH: a folder of that which is locked makes a "permission denied" of it."""
+    import shutil
+
+    return os.sep not in name and shutil.which(name, os.F_OK) is None
 
 
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
