@@ -32,6 +32,19 @@ def in_company(seconds: float) -> float:
     return seconds * (1 if others == 1 else 1 + 2 * others / (os.cpu_count() or 1))
 
 
+def own_time() -> float:
+    """Seconds that only rise, without those in which this thread could run and another had the machine.
+
+    Where the kernel does not count those, it is the time of the clock.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            waited_ns = int(file.read().split()[1])
+    except OSError:
+        waited_ns = 0
+    return time.monotonic() - waited_ns / 1e9
+
+
 def wait_until(is_so: Callable[[], object], what: str) -> None:
     """Return as soon as it is so; fail where it is not within `PATIENCE_SECONDS`."""
     until = time.monotonic() + PATIENCE_SECONDS

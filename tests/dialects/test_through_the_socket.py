@@ -102,14 +102,17 @@ def test_an_expression_without_end_is_ended_and_others_are_served_meanwhile(
 
     thread = threading.Thread(target=others)
     thread.start()
+    time.sleep(LIMIT_SECONDS)
+    undisturbed = len(served)
     start = time.monotonic()
     error = refused(client, call("long.txt", CATASTROPHE, "x"))
     took = time.monotonic() - start
+    meanwhile = len(served) - undisturbed
     stop.set()
     thread.join()
     assert error.name == "timeout"
     assert LIMIT_SECONDS <= took < LIMIT_SECONDS + in_company(0.1)
-    assert len(served) > 2  # each is a sync, on a disk that others write to as well
+    assert meanwhile > min(20, undisturbed / 4)  # twenty, but for a machine that is too busy for that anyway
     assert max(served) < in_company(LIMIT_SECONDS / 2)
     assert client.apply([call("a.txt", "two", "2")]).transaction is not None
 

@@ -10,6 +10,7 @@ from editd.edits.expressions import Match, Search
 from editd.edits.replace import Replacement, replace
 from editd.engine.ecmascript import Bounds, find
 from editd.errors import InvalidRegex, Timeout, TooLarge
+from torment import own_time
 
 BOUNDS = Bounds(100_000, 1_000_000)
 
@@ -133,10 +134,10 @@ def test_no_empty_match_falls_between_two_halves() -> None:
 
 
 def test_a_search_takes_no_longer_than_it_may() -> None:
-    start = time.process_time()  # for ever, were it not ended
+    start = own_time()
     with pytest.raises(Timeout) as caught:
         find(Search("ecmascript", "(a+)+$", "a" * 60 + "!"), 0.2, BOUNDS)
-    assert time.process_time() - start < 1
+    assert own_time() - start < 1
     assert caught.value.data == {"seconds": 0.2, "pattern": "(a+)+$"}
 
 
