@@ -209,10 +209,7 @@ class Journal:
     def _turn(self, length: int) -> None:
         """Go on in a new segment with room for `length` bytes."""
         size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
-        if size > SEGMENT_BYTES:
-            source = self._make(size)
-        else:
-            source = self._spares.pop() if self._spares else self.make_spare()
+        source = self._spares.pop() if size == SEGMENT_BYTES and self._spares else self._make(size)
         self._let_go()
         before = Before(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1

@@ -10,6 +10,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from editd.errors import PermissionDenied
 
 if TYPE_CHECKING:
@@ -21,30 +23,33 @@ _GIVEN_BY_THE_SYSTEM = ("security.selinux",)  # to every new file, as its policy
 _NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
-def clone_metadata(
-    source: int,
-    there: os.stat_result,
-    target: int,
-    path: WorkspacePath,
-    *,
-    executable: bool,
-    have_attributes: bool = True,
-) -> tuple[os.stat_result, list[str]]:
-    """Give the file open as `target` all that the one open as `source` has, but its content and times.
+class Model(Struct, frozen=True):
+    """An open file whose metadata another is to have."""
 
-    `there` is what fstat said of the source before anything else was asked of it: what changes later shows
-    in its ctime. The x bits are set or cleared as `executable` says. `have_attributes`: False where it is
-    known that neither has any. Returns what the target was before, and the names of what the system does not
-    let us keep. Raises PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call
-    the file.
+    descriptor: int
+    there: os.stat_result  # taken before anything else is asked of it: what changes later shows in its ctime
+
+    @classmethod
+    def of(cls, descriptor: int) -> Model:
+        return cls(descriptor, os.fstat(descriptor))
+
+
+def clone_metadata(
+    model: Model, target: int, path: WorkspacePath, *, executable: bool, have_attributes: bool = True
+) -> tuple[os.stat_result, list[str]]:
+    """Give the file open as `target` all that `model` has, but its content and times.
+
+    The x bits are set or cleared as `executable` says. `have_attributes`: False where it is known that
+    neither has any. Returns what the target was before, and the names of what the system does not let us
+    keep. Raises PermissionDenied where the owner cannot be kept, and OSError. `path` is what to call it.
     """
-    here = os.fstat(target)
+    there, here = model.there, os.fstat(target)
     is_of_another = (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid)
     if is_of_another:
         _keep_owner(target, there, path)
     # After the owner, for chown(2) takes setuid bits and capabilities away; before the permissions, since an
     # ACL sets them too.
-    lost = _clone_attributes(source, target) if have_attributes else []
+    lost = _clone_attributes(model.descriptor, target) if have_attributes else []
     permissions = permissions_for(there.st_mode, executable=executable)
     # An owner or an ACL may have changed them.
     now = os.fstat(target) if is_of_another or have_attributes else here

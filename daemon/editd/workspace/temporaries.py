@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.system.disk import write_whole
 from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
 from editd.workspace.item import split
-from editd.workspace.metadata import attributes_of, clone_metadata, not_recorded, permissions_for
+from editd.workspace.metadata import Model, attributes_of, clone_metadata, not_recorded, permissions_for
 from editd.workspace.site import identity_of, open_regular
 
 if TYPE_CHECKING:
@@ -67,24 +67,22 @@ def write_temporary(
     if state.is_symlink:
         aside.make_link(item.temporary, state.content)
         return None
-    model = _open_model(disk, item, aside)
+    opened = _open_model(disk, item, aside)
     try:
-        there = None if model is None else os.fstat(model)
-        descriptor = None
-        if spares is not None and model is not None and there is not None:
-            descriptor = _spare_for(item, model, there.st_dev, spares)
+        model = None if opened is None else Model.of(opened)
+        descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
         if descriptor is None:
             # Until it has its owner and permissions, nobody else may read it.
             fresh = 0o777 if state.is_executable else 0o666
             descriptor = aside.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)
-            if model is not None and there is not None:
+            if model is not None:
                 here, item.lost = clone_metadata(
-                    model, there, descriptor, item.change.path, executable=state.is_executable,
+                    model, descriptor, item.change.path, executable=state.is_executable,
                     have_attributes=not item.is_spare,
                 )  # fmt: skip
-                item.cloned = identity_of(there)
+                item.cloned = identity_of(model.there)
                 return here.st_dev
             if (known := _known_permissions(item.change, state)) is not None:
                 os.fchmod(descriptor, permissions_for(known, executable=state.is_executable))
@@ -92,18 +90,18 @@ def write_temporary(
         finally:
             os.close(descriptor)
     finally:
-        if model is not None:
-            os.close(model)
+        if opened is not None:
+            os.close(opened)
 
 
-def _spare_for(item: Item, model: int, device: int, spares: Spares) -> int | None:
+def _spare_for(item: Item, model: Model, spares: Spares) -> int | None:
     """Take a spare for the item, if the file that it replaces has nothing that a folder may have given it.
 
     That has no attributes then, nor has the spare.
     """
-    if item.change.source is not None or item.aside != item.folder or attributes_of(model):
+    if item.change.source is not None or item.aside != item.folder or attributes_of(model.descriptor):
         return None
-    descriptor = spares.take(item.temporary, device, item.folder)
+    descriptor = spares.take(item.temporary, model.there.st_dev, item.folder)
     item.is_spare = descriptor is not None
     return descriptor
 
@@ -116,15 +114,15 @@ def clone_again(site: Site) -> None:
         return
     if change.after is None or change.after.is_symlink or change.source is not None:
         return
-    model = site.folder.open(item.name)
+    opened = site.folder.open(item.name)
     try:
         ours = site.aside.open(item.temporary)
         try:
-            clone_metadata(model, os.fstat(model), ours, change.path, executable=change.after.is_executable)
+            clone_metadata(Model.of(opened), ours, change.path, executable=change.after.is_executable)
         finally:
             os.close(ours)
     finally:
-        os.close(model)
+        os.close(opened)
 
 
 def note_what_is_lost(disk: Disk, item: Item) -> None:
