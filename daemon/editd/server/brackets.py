@@ -105,3 +105,6 @@ class _Nobody:
 
     def refuse(self, refusal: Refused) -> None:
         del refusal
+
+    def fail(self) -> None:
+        """Nobody is told; the log has it."""

@@ -74,6 +74,9 @@ class Call(Protocol):
     def reply(self, result: messages.Message) -> None: ...
     def refuse(self, refusal: Refused) -> None: ...
 
+    def fail(self) -> None:
+        """Say that editd failed; its log tells where."""
+
 
 class Workshop(Struct):
     """What the daemon has at hand once its workspace is open."""
@@ -142,6 +145,9 @@ class Dispatch:
             self._methods[type(params)](params, visitor, call)
         except Refused as refusal:
             call.refuse(refusal)
+        except Exception:  # a fault of ours
+            log.exception("a request failed")
+            call.fail()
 
     def leave(self, visitor: Visitor) -> None:
         """The connection is gone, and with it what nobody else may see."""
@@ -255,13 +261,10 @@ class Dispatch:
     def _submit(
         self, request: Write, call: Call, *, return_content: bool = False, diff: bool = False
     ) -> None:
-        def answer(result: Outcome | Refused) -> None:
-            if isinstance(result, Refused):
-                call.refuse(result)
-            else:
-                call.reply(translate.outcome(result, return_content=return_content, diff=diff))
+        def render(outcome: Outcome) -> messages.Message:
+            return translate.outcome(outcome, return_content=return_content, diff=diff)
 
-        self._workshop.turns.submit(request, answer)
+        self._workshop.turns.submit(request, call, render)
 
     def _begin(self, params: messages.Begin, visitor: Visitor, call: Call) -> None:
         authorship = Authorship(
@@ -298,15 +301,14 @@ class Dispatch:
             found=changeset.found,
         )
 
-        def answer(result: Outcome | Refused) -> None:
-            if isinstance(result, Refused):  # the changeset stays open, so that it can be put right
-                call.refuse(result)
-                return
-            self._changesets.discard(params.changeset)
-            call.reply(translate.outcome(result))
+        def render(outcome: Outcome) -> messages.Message:
+            self._changesets.discard(
+                params.changeset
+            )  # one that is refused stays, so that it can be put right
+            return translate.outcome(outcome)
 
         self.sessions.admit_as(said.session, visitor)
-        self._workshop.turns.submit(self.sessions.with_defaults(request), answer)
+        self._workshop.turns.submit(self.sessions.with_defaults(request), call, render)
 
     def _committed_before(self, params: messages.Commit) -> Changeset | None:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
@@ -386,9 +388,9 @@ class Dispatch:
                 await work
             except Refused as refusal:
                 call.refuse(refusal)
-            except Exception:  # a fault of ours: said to who asked, and told whole in the log
+            except Exception:  # a fault of ours
                 log.exception("a request failed")
-                call.refuse(Refused("editd failed on this request.", hint="Its log tells where."))
+                call.fail()
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

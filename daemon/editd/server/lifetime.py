@@ -515,6 +515,9 @@ class _Call(Struct, frozen=True):
     def refuse(self, refusal: Refused) -> None:
         self.client.refuse(self.request, translate.error(refusal))
 
+    def fail(self) -> None:
+        self.client.fail(self.request)
+
 
 def _as_name(said: str) -> str:
     """What a client calls itself, as an actor's name."""

@@ -158,6 +158,15 @@ class Client(asyncio.Protocol):
         self._answered(request)
         self._answer(self.connection.refuse(request.id, refusal))
 
+    def fail(self, request: Request) -> None:
+        """Tell who asked of a fault of ours; the log has it whole."""
+        if self.connection.is_waiting_for(request.id):
+            self.refuse(
+                request, error("internal_error", "editd failed on this request. Its log tells where.")
+            )
+        else:
+            self.close()
+
     def notify(self, method: str, params: Any) -> None:
         """Say something unasked."""
         self._send(self.connection.notify(method, params))
@@ -314,14 +323,9 @@ class Client(asyncio.Protocol):
     def _request(self, request: Request) -> None:
         try:
             self._clients.on_request(self, request)
-        except Exception:  # a fault of ours: told whole in the log, and to nobody but who asked
+        except Exception:  # a fault of ours
             log.exception("a request of %s failed", self.peer)
-            if self.connection.is_waiting_for(request.id):
-                self.refuse(
-                    request, error("internal_error", "editd failed on this request. Its log tells where.")
-                )
-            else:
-                self.close()
+            self.fail(request)
 
     def _answered(self, request: Request) -> None:
         size, let_go = self._let_go.pop(id(request), (0, None))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -20,13 +19,15 @@ from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Re
 from editd.errors import Broken, Overloaded, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from editd.edits.expressions import Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import Trial
+    from editd.server.dispatch import Call
     from editd.server.hooking import Hooker
     from editd.server.searching import Searcher
+    from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +37,13 @@ SEARCHES_MAX = 10_000  # for one request; a file that is rewritten all the time 
 HOOKINGS_MAX = 20  # of one request; files that are edited all the time would be new to the hooks each time
 PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for packing to catch up
 
-Answer = Callable[[Outcome | Refused], None]
 Done = TypeVar("Done")
 
 
 class Waiting(Struct):
     request: Write
-    answer: Answer
+    call: Call
+    render: Callable[[Outcome], Message]
     until: float  # the loop's time
     hookings: int = 0  # how often its hooks have run
 
@@ -69,9 +70,9 @@ class Turns:
         """How many requests are not answered yet."""
         return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
 
-    def submit(self, request: Write, answer: Answer) -> None:
-        """Have `request` carried out in the next turn; `answer` is called once."""
-        self._enqueue(Waiting(request, answer, self._loop.time() + PATIENCE_SECONDS))
+    def submit(self, request: Write, call: Call, render: Callable[[Outcome], Message]) -> None:
+        """Have `request` carried out in the next turn; `call` is answered with what `render` makes of it."""
+        self._enqueue(Waiting(request, call, render, self._loop.time() + PATIENCE_SECONDS))
 
     def when_back(self, call: Callable[[], None]) -> None:
         """Call it now, or when the engine is back from its thread."""
@@ -123,6 +124,16 @@ class Turns:
             self._engine.broken = fault
             return [fault for _ in requests]
 
+    def _tell(self, waiting: Waiting, result: Outcome | Refused) -> None:
+        try:
+            if isinstance(result, Refused):
+                waiting.call.refuse(result)
+            else:
+                waiting.call.reply(waiting.render(result))
+        except Exception:  # a fault of ours, which is not to keep the others from their answers
+            log.exception("a request could not be answered")
+            waiting.call.fail()
+
     def _answer(self, taken: list[Waiting], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
             if isinstance(result, Asking):
@@ -130,9 +141,9 @@ class Turns:
             elif isinstance(result, Hooking):
                 self._hook(waiting, result.trial)
             elif not isinstance(result, Postponed):
-                waiting.answer(result)
+                self._tell(waiting, result)
             elif self._loop.time() > waiting.until:
-                waiting.answer(result.reason)
+                self._tell(waiting, result.reason)
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
@@ -144,7 +155,7 @@ class Turns:
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has searches"
         if len(request.found) > SEARCHES_MAX:
-            waiting.answer(_too_many(request))
+            self._tell(waiting, _too_many(request))
             return
 
         async def find() -> None:
@@ -160,7 +171,7 @@ class Turns:
         assert isinstance(request, Apply), "only an apply has hooks"
         waiting.hookings += 1
         if waiting.hookings > HOOKINGS_MAX:
-            waiting.answer(_never_still(trial))
+            self._tell(waiting, _never_still(trial))
             return
 
         async def run() -> None:
@@ -191,7 +202,10 @@ class Turns:
     def _come_back(self, _done: asyncio.Future[Done]) -> None:
         self._is_away = False
         while self._deferred and not self._is_away:
-            self._deferred.popleft()()
+            try:
+                self._deferred.popleft()()
+            except Exception:  # a fault of ours, which is not to keep the others waiting
+                log.exception("what has waited for the engine failed")
         self._call()
 
 

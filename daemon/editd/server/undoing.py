@@ -8,7 +8,7 @@ from msgspec import UNSET, structs
 
 from editd.engine.requests import Outcome, Restore, Undo, Write
 from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
-from editd.errors import InvalidParams, Refused
+from editd.errors import InvalidParams
 from editd.server import translate
 from editd.values.glob import Glob, check_count
 from editd.wire import messages
@@ -90,15 +90,12 @@ class Undoing:
         return translate.authorship_of(params, self._sessions.actor(own, visitor), visitor.session)
 
     def _submit(self, request: Write, call: Call) -> None:
-        def answer(result: Outcome | Refused) -> None:
-            if isinstance(result, Refused):
-                call.refuse(result)
-            elif isinstance(request, Restore):
-                call.reply(translate.outcome(result, diff=request.dry_run))
-            else:
-                call.reply(_undo_result(result, is_dry=request.dry_run))
+        def render(outcome: Outcome) -> messages.Message:
+            if isinstance(request, Restore):
+                return translate.outcome(outcome, diff=request.dry_run)
+            return _undo_result(outcome, is_dry=request.dry_run)
 
-        self._workshop.turns.submit(request, answer)
+        self._workshop.turns.submit(request, call, render)
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:

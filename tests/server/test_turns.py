@@ -1,0 +1,80 @@
+"""What shares a turn, or waits for one to end: a fault of ours in one of them is none of the others'."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from workplace import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workplace import Workplace
+
+FAULTY = Path(__file__).parent.parent / "faulty.py"
+HEAVY = "x" * 20_000_000  # away in a thread for a moment
+
+
+@pytest.fixture
+def faulty(place: Workplace) -> Workplace:
+    place.launcher = (sys.executable, str(FAULTY))
+    return place
+
+
+def test_an_answer_that_cannot_be_made_keeps_nobody_from_theirs(faulty: Workplace) -> None:
+    with faulty.start(), talking(faulty) as stream:
+        say(stream, *(writing(number, path, "x") for number, path in enumerate(("a", "fault", "b"))))
+        answers = heard(stream, 3)
+        assert [answers[number]["result"]["transaction"]["seq"] for number in (0, 2)] == [1, 3]
+        assert answers[1]["error"]["data"]["name"] == "internal_error"
+        assert "ZeroDivisionError" in faulty.log()
+
+
+def test_what_waits_for_the_engine_is_done_though_the_first_of_it_fails(faulty: Workplace) -> None:
+    with faulty.start() as client, talking(faulty) as stream, talking(faulty) as busy:
+        client.apply([write("b", "b\n")])
+        say(busy, writing(1, "large", HEAVY))
+        time.sleep(0.05)  # then the engine is away with it; what comes sooner is answered at once
+        say(stream, reading(1, "fault"), reading(2, "b"), writing(3, "c", "c\n"))
+        answers = heard(stream, 3)
+        assert answers[1]["error"]["data"]["name"] == "internal_error"
+        assert answers[2]["result"]["content"] == "b\n"
+        assert answers[3]["result"]["transaction"]["seq"] == 3
+        assert heard(busy, 1)[1]["result"]["transaction"]["seq"] == 2
+
+
+@contextmanager
+def talking(place: Workplace) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(30)
+        stream.connect(place.socket)
+        yield stream
+
+
+def say(stream: socket.socket, *requests: dict[str, Any]) -> None:
+    """In one piece, so that they share a turn."""
+    stream.sendall(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+
+
+def heard(stream: socket.socket, count: int) -> dict[int, dict[str, Any]]:
+    """So many answers, by their ids."""
+    answers = [json.loads(line) for line in itertools.islice(stream.makefile("rb"), count)]
+    return {answer["id"]: answer for answer in answers}
+
+
+def writing(number: int, path: str, content: str) -> dict[str, Any]:
+    edit = {"op": "write", "path": path, "content": content}
+    return {"id": number, "method": "apply", "params": {"edits": [edit]}}
+
+
+def reading(number: int, path: str) -> dict[str, Any]:
+    return {"id": number, "method": "read", "params": {"path": path}}
