@@ -6,6 +6,7 @@ import errno
 import socket
 import subprocess
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -126,6 +127,39 @@ def test_a_full_state_folder_refuses_until_there_is_room(tmp_path: Path, mounts:
         mounts.close()
 
 
+def test_sessions_and_leases_end_though_the_disk_is_full(tmp_path: Path, mounts: ExitStack) -> None:
+    """What ends by itself ends in time, who waits is told, and all goes on once there is room."""
+    with workplace(tmp_path / "place") as place:
+        where = small(mounts, tmp_path / "place" / "state")
+        with place.start() as holder, place.client() as waiter, ThreadPoolExecutor() as apart:
+            with place.client() as client:
+                client.session_open("gone", ttl=1)
+            holder.session_open("holder")
+            waiter.session_open("waiter")
+            holder.lease_acquire(["src/"], 1.5)
+            waiting = apart.submit(waiter.lease_acquire, ["src/"], 60, wait=60)
+            wait_until(lambda: holder.lease_list().waiting == 1, "nobody waits")
+            taken = fill(where)
+            with pytest.raises(EditdError) as refusal:
+                waiting.result(30)
+            assert refusal.value.data["errno"] == errno.ENOSPC
+            assert refusal.value.hint
+            assert holder.lease_list().leases == []
+            with pytest.raises(EditdError, match="disk is full"):
+                holder.session_open("another")
+            wait_until(lambda: "a session cannot end" in place.log(), "its time is not over")
+            assert "gone" in names(holder), "it could not be written, so it is open"
+            taken.unlink()
+            wait_until(lambda: "gone" not in names(holder), "the session has not ended")
+            waiter.lease_acquire(["src/"], 60)
+        place.stop()
+        with place.start() as client:
+            assert names(client) == {"holder", "waiter"}
+            assert [lease.session for lease in client.lease_list().leases] == ["waiter"]
+        place.stop()
+        mounts.close()
+
+
 @pytest.mark.parametrize("full", ["journal", "store.git"])
 def test_one_of_journal_and_store_is_full_while_the_other_is_not(
     tmp_path: Path, mounts: ExitStack, full: str, is_long: bool
@@ -215,6 +249,10 @@ def test_edits_go_on_while_connections_ask_for_all_descriptors(tmp_path: Path) -
             goes_on(place, client)
         place.stop()
         fsck(place)
+
+
+def names(client: Client) -> set[str]:
+    return {session.session for session in client.session_list().sessions}
 
 
 def is_turned_away(place: Workplace) -> bool:

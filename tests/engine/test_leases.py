@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 from dataclasses import dataclass, field
@@ -10,25 +11,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine.leases import Leases
-from editd.errors import InvalidParams, Leased
+from editd.errors import InvalidParams, IoError, Leased, Refused
 from editd.store.registry import Registry
 from editd.values.glob import Glob
+from editd.values.lease import Lease
 from editd.values.path import WorkspacePath
+from editd.values.session import Bounds, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from editd.values.lease import Lease
-
 SECOND = 1_000_000
 PATHS = [WorkspacePath("/".join(names)) for n in (1, 2, 3) for names in itertools.product("ab", repeat=n)]
+SESSIONS = "rstu"
 GLOBS = ["a", "a/", "b/*", "**", "a/**/b", "*/a", "[ab]", "a/b/?", "**/b", "b"]
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
     made = Registry(str(tmp_path), 0)
+    for name in SESSIONS:
+        made.put_session(Session(name, "0" * 64, None, Bounds(None, None), None, "allow", 60.0, 0, False))
     yield made
     made.close(is_clean=True)
 
@@ -117,10 +121,11 @@ def test_leases_do_what_a_simple_oracle_does(registry: Registry, seed: int) -> N
                 number += 1
                 ttls[number] = ttl
 
-                def granted(lease: Lease, waiter: int = number) -> None:
-                    got[waiter] = lease
+                def tell(result: Lease | Refused, waiter: int = number) -> None:
+                    assert isinstance(result, Lease)
+                    got[waiter] = result
 
-                waits[number] = leases.wait(session, paths, ttl, granted)
+                waits[number] = leases.wait(session, paths, ttl, tell)
                 oracle.queue.append((number, session, covered(paths), ttl))
             case "release" if oracle.held:
                 token = chance.choice(list(oracle.held))
@@ -160,12 +165,17 @@ def test_who_came_first_is_not_overtaken_by_who_asks_for_less(registry: Registry
     leases = Leases(registry)
     held = leases.acquire("r", globs("a/b"), 10, 0)
     served: list[str] = []
-    leases.wait("s", globs("a/"), 10, lambda lease: served.append(lease.session))
+
+    def serve(result: Lease | Refused) -> None:
+        assert isinstance(result, Lease)
+        served.append(result.session)
+
+    leases.wait("s", globs("a/"), 10, serve)
     with pytest.raises(Leased) as refused:
         leases.acquire("t", globs("a/c"), 10, 0)  # free, but it would keep s waiting
     assert refused.value.data["waiting"] == "s"
-    leases.wait("t", globs("a/c"), 10, lambda lease: served.append(lease.session))
-    leases.wait("u", globs("b"), 10, lambda lease: served.append(lease.session))
+    leases.wait("t", globs("a/c"), 10, serve)
+    leases.wait("u", globs("b"), 10, serve)
     leases.grant_waiting(1)
     assert served == ["u"]
     leases.release(held.id)
@@ -185,3 +195,30 @@ def test_what_makes_no_lease_is_refused(registry: Registry) -> None:
         leases.renew("gone", 5, 0)
     assert "lease.list" in refused.value.hint
     assert len(leases) == 0
+
+
+def test_what_cannot_be_written_down_keeps_no_lease_from_its_end(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of a session that is gone, or whose time is over, is no more: the next daemon knows it."""
+    leases = Leases(registry)
+    leases.acquire("s", globs("a"), 10, 0)
+    leases.acquire("t", globs("b"), 10, 0)
+    told: list[Lease | Refused] = []
+    leases.wait("r", globs("a"), 10, told.append)
+    registry.drop_session("s")
+    with monkeypatch.context() as failing:
+        failing.setattr(registry, "_write", _fail)
+        assert [lease.session for lease in leases.end_session("s")] == ["s"]
+        assert leases.grant_waiting(1) == []
+        assert [lease.session for lease in leases.expire(10 * SECOND)] == ["t"]
+    assert [type(one) for one in told] == [IoError]
+    assert (len(leases), leases.waiting) == (0, 0)
+    registry.close(is_clean=True)
+    again = Leases(Registry(str(tmp_path), 0))
+    assert [lease.session for lease in again] == ["t"], "that s is gone is known"
+    assert [lease.session for lease in again.expire(10 * SECOND)] == ["t"]
+
+
+def _fail(*_words: object, **_more: object) -> None:
+    raise IoError(OSError(errno.ENOSPC, "full"), "It cannot be written")

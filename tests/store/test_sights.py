@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import random
+import shutil
+import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.errors import IoError
+from editd.store import sqlite
 from editd.store.registry import Registry
 from editd.store.sights import Sights
 from editd.values.changeset import Base, Sight
@@ -15,10 +21,12 @@ from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.path import WorkspacePath
 from editd.values.session import Bounds, Session
+from editd_client.errors import EditdError
+from torment import own_time
 from workplace import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from workplace import Workplace
@@ -36,7 +44,7 @@ def sights(folder: Path) -> Path:
 
 def read_sights(folder: Path) -> None:
     read = Sights(str(folder))
-    assert read.is_whole == (not (folder / "seen.db.damaged").exists())
+    assert read.is_whole == (put_aside(folder, "seen.db") == [])
     read.of("somebody")
     read.used_us("somebody")
     read.write([("somebody", WorkspacePath("new"), None)], {"somebody": 10})
@@ -54,7 +62,7 @@ def registry(folder: Path) -> Path:
 
 def read_registry(folder: Path) -> None:
     read = Registry(str(folder), 8_000_000)
-    if (folder / "sessions.db.damaged").exists():
+    if put_aside(folder, "sessions.db"):
         assert read.sessions == []
         assert read.last_token == 8, "higher than any that was given"
     read.put_lease(Lease("another", "somebody", 9, (), 10))
@@ -72,12 +80,11 @@ def test_a_flipped_byte_keeps_nobody_from_going_on(
     for _ in range(FLIPS_LONG if is_long else FLIPS):
         content = bytearray(sound)
         content[chance.randrange(len(sound))] ^= 1 << chance.randrange(8)
-        for left in tmp_path.iterdir():
-            left.unlink()
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
         path.write_bytes(content)
         read(tmp_path)
-        damaged = path.with_name(path.name + ".damaged")
-        if damaged.exists():
+        for damaged in put_aside(tmp_path, path.name):
             aside += 1
             assert damaged.read_bytes() == bytes(content), "what is put aside is as it was found"
     print(f"{aside} put aside")
@@ -92,5 +99,61 @@ def test_a_daemon_says_so_puts_it_aside_and_goes_on(place: Workplace, name: str)
     with place.start() as client:
         client.session_open("another")
         assert client.apply([write("a", "on\n")]).transaction is not None
-    assert (place.state / f"{name}.damaged").read_bytes() == b"nonsense" * 1000
-    assert f"damaged and put aside: {place.state / name}" in place.log()
+    assert [damaged.read_bytes() for damaged in put_aside(place.state, name)] == [b"nonsense" * 1000]
+    assert f"is damaged: {place.state / name}" in place.log()
+
+
+@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+def test_one_that_another_program_has_locked_is_not_damaged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], Path],
+    read: Callable[[Path], None],
+) -> None:
+    monkeypatch.setattr(sqlite, "OPENING_SECONDS", 0.1)
+    path = make(tmp_path)
+    with locked(path), pytest.raises(IoError) as refusal:
+        read(tmp_path)
+    assert refusal.value.data["errno"] == errno.EBUSY
+    assert str(path) in refusal.value.text()
+    assert "Another program" in refusal.value.hint
+    read(tmp_path)
+    assert put_aside(tmp_path, path.name) == []
+
+
+def test_no_daemon_starts_on_a_registry_that_is_locked_and_one_does_later(place: Workplace) -> None:
+    with place.start() as client:
+        client.session_open("somebody")
+    place.stop()
+    with locked(place.state / "sessions.db"), pytest.raises(AssertionError, match="Another program has it"):
+        place.start()
+    assert place.process is not None
+    assert place.process.wait() == 1
+    with place.start() as client:
+        assert [session.session for session in client.session_list().sessions] == ["somebody"]
+
+
+def test_a_registry_that_is_locked_for_a_while_holds_up_nobody_for_long(place: Workplace) -> None:
+    with place.start() as client:
+        client.session_open("somebody")
+        with locked(place.state / "sessions.db"):
+            began = own_time()
+            with pytest.raises(EditdError, match="registry of sessions cannot be written") as refusal:
+                client.session_open("another")
+            assert own_time() - began < 1
+            assert refusal.value.data["errno"] == errno.EBUSY
+            client.apply([write("a", "on\n")])
+        client.session_open("another")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """As another program has it that writes, or copies it with care."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("pragma locking_mode = exclusive")
+        database.execute("begin exclusive")
+        yield
+
+
+def put_aside(folder: Path, name: str) -> list[Path]:
+    return list((folder / "damaged").glob(f"*/{name}"))

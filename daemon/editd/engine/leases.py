@@ -7,13 +7,14 @@ of one session do not exclude each other. Time is an argument; nothing here look
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import InvalidParams, Leased, Overloaded
+from editd.errors import InvalidParams, IoError, Leased, Overloaded
 from editd.store.trailers import rfc3339
 from editd.values.glob import Meter
 from editd.values.lease import Lease, exclude_each_other
@@ -21,9 +22,12 @@ from editd.values.lease import Lease, exclude_each_other
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from editd.errors import Refused
     from editd.store.registry import Registry
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
+
+log = logging.getLogger(__name__)
 
 LEASES_MAX = 1000
 PATHS_MAX = 64  # globs of one lease: every two of different sessions are compared
@@ -36,14 +40,15 @@ class Wait(Struct, eq=False):
     session: str
     paths: tuple[Glob, ...]
     ttl: float
-    granted: Callable[[Lease], None]
+    ended: Callable[[Lease | Refused], None]  # with the lease, or with why it cannot be given
 
 
 class Leases:
     def __init__(self, registry: Registry) -> None:
         """Take up the leases of the last daemon; `expire` says which have ended since."""
+        open_sessions = {session.name for session in registry.sessions}
         self._registry = registry
-        self._held: dict[str, Lease] = {lease.id: lease for lease in registry.leases}
+        self._held = {lease.id: lease for lease in registry.leases if lease.session in open_sessions}
         self._waiting: list[Wait] = []
 
     def acquire(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
@@ -57,11 +62,11 @@ class Leases:
         session: str,
         paths: tuple[Glob, ...],
         ttl: float,
-        granted: Callable[[Lease], None],
+        ended: Callable[[Lease | Refused], None],
     ) -> Wait:
-        """Wait for a lease: `granted` is called with it by whatever makes it free, see `grant_waiting`."""
+        """Wait for a lease: `ended` is called with it by whatever makes it free, see `grant_waiting`."""
         _check(paths, ttl)
-        wait = Wait(session, paths, ttl, granted)
+        wait = Wait(session, paths, ttl, ended)
         self._waiting.append(wait)
         return wait
 
@@ -73,7 +78,11 @@ class Leases:
         return True
 
     def grant_waiting(self, now_us: int) -> list[Lease]:
-        """Give those who wait what has become free, in their order. Returns what was granted."""
+        """Give those who wait what has become free, in their order. Returns what was granted.
+
+        Who waits for what is free and cannot be written down waits no more: a disk tells nobody when it is
+        well again.
+        """
         granted: list[Lease] = []
         meter = Meter()
         earlier: list[Wait] = []
@@ -84,8 +93,12 @@ class Leases:
             except (Leased, Overloaded):
                 earlier.append(wait)
                 continue
+            except IoError as refusal:
+                self._waiting.remove(wait)
+                wait.ended(refusal)
+                continue
             self._waiting.remove(wait)
-            wait.granted(lease)
+            wait.ended(lease)
             granted.append(lease)
         return granted
 
@@ -106,14 +119,27 @@ class Leases:
 
     def expire(self, now_us: int) -> list[Lease]:
         """End the leases whose time is over, and return them."""
-        ended = [lease for lease in self._held.values() if lease.expires_us <= now_us]
-        return [self.release(lease.id) for lease in ended]
+        return self._end(lease for lease in self if lease.expires_us <= now_us)
 
     def end_session(self, session: str) -> list[Lease]:
         """End what a session has and waits for. Returns the leases."""
         self._waiting = [wait for wait in self._waiting if wait.session != session]
-        ended = [lease for lease in self._held.values() if lease.session == session]
-        return [self.release(lease.id) for lease in ended]
+        return self._end(lease for lease in self if lease.session == session)
+
+    def _end(self, ended: Iterable[Lease]) -> list[Lease]:
+        """End what is over by itself, whether or not that can be written down.
+
+        The next daemon sees it without: by the lease's time, or by its session that is gone.
+        """
+        over = list(ended)
+        for lease in over:
+            del self._held[lease.id]
+        try:
+            for lease in over:
+                self._registry.drop_lease(lease.id)
+        except IoError as refusal:
+            log.error("a lease that is over cannot be dropped: %s", refusal.text())
+        return over
 
     def get(self, name: str) -> Lease:
         """Raises InvalidParams where there is no such lease, or no more."""

@@ -8,18 +8,18 @@ session is in doubt, see `engine.guard`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
 import secrets
-import sqlite3
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.engine.requests import reader_of
-from editd.errors import InvalidParams, Overloaded, UnknownSession
+from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
 from editd.values.session import Bounds, Session, Unread
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Sessions:
         session = Session(name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us)
         self._registry.put_session(session)
         self._open[name] = Open(session, now_us)
-        self._sights.forget(name)  # of one that had this name
+        self._forget(name)  # what one that had this name has seen
         self._seen.keep(reader_of(name), ())
         return session, token
 
@@ -103,7 +103,7 @@ class Sessions:
         del self._open[name]
         self._used.pop(name, None)
         self._seen.keep_no_more(reader_of(name))
-        self._sights.forget(name)
+        self._forget(name)
         return session
 
     def attach(self, name: str, token: str | None, connection: int, now_us: int) -> Session:
@@ -190,12 +190,22 @@ class Sessions:
     def _put(self, changed: Iterable[tuple[str, WorkspacePath, Sight | None]]) -> None:
         names = {reader_of(name): name for name in self._open}
         rows = [(names[reader], path, sight) for reader, path, sight in changed if reader in names]
-        try:
+        with self._failing_safe():
             self._sights.write(rows, self._used)
-        except sqlite3.Error as error:
-            log.error("what the sessions have seen cannot be written: %s", error)
-            self._was_lost = True
         self._used.clear()
+
+    def _forget(self, name: str) -> None:
+        with self._failing_safe():
+            self._sights.forget(name)
+
+    @contextlib.contextmanager
+    def _failing_safe(self) -> Iterator[None]:
+        """What cannot be written is only told: for the next daemon, all sessions will be in doubt."""
+        try:
+            yield
+        except Refused as refusal:
+            log.error("%s", refusal.text())
+            self._was_lost = True
 
     def _known(self, name: str) -> Open:
         found = self._open.get(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.errors import InvalidParams, Leased, Timeout, UnknownSession
+from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
 from editd.store.trailers import rfc3339
 from editd.values.glob import parse_all
 from editd.wire import messages
@@ -101,11 +101,14 @@ class LeaseMethods:
     def _wait(
         self, session: str, paths: tuple[Glob, ...], ttl: float, seconds: float, visitor: Visitor, call: Call
     ) -> None:
-        def granted(lease: Lease) -> None:
+        def ended(result: Lease | Refused) -> None:
             self._waiting.pop(wait).timer.cancel()
-            self._answer(lease, call)
+            if isinstance(result, Refused):
+                call.refuse(result)
+            else:
+                self._answer(result, call)
 
-        wait = self._leases.wait(session, paths, ttl, granted)
+        wait = self._leases.wait(session, paths, ttl, ended)
         timer = self._loop.call_later(seconds, lambda: self._turns.when_back(lambda: self._give_up(wait)))
         self._waiting[wait] = Waiting(visitor, call, timer)
         if not self._is_looking:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from editd.engine.guard import Guard
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
-from editd.errors import InvalidParams, UnknownSession
+from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.store.registry import Registry
 from editd.store.sights import Sights
 from editd.store.trailers import rfc3339
@@ -182,9 +182,12 @@ class SessionMethods:
         if self._sessions.is_closed:
             return
         self._sessions.write_down()
-        for name in self._sessions.overdue(self._now_us()):
-            log.info("the session %r was not used for its time, and ends", name)
-            self._end(name, "expired")
+        try:
+            for name in self._sessions.overdue(self._now_us()):
+                self._end(name, "expired")
+                log.info("the session %r was not used for its time, and has ended", name)
+        except Refused as refusal:  # it is open as before, and ends when that can be written
+            log.error("a session cannot end: %s", refusal.text())
         self._keep_later()
 
     def _now_us(self) -> int:

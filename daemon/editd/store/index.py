@@ -7,18 +7,16 @@ or old, so it is never synced; what is not yet in it waits in memory, and every 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import re
 import sqlite3
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged, IoError, Refused
-from editd.store import undone
+from editd.errors import HistoryDamaged, Refused
+from editd.store import sqlite, undone
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
@@ -33,7 +31,6 @@ TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
-LOCKED_SECONDS = 0.2  # for another program that has it locked: everybody waits meanwhile
 
 _TABLES = """
 create table tx (
@@ -104,19 +101,26 @@ class Index:
         self.flaw: Refused | None = None  # why it cannot be asked; what is added meanwhile waits in memory
 
     def _open(self) -> sqlite3.Connection:
-        if os.path.exists(self._path):
-            with contextlib.suppress(sqlite3.DatabaseError):
-                database = _connect(self._path)
-                version = database.execute("pragma user_version").fetchone()[0]
-                held = {name for (name,) in database.execute("select name from sqlite_master")}
-                if version == SCHEMA and held >= _NAMES:
-                    return database
-                database.close()
-            put_aside(self._path)
-        database = _connect(self._path)
-        os.chmod(self._path, 0o600)
-        database.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
-        return database
+        try:
+            opened = self._known() or _made(self._path)
+            sqlite.is_open(opened)
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise sqlite.refusal(error, "The index of the history cannot be made") from error
+        return opened
+
+    def _known(self) -> sqlite3.Connection | None:
+        """The index that is there; None where it is none of this version, or cannot be asked: a cache."""
+        if not os.path.exists(self._path):
+            return None
+        with contextlib.suppress(sqlite3.DatabaseError):
+            opened = _connect(self._path)
+            version = opened.execute("pragma user_version").fetchone()[0]
+            held = {name for (name,) in opened.execute("select name from sqlite_master")}
+            if version == SCHEMA and held >= _NAMES:
+                return opened
+            opened.close()
+        sqlite.put_aside(self._path)
+        return None
 
     def close(self) -> None:
         with contextlib.suppress(Refused):  # what it lacks is taken from the history at the next start
@@ -433,17 +437,11 @@ class Index:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """All of it or nothing. Raises IoError, or HistoryDamaged where it is no database any more."""
-        database = self._database
         try:
-            database.execute("begin immediate")
-            yield
-            database.execute("commit")
-        except BaseException as error:
-            if database.in_transaction:
-                database.execute("rollback")
-            if isinstance(error, sqlite3.DatabaseError):
-                raise self._refused(error, "written") from error
-            raise
+            with sqlite.writing(self._database):
+                yield
+        except sqlite3.DatabaseError as error:
+            raise self._refused(error, "written") from error
         self.flaw = None
 
     def _refused(self, error: sqlite3.DatabaseError, what: str) -> Refused:
@@ -451,42 +449,21 @@ class Index:
         return self.flaw
 
 
-def put_aside(path: str) -> None:
-    """Move a database that is damaged, or of another version, into `damaged`, beside what else went there."""
-    aside = os.path.join(os.path.dirname(path), "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
-    for suffix in ("", "-wal", "-shm"):
-        if os.path.exists(path + suffix):
-            os.makedirs(os.path.dirname(aside), 0o700, exist_ok=True)  # the mode is the last folder's alone
-            os.makedirs(aside, 0o700, exist_ok=True)
-            os.replace(path + suffix, os.path.join(aside, os.path.basename(path) + suffix))
-            log.warning("%s is moved to %s, and made anew", path + suffix, aside)
-
-
 def _connect(path: str) -> sqlite3.Connection:
-    # The engine is entered by one thread at a time, though not always by the same.
-    database = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
-    database.execute("pragma journal_mode = wal")
-    database.execute("pragma synchronous = off")  # a cache: a power cut costs a rebuild, not the history
-    return database
+    # Not synced, being a cache: a power cut costs a rebuild, not the history.
+    return sqlite.connect(path, journal="wal", synchronous="off")
 
 
-# What SQLite says where the file is as it should be (sqlite.org/rescode.html), and the error number of that.
-_ERRNOS = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_BUSY: errno.EBUSY,
-    sqlite3.SQLITE_LOCKED: errno.EBUSY,
-    sqlite3.SQLITE_PERM: errno.EACCES,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-    sqlite3.SQLITE_IOERR: errno.EIO,
-    sqlite3.SQLITE_CANTOPEN: errno.EIO,
-}
+def _made(path: str) -> sqlite3.Connection:
+    made = _connect(path)
+    made.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
+    return made
 
 
 def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
     """What SQLite's error comes to, where the index cannot be `what`."""
-    number = _ERRNOS.get(error.sqlite_errorcode & 0xFF)  # the rest is what kind of a failure it was
-    if number is not None:
-        return IoError(OSError(number, str(error)), f"The index of the history cannot be {what}")
+    if not sqlite.is_damage(error):
+        return sqlite.refusal(error, f"The index of the history cannot be {what}")
     return HistoryDamaged(
         f"The index of the history cannot be {what}: {error}.",
         hint="It is made from the history, and nothing is lost: `editctl check --repair` makes it anew.",

@@ -2,7 +2,8 @@
 
 Every change is synced before it is answered, so that a session, a lease and the order of the tokens survive
 a power cut. A registry that is damaged is put aside, and the next begins with tokens that are higher than
-any that can have been given: the seconds since the epoch.
+any that can have been given: the seconds since the epoch. One that is locked, or on a disk that fails, is
+not damaged: the daemon does not start without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from editd.errors import IoError, Refused
+from editd.store import sqlite
 from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.session import Bounds, Session, Unread
@@ -73,15 +75,18 @@ class Registry:
                 self.last_token = self._fact("token")
                 _prove(self._database)
             except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError, TypeError, Refused) as error:
-                log.error("the registry of sessions is damaged and put aside: %s: %s", self._path, error)
-                os.replace(self._path, self._path + ".damaged")
+                if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
+                    raise
+                log.error("the registry of sessions is damaged: %s: %s", self._path, error)
+                sqlite.put_aside(self._path)
                 self._database = _opened(self._path)
                 self.was_ended_cleanly = False
                 self.sessions, self.leases = [], []
                 self.last_token = now_us // 1_000_000
             self._write("insert or replace into fact values ('running', 1)")
         except (OSError, sqlite3.Error) as error:
-            raise _io_error(error) from error
+            raise sqlite.refusal(error, f"The registry of sessions, {self._path}, cannot be read") from error
+        sqlite.is_open(self._database)
 
     def put_session(self, session: Session) -> None:
         """Durable on return. Raises IoError."""
@@ -114,12 +119,12 @@ class Registry:
 
     def _write(self, statement: str, *values: object, token: int | None = None) -> None:
         try:
-            with self._database:
+            with sqlite.writing(self._database):
                 self._database.execute(statement, values)
                 if token is not None and token > self.last_token:
                     self._database.execute("insert or replace into fact values ('token', ?)", (token,))
         except sqlite3.Error as error:
-            raise _io_error(error) from error
+            raise sqlite.refusal(error, "The registry of sessions cannot be written") from error
         if token is not None:
             self.last_token = max(self.last_token, token)
 
@@ -132,15 +137,14 @@ class Registry:
 
 
 def _opened(path: str) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    database = sqlite3.connect(path, check_same_thread=False)
-    database.executescript("pragma journal_mode = delete; pragma synchronous = full;" + TABLES)
-    return database
+    opened = sqlite.connect(path, journal="delete", synchronous="full")
+    opened.executescript(TABLES)
+    return opened
 
 
-def _prove(database: sqlite3.Connection) -> None:
+def _prove(opened: sqlite3.Connection) -> None:
     """Raises ValueError where SQLite itself finds it damaged."""
-    flaw = database.execute("pragma integrity_check(1)").fetchone()[0]
+    flaw = opened.execute("pragma integrity_check(1)").fetchone()[0]
     if flaw != "ok":
         raise ValueError(flaw)
 
@@ -165,11 +169,6 @@ def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
 
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
     return None if texts is None else tuple(map(Glob.parse, texts))
-
-
-def _io_error(error: Exception) -> IoError:
-    cause = error if isinstance(error, OSError) else OSError(str(error))
-    return IoError(cause, "The registry of sessions cannot be written")
 
 
 def _encoded(written: msgspec.Struct) -> bytes:

@@ -2,23 +2,25 @@
 
 Never synced, so that nobody waits for it: a power cut may lose some of it, and a SIGKILL the last second.
 That fails safe because the registry knows that there was no clean end (`Session.is_in_doubt`). A file that is
-damaged is put aside, and begun anew.
+damaged is put aside, and begun anew; each method raises IoError where the file cannot be read or written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from editd.store import sqlite
 from editd.values.changeset import Base, Sight
 from editd.values.content import Version
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -39,33 +41,37 @@ class Sights:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, NAME)
         self.is_whole = True  # what is here is what was written
-        try:
-            self._database = _opened(self._path)
-            _prove(self._database)
-        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-            log.error("what the sessions have seen is damaged and put aside: %s: %s", self._path, error)
-            self.is_whole = False
-            for name in (self._path, self._path + "-wal", self._path + "-shm"):
-                if os.path.exists(name):
-                    os.replace(name, name + ".damaged")
-            self._database = _opened(self._path)
+        with self._refusing("read"):
+            try:
+                self._database = _opened(self._path)
+                _prove(self._database)
+            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+                if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
+                    raise
+                log.error("what the sessions have seen is damaged: %s: %s", self._path, error)
+                self.is_whole = False
+                sqlite.put_aside(self._path)
+                self._database = _opened(self._path)
+        sqlite.is_open(self._database)
 
     def of(self, session: str) -> list[tuple[WorkspacePath, Sight]]:
-        rows = self._database.execute(
-            "select path, version, lines from sight where session = ?", (os.fsencode(session),)
-        )
+        with self._refusing("read"):
+            rows = self._database.execute(
+                "select path, version, lines from sight where session = ?", (os.fsencode(session),)
+            ).fetchall()
         return [(WorkspacePath(os.fsdecode(path)), _sight(version, lines)) for path, version, lines in rows]
 
     def used_us(self, session: str) -> int:
         """When the session was last used, or 0."""
-        row = self._database.execute(
-            "select time_us from used where session = ?", (os.fsencode(session),)
-        ).fetchone()
+        with self._refusing("read"):
+            row = self._database.execute(
+                "select time_us from used where session = ?", (os.fsencode(session),)
+            ).fetchone()
         return 0 if row is None else int(row[0])
 
     def write(self, rows: Iterable[Row], used: Mapping[str, int]) -> None:
         """Write down what is new, all of it or none."""
-        with self._database:
+        with self._refusing("written"), sqlite.writing(self._database):
             for session, path, sight in rows:
                 key = (os.fsencode(session), path.raw)
                 if sight is None:
@@ -82,7 +88,7 @@ class Sights:
 
     def forget(self, session: str) -> None:
         """The session has ended."""
-        with self._database:
+        with self._refusing("written"), sqlite.writing(self._database):
             for table in ("sight", "used"):
                 self._database.execute(
                     f"delete from {table} where session = ?",  # noqa: S608  # ours
@@ -92,23 +98,31 @@ class Sights:
     def close(self) -> None:
         self._database.close()
 
+    @contextlib.contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise sqlite.refusal(
+                error, f"What the sessions have seen, {self._path}, cannot be {what}"
+            ) from error
+
 
 def _opened(path: str) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    database = sqlite3.connect(path, check_same_thread=False)
-    database.executescript("pragma journal_mode = wal; pragma synchronous = off;" + TABLES)
-    return database
+    opened = sqlite.connect(path, journal="wal", synchronous="off")
+    opened.executescript(TABLES)
+    return opened
 
 
-def _prove(database: sqlite3.Connection) -> None:
+def _prove(opened: sqlite3.Connection) -> None:
     """Read all of it. Raises sqlite3.DatabaseError, ValueError, TypeError where it is damaged."""
-    flaw = database.execute("pragma quick_check(1)").fetchone()[0]
+    flaw = opened.execute("pragma quick_check(1)").fetchone()[0]
     if flaw != "ok":
         raise ValueError(flaw)
-    for _, path, version, lines in database.execute("select session, path, version, lines from sight"):
+    for _, path, version, lines in opened.execute("select session, path, version, lines from sight"):
         WorkspacePath(os.fsdecode(path))
         _sight(version, lines)
-    database.execute("select session, time_us from used").fetchall()
+    opened.execute("select session, time_us from used").fetchall()
 
 
 def _sight(version: str | None, lines: str | None) -> Sight:
