@@ -6,15 +6,16 @@ from another.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
-from editd.workspace.gitindex import GitIndex
-from editd.workspace.scope import Rules, Scope, is_never_ours
+from editd.workspace.scope import Scope, is_never_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from editd.workspace.gitindex import GitIndex
+    from editd.workspace.rules import Rules
 
 FRESH_SECONDS = 1.0  # for so long, the ignore rules are taken to be what they were
 
@@ -66,7 +67,7 @@ class Covering:
         if rules is None or is_never_ours(folder.rpartition(b"/")[2]):
             return False
         if rules.place not in self._indexes:
-            self._indexes[rules.place] = GitIndex.of(os.fsdecode(rules.place))
+            self._indexes[rules.place] = rules.index()
         index = self._indexes[rules.place]
         return index is not None and index.is_tracked(rules.inside(folder), is_folder=True)
 

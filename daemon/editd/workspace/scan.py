@@ -18,12 +18,14 @@ import msgpack
 from msgspec import Struct, field
 
 from editd.values.content import GitMode, Version, mode_of, version_of
-from editd.workspace.gitindex import GitIndex
 from editd.workspace.item import is_temporary
-from editd.workspace.scope import Rules, Scope, is_never_ours
+from editd.workspace.scope import Scope, is_never_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from editd.workspace.gitindex import GitIndex
+    from editd.workspace.rules import Rules
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
 RACY_NS = 50_000_000  # a file as young as this may change without its times telling: some kernels tick slowly
@@ -143,7 +145,7 @@ class Walk(Struct):
         if rules is None:
             return None
         if rules.place not in self.indexes:
-            self.indexes[rules.place] = GitIndex.of(os.fsdecode(rules.place))
+            self.indexes[rules.place] = rules.index()
         return self.indexes[rules.place]
 
     def _file(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-
-import pygit2
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from editd.values.path import WorkspacePath, is_protected_name
-from editd.workspace.gitindex import GitIndex
 from editd.workspace.item import is_temporary
+
+if TYPE_CHECKING:
+    from editd.workspace.rules import Rules
 
 # What a build or an install makes again, and nobody wants undone. Only where no git says what is ignored.
 GENERATED = frozenset(
@@ -27,34 +27,6 @@ _GENERATED_BESIDE = {"target": "Cargo.toml", "build": "build.gradle", "vendor": 
 _GENERATED_WITH = ("CACHEDIR.TAG", "pyvenv.cfg")  # a folder that holds one of these says so itself
 # Of Emacs a lock and what it saves by itself; of Vim a swap file, and what it tries a folder out with.
 _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
-
-# The user's repository may belong to somebody else; we only read it.
-pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, False)
-
-
-class Rules(Struct, frozen=True):
-    """What one repository ignores, asked by paths of the workspace."""
-
-    repository: pygit2.Repository
-    place: bytes  # the work tree's top, absolute
-    top: bytes  # the work tree's folder in the workspace
-    above: bytes  # where the work tree's top lies above the workspace's root: the root's path in it
-
-    def inside(self, path: bytes) -> bytes:
-        """The path as this repository names it."""
-        return path[len(self.top) + 1 :] if self.top else self.above + path
-
-    def ignores(self, path: bytes, *, is_folder: bool) -> bool:
-        """What git's rules say; that tracked files are never ignored is for the caller to know.
-
-        libgit2 leaves out a `!` line that brings back what only another file's pattern ignores.
-        """
-        # libgit2 takes no other bytes; patterns rarely name them.
-        text = self.inside(path).decode("utf-8", "replace")
-        try:
-            return bool(self.repository.path_is_ignored(text + ("/" if is_folder else "")))
-        except (pygit2.GitError, ValueError):
-            return False  # a rule that cannot be read hides nothing
 
 
 class Scope:
@@ -72,7 +44,7 @@ class Scope:
             here, is_folder = b"/".join(names[:depth]), depth < len(names)
             if not self.takes(here, rules, is_folder=is_folder):
                 is_kept_out = any(map(is_never_ours, names))
-                return not is_kept_out and rules is not None and _is_tracked(path.raw, rules)
+                return not is_kept_out and rules is not None and rules.tracks(path.raw)
             if is_folder:
                 rules = self.rules(here, rules)
         return True
@@ -97,17 +69,17 @@ class Scope:
         place = os.path.join(self._root, folder) if folder else self._root
         if not os.path.lexists(os.path.join(place, b".git")):
             return None if folder else self._rules_above()
-        repository = _open(place)
-        return None if repository is None else Rules(repository, place, folder, b"")
+        return _rules_of(place, folder, b"")
 
     def _rules_above(self) -> Rules | None:
         """The workspace may be a folder in a repository: of one that ignores it whole, nothing is asked."""
         place = self._root
         while (above := os.path.dirname(place)) != place:
             place = above
-            repository = _open(place) if os.path.lexists(os.path.join(place, b".git")) else None
-            if repository is not None:
-                rules = Rules(repository, place, b"", os.path.relpath(self._root, place) + b"/")
+            if not os.path.lexists(os.path.join(place, b".git")):
+                continue
+            rules = _rules_of(place, b"", os.path.relpath(self._root, place) + b"/")
+            if rules is not None:
                 return None if rules.ignores(b"", is_folder=False) else rules
         return None
 
@@ -130,43 +102,8 @@ def is_never_ours(name: bytes) -> bool:
     return is_temporary(name) or is_protected_name(os.fsdecode(name))
 
 
-def _open(place: bytes) -> pygit2.Repository | None:
-    """The repository with its work tree's top at `place`; None where it is broken, bare, or no git's."""
-    text = os.fsdecode(place)
-    try:
-        repository = pygit2.Repository(text, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
-        is_here = repository.workdir is not None and os.path.samefile(repository.workdir, text)
-    except (OSError, ValueError, pygit2.GitError):
-        return _open_sha256(text)
-    return repository if is_here else None
+def _rules_of(place: bytes, top: bytes, above: bytes) -> Rules | None:
+    """`Rules.of`. Where there is no git, libgit2 is not loaded: half of the time to start a survey."""
+    from editd.workspace.rules import Rules
 
-
-def _open_sha256(place: str) -> pygit2.Repository | None:
-    """A stand-in for a repository whose objects libgit2 cannot read: it knows the work tree's rules."""
-    try:
-        config = pygit2.Config(os.path.join(place, ".git/config"))
-        if config["extensions.objectformat"] != "sha256":
-            return None
-    except (OSError, KeyError, ValueError, pygit2.GitError):
-        return None
-    repository = pygit2.Repository()
-    repository.workdir = place
-    return repository
-
-
-def _is_tracked(path: bytes, rules: Rules) -> bool:
-    """Does git track this one file, though it ignores it?
-
-    Few such are asked for, and almost none is tracked: a search in the index tells that a hundred times
-    faster than reading it. Version 4 does not write all names out.
-    """
-    inside = rules.inside(path)
-    try:
-        with open(os.path.join(os.fsencode(rules.repository.path or ""), b"index"), "rb") as file:
-            raw = file.read()
-    except OSError:
-        return False
-    if raw[4:8] != b"\0\0\0\4" and inside + b"\0" not in raw:
-        return False
-    index = GitIndex.of(os.fsdecode(rules.place))
-    return index is not None and index.is_tracked(inside, is_folder=False)
+    return Rules.of(place, top, above)
