@@ -33,16 +33,20 @@ def in_company(seconds: float) -> float:
 
 
 def own_time() -> float:
-    """Seconds that only rise, without those in which this thread could run and another had the machine.
+    """Seconds of the clock, without those in which this thread could run and another had the machine.
 
-    Where the kernel does not count those, it is the time of the clock.
+    Or another machine had the processor, where this is a virtual one: of that, its share (proc(5), steal).
+    What the kernel does not count stays in.
     """
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
             waited_ns = int(file.read().split()[1])
+        with open("/proc/stat", encoding="ascii") as file:
+            stolen_ticks = int(file.readline().split()[8])
     except OSError:
-        waited_ns = 0
-    return time.monotonic() - waited_ns / 1e9
+        waited_ns = stolen_ticks = 0
+    stolen_seconds = stolen_ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    return time.monotonic() - waited_ns / 1e9 - stolen_seconds
 
 
 def wait_until(is_so: Callable[[], object], what: str) -> None:
