@@ -1,16 +1,20 @@
-"""A daemon with a fault of its own: whoever names `fault` finds it.
+"""A daemon with faults of its own: who names `fault` finds one, and what it does by itself fails at first.
 
 `python faulty.py PYTHON -m editd ARGUMENT...`, as a launcher.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from editd.cli import main
 from editd.engine.engine import Engine
 from editd.server import translate
+from editd.server.retention import Retention
+from editd.server.watching import Watching
 
 if TYPE_CHECKING:
     from editd.engine.engine import Reading
@@ -33,7 +37,20 @@ def read(engine: Engine, path: WorkspacePath, *words: Any) -> Reading:
     return _read(engine, path, *words)
 
 
+def failing_once(kind: type, name: str, error: Exception) -> None:
+    whole = getattr(kind, name)
+
+    def fail(*_: object) -> None:
+        setattr(kind, name, whole)
+        raise error
+
+    setattr(kind, name, fail)
+
+
 translate.outcome = outcome  # type: ignore[assignment]
 Engine.read = read  # type: ignore[method-assign, assignment]
+failing_once(Engine, "packing_due", ZeroDivisionError())
+failing_once(Retention, "_is_due", ZeroDivisionError())
+failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 sys.argv[1:] = sys.argv[4:]
 main()

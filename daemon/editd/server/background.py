@@ -110,6 +110,9 @@ class Background:
             except (Refused, OSError) as error:
                 log.critical("what is done in the background failed, and is tried again: %s", error)
                 seconds = RETRY_SECONDS
+            except Exception:  # a fault of ours; without this task nothing would be packed or synced any more
+                log.exception("what is done in the background failed, and is tried again")
+                seconds = RETRY_SECONDS
 
     async def _tick(self) -> None:
         """Do what is due. Raises Refused, OSError."""

@@ -10,7 +10,6 @@ ended      the socket is gone, the flock is free
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import hashlib
 import logging
@@ -363,10 +362,13 @@ class Daemon:
             self._answer(params, visitor, call)
 
     async def _look_through(self, workshop: Workshop) -> None:
-        """Record what was changed while no daemon was there."""
-        with contextlib.suppress(Refused):
+        """Record what was changed while no daemon was there; what fails of it, the watching mends later."""
+        try:
             await workshop.watching.look_through()
-        self._is_scanning = False
+        except (Refused, OSError) as error:
+            log.error("the workspace is not looked through yet: %s", error)
+        finally:
+            self._is_scanning = False
 
     def _count(self, files: int) -> None:
         self._counted = files

@@ -195,6 +195,8 @@ class Retention:
                     await self.run()
             except (Refused, OSError) as error:
                 log.error("the history could not be compacted: %s", error)
+            except Exception:  # a fault of ours; without this task the history would grow past its limits
+                log.exception("the history could not be compacted")
             self._wake.clear()
             await happens(self._wake, LOOK_SECONDS)
 

@@ -1,9 +1,10 @@
-"""What shares a turn, or waits for one to end: a fault of ours in one of them is none of the others'."""
+"""A fault of ours is told to who asked, and in the log; nothing else ends by it, or waits for ever."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import signal
 import socket
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -50,6 +52,28 @@ def test_what_waits_for_the_engine_is_done_though_the_first_of_it_fails(faulty: 
         assert answers[2]["result"]["content"] == "b\n"
         assert answers[3]["result"]["transaction"]["seq"] == 3
         assert heard(busy, 1)[1]["result"]["transaction"]["seq"] == 2
+
+
+def test_what_the_daemon_does_by_itself_is_tried_again(faulty: Workplace) -> None:
+    with faulty.start() as client:
+        for number in range(4):
+            client.apply([write("a", f"{number}\n")])
+        wait_until(lambda: not client.status().journal["unpacked"], "it is not packed")
+        assert "what is done in the background failed" in faulty.log()
+    faulty.stop()
+    faulty.write({"a": "theirs\n"})
+    known = len(faulty.log())
+    with faulty.start() as client:
+        wait_until(lambda: client.status().head == 5, "what was written meanwhile is not recorded")
+        wait_until(lambda: client.status().state == "ready", "it is still looking through the files")
+        assert "the workspace is not looked through yet: [Errno 24] Too many open files" in faulty.log()
+        keep = faulty.folder / "config" / "editd" / "config.toml"
+        wait_until(lambda: "the history could not be compacted" in faulty.log()[known:], "nobody looked")
+        keep.parent.mkdir()
+        keep.write_text("history.keep = { count = 1 }\n")
+        assert faulty.process is not None
+        faulty.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: client.status().history["oldest"], "it is not compacted")
 
 
 @contextmanager
