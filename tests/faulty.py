@@ -14,6 +14,7 @@ from editd.cli import main
 from editd.engine.engine import Engine
 from editd.server import translate
 from editd.server.retention import Retention
+from editd.server.searching import Searcher
 from editd.server.watching import Watching
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def failing_once(kind: type, name: str, error: Exception) -> None:
 
 translate.outcome = outcome  # type: ignore[assignment]
 Engine.read = read  # type: ignore[method-assign, assignment]
+failing_once(Searcher, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))

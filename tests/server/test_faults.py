@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.wire.messages import Tool
+from editd_client.errors import EditdError
 from torment import wait_until
 from workplace import write
 
@@ -52,6 +54,18 @@ def test_what_waits_for_the_engine_is_done_though_the_first_of_it_fails(faulty: 
         assert answers[2]["result"]["content"] == "b\n"
         assert answers[3]["result"]["transaction"]["seq"] == 3
         assert heard(busy, 1)[1]["result"]["transaction"]["seq"] == 2
+
+
+def test_a_search_that_fails_is_told(faulty: Workplace) -> None:
+    args = {"relative_path": "a", "needle": "on+e", "repl": "two", "mode": "regex"}
+    call = Tool(dialect="serena", tool="replace_content", args=args)
+    with faulty.start() as client:
+        client.apply([write("a", "one\n")])
+        with pytest.raises(EditdError) as failure:
+            client.apply([call])
+        assert failure.value.name == "internal_error"
+        client.apply([call])
+        assert client.read("a").content == "two\n"
 
 
 def test_what_the_daemon_does_by_itself_is_tried_again(faulty: Workplace) -> None:

@@ -163,7 +163,7 @@ class Turns:
             waiting.request = replace(request, found={**request.found, search: found})
             self._again(waiting)
 
-        self._put_aside(find())
+        self._put_aside(waiting, find())
 
     def _hook(self, waiting: Waiting, trial: Trial) -> None:
         """Have the hooks run, and ask again with what they say; others go on meanwhile."""
@@ -180,11 +180,19 @@ class Turns:
             waiting.until = self._loop.time() + PATIENCE_SECONDS
             self._again(waiting)
 
-        self._put_aside(run())
+        self._put_aside(waiting, run())
 
-    def _put_aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _put_aside(self, waiting: Waiting, work: Coroutine[Any, Any, None]) -> None:
+        async def finish() -> None:
+            try:
+                await work
+            except Exception:  # a fault of ours
+                log.exception("what a request needs first has failed")
+                self._postponed -= 1
+                waiting.call.fail()
+
         self._postponed += 1
-        task = self._loop.create_task(work)
+        task = self._loop.create_task(finish())
         self._searching.add(task)
         task.add_done_callback(self._searching.discard)
 
