@@ -1,5 +1,7 @@
 """A daemon with faults of its own: who names `fault` finds one, and what it does by itself fails at first.
 
+Its index gives up early.
+
 `python faulty.py PYTHON -m editd ARGUMENT...`, as a launcher.
 """
 
@@ -16,6 +18,7 @@ from editd.server import translate
 from editd.server.retention import Retention
 from editd.server.searching import Searcher
 from editd.server.watching import Watching
+from editd.store import index
 
 if TYPE_CHECKING:
     from editd.engine.engine import Reading
@@ -54,5 +57,6 @@ failing_once(Searcher, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+index.BACKLOG_MAX = 600
 sys.argv[1:] = sys.argv[4:]
 main()

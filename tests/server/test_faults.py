@@ -6,17 +6,19 @@ import itertools
 import json
 import signal
 import socket
+import sqlite3
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.store.sqlite import LOCKED_SECONDS
 from editd.wire.messages import Tool
 from editd_client.errors import EditdError
-from torment import wait_until
+from torment import own_time, wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -88,6 +90,34 @@ def test_what_the_daemon_does_by_itself_is_tried_again(faulty: Workplace) -> Non
         assert faulty.process is not None
         faulty.process.send_signal(signal.SIGHUP)
         wait_until(lambda: client.status().history["oldest"], "it is not compacted")
+
+
+def test_edits_go_on_while_the_index_is_locked_until_too_much_waits_for_it(faulty: Workplace) -> None:
+    with faulty.start() as client:
+        client.apply([write("a", "first\n")])
+        client.log()  # so that it is written
+        with locked(faulty.state / "index.db"):
+            for number in range(520):
+                client.apply([write("a", f"{number}\n")])
+            began = own_time()
+            for number in range(80):
+                client.apply([write("a", f"{number}, no slower\n")])
+            assert own_time() - began < 80 * LOCKED_SECONDS / 4, "each waits for the lock"
+            with pytest.raises(EditdError, match="index of the history cannot be written") as refusal:
+                client.apply([write("a", "too much\n")])
+            assert (refusal.value.name, refusal.value.data["errno_name"]) == ("io_error", "EBUSY")
+            assert "locked" in refusal.value.hint
+            assert client.read("a").content == "79, no slower\n"
+        wait_until(lambda: not client.status().weaker, "it is not written")
+        client.apply([write("a", "last\n")])
+        assert [tx.seq for tx in client.log(limit=1000).transactions] == [*range(602, -1, -1)]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("begin immediate")
+        yield
 
 
 @contextmanager

@@ -250,6 +250,8 @@ class Engine:
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
             )
             return Postponed(reason, PACKING_WAIT_SECONDS)
+        if self.history.index.is_backed_up:
+            return self.history.index.flaw
         return None
 
     def _fits(self, batch: Batch, request: Write, taken: Iterable[Write]) -> bool:

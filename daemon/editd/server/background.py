@@ -137,9 +137,10 @@ class Background:
             self._packed_at = loop.time()
         await self._turns.back()
         if quiet > QUIET_SECONDS:
-            self._engine.history.index.flush()
             self._make_files()
         await self._make_segment()
+        if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
+            self._engine.history.index.flush()
 
     def _make_files(self) -> None:
         """Have some files ready, so that no edit waits for them to be made."""

@@ -31,6 +31,7 @@ TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
+BACKLOG_MAX = 20_000  # while they cannot be; some 50 MB of memory
 
 _TABLES = """
 create table tx (
@@ -138,9 +139,14 @@ class Index:
 
     def relieve(self) -> None:
         """Write what waits, if that is much. To be called when nobody waits for an answer."""
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= WAITING_MAX and self.flaw is None:
             with contextlib.suppress(Refused):  # then it waits on; the transaction stands without it
                 self.flush()
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Does so much wait, since it cannot be written, that nothing new should be taken in?"""
+        return len(self._waiting) >= BACKLOG_MAX
 
     def flush(self) -> None:
         """Write what waits. Every question does this first.
