@@ -26,6 +26,7 @@ KEPT = ("workspace", "state")  # folders of a Workplace
 KILL = "signal=SIGKILL"
 PACKED_SECONDS = 0.6  # after the reply, until packing is done
 BACKGROUND_SECONDS = 2.2  # after the reply, until files are synced and what was replaced is removed
+ROUNDS_OF_A_HISTORY = 40  # all of it is proven in each round: of an endless one the later would take minutes
 MISSED_SHARE = 0.05  # of the calls: a notice, or the index being written, is one more or less
 
 
@@ -56,13 +57,29 @@ class Chain:
 
     def begin(self, scenario: Scenario) -> tuple[Client, str, Expected, int]:
         """What comes before the request, packed and settled: the client, a new tag, what to expect, head."""
-        client = self.start()
-        self.rounds += 1
-        tag = f"round-{self.rounds}-{os.getpid()}"
-        expected = scenario.prepare(self.place, client, tag)
+        if self.rounds and self.rounds % ROUNDS_OF_A_HISTORY == 0:
+            self._begin_anew(scenario)
+        client, tag, expected = self._prepare(scenario)
         client.settle()
         assert client.check().problems == []  # which packs
         return client, tag, expected, client.status().head
+
+    def _prepare(self, scenario: Scenario) -> tuple[Client, str, Expected]:
+        client = self.start()
+        self.rounds += 1
+        tag = f"round-{self.rounds}-{os.getpid()}"
+        return client, tag, scenario.prepare(self.place, client, tag)
+
+    def _begin_anew(self, scenario: Scenario) -> None:
+        """Another history, in which this scenario was played: the first time makes what later ones find."""
+        self.start()
+        self.place.stop()
+        for name in KEPT:
+            shutil.rmtree(self.place.folder / name)
+        self.place.root.mkdir()
+        client, tag, _ = self._prepare(scenario)
+        scenario.meddle(self.place, tag)
+        scenario.ask(client, tag)
 
     def record(self, scenario: Scenario, *, is_following: bool = False) -> list[Call]:
         """The calls of one run, from the request on, and on to the background work."""
