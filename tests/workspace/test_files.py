@@ -8,7 +8,7 @@ import subprocess
 import time
 from contextlib import suppress
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import pytest
 
@@ -400,6 +400,31 @@ def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> N
     assert held(tmp_path) == {"d/a": NEW}
     with pytest.raises(AssertionError):
         files.sweep(b"d/a")
+
+
+@pytest.mark.parametrize("ends", ["finished", "discarded"])
+def test_a_temporary_that_cannot_be_removed_in_time_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    put(tmp_path, {"l": LINK})
+    files = files_on(RealDisk(str(tmp_path)))
+    staging = files.stage([change("l", LINK, NEW)], "t")
+    if ends == "finished":
+        files.publish(staging)
+    with monkeypatch.context() as full:
+        full.setattr(RealDisk, "folder", _no_descriptor)
+        if ends == "finished":
+            files.finish(staging)
+        else:
+            files.discard(staging)
+    expected = {"l": NEW if ends == "finished" else LINK}
+    assert held(tmp_path).keys() > expected.keys(), "something is left"
+    files.make_ahead()
+    assert held(tmp_path) == expected
+
+
+def _no_descriptor(*_: object) -> NoReturn:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_nothing_is_followed_or_written_outside(tmp_path: Path) -> None:

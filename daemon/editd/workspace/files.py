@@ -151,6 +151,7 @@ class Files:
         self._is_exchanging = publish == "exchange"
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
+        self._left: list[bytes] = []  # temporaries that could not be removed when it was time to
         with disk.folder(b"") as root:
             self._device = stat_of(root, b".").st_dev
         self._mounts: dict[int, bytes] = {}  # other file systems that we have written to, by device
@@ -165,7 +166,8 @@ class Files:
         obstacles.check(self._disk, changes, pending)
 
     def make_ahead(self) -> None:
-        """Have some spares ready. Raises OSError."""
+        """Have some spares ready, and remove what could not be removed before. Raises OSError."""
+        self._remove_left()
         if self._spares is not None and self._is_exchanging:
             self._spares.fill()
 
@@ -257,11 +259,12 @@ class Files:
             if item.change.before is None or item.is_mode_only:
                 continue
             if self._replaced is None or not self._replaced.keep(self._disk, item):
-                remove_temporary(self._disk, item, self._spares)
+                self._remove(item)
             if item.change.after is None:
                 emptied.add(item.folder)
         prune(self._disk, emptied)
         self._let_go(staging.token)
+        self._remove_left()
 
     def look_at_replaced(self, now: float | None) -> Callable[[], list[Look]] | None:
         """A look at what was replaced long enough ago, for any thread; None where there is nothing to see."""
@@ -287,11 +290,12 @@ class Files:
         """
         staging.become(State.DISCARDED)
         for item in staging.items:
-            remove_temporary(self._disk, item, self._spares)
+            self._remove(item)
         for path in reversed(staging.folders_made):
             with suppress(OSError):  # Somebody has put something into it, or removed it.
                 remove_folder(self._disk, path)
         self._let_go(staging.token)
+        self._remove_left()
 
     def sync(self) -> None:
         """Make all that was published durable, on every file system that has some of it. Raises OSError."""
@@ -378,10 +382,8 @@ class Files:
         try:
             with self._disk.folder(above) as folder:
                 folder.remove(name)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno in NO_WAY
         return True
 
     def remove_left_folders(self) -> None:
@@ -425,6 +427,16 @@ class Files:
             if orphan is not None:
                 orphans.append((step.path, orphan))
         return orphans
+
+    def _remove(self, item: Item) -> None:
+        is_gone = remove_temporary(self._disk, item, self._spares)
+        if not is_gone and not item.is_spare:
+            self._left.append(item.aside + b"/" + item.temporary if item.aside else item.temporary)
+
+    def _remove_left(self) -> None:
+        """Try once more; what is still there at the end, a scan sweeps."""
+        if self._left:
+            self._left = [path for path in self._left if not self.sweep(path)]
 
     def _finish_all(self) -> None:
         for staging in tuple(self._unfinished):

@@ -137,15 +137,18 @@ def note_what_is_lost(disk: Disk, item: Item) -> None:
             os.close(descriptor)
 
 
-def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> None:
-    """Remove the item's temporary. What cannot be removed stays as a stray, to be swept."""
-    with suppress(OSError):
+def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> bool:
+    """Remove the item's temporary; True if it is gone. What cannot be removed stays as a stray."""
+    try:
         if item.is_spare:
             assert spares is not None
             spares.folder.remove(item.temporary)
-            return
+            return True
         with disk.folder(item.aside) as aside:
             aside.remove(item.temporary)
+    except OSError as error:
+        return error.errno in NO_WAY
+    return True
 
 
 def _open_model(disk: Disk, item: Item, aside: Folder) -> int | None:
