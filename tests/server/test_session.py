@@ -62,7 +62,7 @@ async def daemon(
         async with asyncio.timeout(20):
             yield Daemon(path, clients, ended)
     finally:
-        clients.close()
+        await clients.finish()
         server.close()
         await asyncio.sleep(0)
 

@@ -32,6 +32,7 @@ SYNC_SECONDS_MAX = 5.0  # under load
 TICK_SECONDS = 0.1
 RETRY_SECONDS = 2.0  # after a failure, such as a full disk, of which the log is told each time
 PACKER_NICE = 10
+FINISH_SECONDS_MAX = 60.0  # for packing at the end; what is not packed then stays in the journal
 
 _NOT_AHEAD = "what the next edits need could not be made ahead: %s"
 
@@ -57,12 +58,19 @@ class Background:
     async def finish(self) -> None:
         """Pack and sync all there is, then end the packing process."""
         self._end.set()
-        if self._task is not None:
-            await self._task  # not cancelled: an answer that nobody waits for would be taken for the next one
         try:
-            await self._pack()
-        except Refused as refusal:
-            log.error("not all is packed: %s", refusal.text())  # it stays in the journal
+            async with asyncio.timeout(FINISH_SECONDS_MAX):
+                if self._task is not None:  # not cancelled: its answer would be taken for the next one
+                    await asyncio.shield(self._task)
+                await self._pack()
+        except TimeoutError:
+            log.error("not all is packed: the packing process does not answer, and is killed")
+            if self._packer is not None:
+                self._packer.kill()
+            if self._task is not None:
+                await self._task
+        except (Refused, OSError) as error:
+            log.error("not all is packed: %s", error)  # it stays in the journal
         try:
             await self._sync()
         except OSError as error:

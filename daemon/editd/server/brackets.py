@@ -31,8 +31,6 @@ class BracketMethods:
         self._sessions = sessions
         self._later = later
         self._brackets = Brackets()
-        self._gone: set[int] = set()  # connections that left while their bracket was beginning
-        self._beginning: list[int] = []
         workshop.engine.outside_authorship = self._brackets.authorship
         self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
             messages.ExecBegin: self._begin,
@@ -44,8 +42,6 @@ class BracketMethods:
 
     def leave(self, visitor: Visitor) -> None:
         """The connection is gone: its brackets end, and what their commands have changed is theirs."""
-        if visitor.number in self._beginning:
-            self._gone.add(visitor.number)
         for bracket in self._brackets.of(visitor.number):
             bracket.how = "its end is not known"
             self._later(self._settle_and_end(bracket), _Nobody())
@@ -58,19 +54,13 @@ class BracketMethods:
             raise InvalidParams("`command` says what is run; it is what the history shows.")
 
         async def begin() -> None:
-            self._beginning.append(visitor.number)
-            try:
-                await self._settle()
-                await self._workshop.turns.back()
-                if visitor.number in self._gone:
-                    return
-                bracket = self._brackets.begin(visitor.number, reader, actor, session, params.command)
-                self._workshop.watching.pause()
-                call.reply(messages.ExecBeginResult(exec=bracket.name))
-            finally:
-                self._beginning.remove(visitor.number)
-                if visitor.number not in self._beginning:
-                    self._gone.discard(visitor.number)
+            await self._settle()
+            await self._workshop.turns.back()
+            if visitor.is_gone:
+                return
+            bracket = self._brackets.begin(visitor.number, reader, actor, session, params.command)
+            self._workshop.watching.pause()
+            call.reply(messages.ExecBeginResult(exec=bracket.name))
 
         self._later(begin(), call)
 

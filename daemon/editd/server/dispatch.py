@@ -19,7 +19,7 @@ from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
 from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
-from editd.errors import FileMissing, InvalidParams, Refused, Timeout
+from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
 from editd.server import translate
 from editd.server.blaming import Blaming
 from editd.server.brackets import BracketMethods
@@ -55,6 +55,12 @@ LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` leads on
 ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 
 
+# What lives on with its connection, and ends with it.
+BEGINNING = (
+    messages.Begin, messages.Subscribe, messages.ExecBegin, messages.SessionOpen, messages.LeaseAcquire,
+)  # fmt: skip
+
+
 class Visitor(Struct):
     """What is known of one connection."""
 
@@ -62,6 +68,7 @@ class Visitor(Struct):
     name: str = ""
     session: str | None = None
     listener: Listener | None = None  # its connection
+    is_gone: bool = False  # which ended what it had; what waits yet is to begin nothing more
 
     def reader(self, session: str | None) -> Reader:
         """Who reads and edits: that session, or the connection where there is none."""
@@ -141,6 +148,8 @@ class Dispatch:
 
     def _call_now(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
         try:
+            if visitor.is_gone and isinstance(params, BEGINNING):
+                raise Refused("The connection is gone.")
             self.sessions.admit(params, visitor)
             self._methods[type(params)](params, visitor, call)
         except Refused as refusal:
@@ -388,6 +397,8 @@ class Dispatch:
                 await work
             except Refused as refusal:
                 call.refuse(refusal)
+            except OSError as error:  # no descriptor or no memory for a process of ours
+                call.refuse(IoError(error, "What this needs could not be started"))
             except Exception:  # a fault of ours
                 log.exception("a request failed")
                 call.fail()

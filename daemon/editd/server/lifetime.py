@@ -245,18 +245,38 @@ class Daemon:
             if workshop is not None:
                 workshop.subscriptions.finish()
         finally:
-            await watching.close()
-            await scanner.close()
-            await searcher.close()
-            if workshop is not None:
-                await asyncio.gather(workshop.hooker.close(), workshop.retention.close())
-                await workshop.background.finish()
-                workshop.guard.sessions.close_all()
-                workshop.engine.close()
-            await self._repairing.finish()
-            self._clients.close()
-            disk.close()
-            log.info("ended")
+            await self._wind_up(disk, scanner, searcher, workshop)
+
+    async def _wind_up(
+        self, disk: RealDisk, scanner: Scanner, searcher: Searcher, workshop: Workshop | None
+    ) -> None:
+        """Each of the last steps, whatever becomes of the others. Raises what the first that failed did."""
+
+        async def end_workshop() -> None:
+            assert workshop is not None
+            await workshop.turns.back()  # a thread may be in the engine yet
+            workshop.guard.sessions.close_all()
+
+        async def end_engine() -> None:
+            assert workshop is not None
+            await workshop.turns.back()
+            workshop.engine.close()
+
+        steps = [self._watching.close, scanner.close, searcher.close]
+        if workshop is not None:
+            steps += [workshop.hooker.close, workshop.retention.close, workshop.background.finish]
+            steps += [end_workshop, end_engine]
+        failures: list[Exception] = []
+        for step in (*steps, self._repairing.finish, self._clients.finish):
+            try:
+                await step()
+            except Exception as failure:
+                log.exception("a step of the daemon's end failed")
+                failures.append(failure)
+        disk.close()
+        log.info("ended")
+        if failures:
+            raise failures[0]
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -378,8 +398,10 @@ class Daemon:
     def _left(self, client: Client) -> None:
         visitor = self._visitors.pop(client, None)
         self._last_client = time.monotonic()
-        if visitor is not None and self._dispatch is not None:
-            self._dispatch.leave(visitor)
+        if visitor is not None:
+            visitor.is_gone = True
+            if self._dispatch is not None:
+                self._dispatch.leave(visitor)
 
     def _asked(self, client: Client, request: Request) -> None:
         visitor = self._visitors.get(client)

@@ -19,6 +19,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+from editd.server.waiting import happens
 from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
 from editd.wire.connection import Bad, Connection, Incoming, Request
 from editd.wire.errors import error
@@ -57,6 +58,7 @@ class Clients:
         self.limits = limits
         self._connected: set[Client] = set()
         self._turned_away: set[Client] = set()
+        self._are_gone = asyncio.Event()
         self._kept = 0  # bytes that are no whole message yet, of all of them
         self._held = 0  # bytes of large requests that are not answered yet
 
@@ -69,15 +71,18 @@ class Clients:
     def __iter__(self) -> Iterator[Client]:
         return iter(tuple(self._connected))
 
-    def close(self) -> None:
-        """Close every connection once what was said to it is sent."""
+    async def finish(self) -> None:
+        """Close every connection; return when what was said is sent, or is not read for so long."""
         for client in self:
             client.close()
+        if self._connected:
+            await happens(self._are_gone, CLOSE_SECONDS + TURN_SECONDS)
 
     def enter(self, client: Client) -> bool:
         """Take `client` in, if there is room."""
         has_room = len(self._connected) < self.limits.connections_max
         (self._connected if has_room else self._turned_away).add(client)
+        self._are_gone.clear()
         return has_room
 
     def leave(self, client: Client) -> None:
@@ -85,6 +90,8 @@ class Clients:
         if client in self._connected:
             self._connected.remove(client)
             self.on_end(client)
+        if not self._connected:
+            self._are_gone.set()
 
     def make_room(self, client: Client) -> None:
         """`client` has sent more: where all have sent too much that is not whole, end who has sent most."""

@@ -89,10 +89,12 @@ class Turns:
             await arrived.wait()
 
     async def apart(self, work: Callable[[], Done]) -> Done:
-        """Have something that takes long done with the engine in a thread."""
+        """Have something that takes long done with the engine in a thread.
+
+        Who is cancelled waits no more; the engine is away until the thread is done with it all the same.
+        """
         await self.back()
-        future = self._send_away(work)
-        return await future
+        return await asyncio.shield(self._send_away(work))
 
     def _enqueue(self, waiting: Waiting) -> None:
         self._waiting.append(waiting)
