@@ -175,10 +175,13 @@ class Engine:
         results: list[Result | None] = [self._not_now(request) for request in requests]
         waiting = deque((i, request) for i, request in enumerate(requests) if results[i] is None)
         rounds = 0
+        is_alone = False  # what overtook each other in one batch does not in two
         while waiting:
+            if rounds:
+                self._tidy()  # a folder that was emptied is gone for who comes next
             batch = self._batch()
             taken: dict[int, Write] = {}
-            while waiting and self._fits(batch, waiting[0][1], taken.values()):
+            while waiting and not (is_alone and taken) and self._fits(batch, waiting[0][1], taken.values()):
                 index, request = waiting.popleft()
                 taken[index] = request
                 results[index] = self._take(batch, index, request)
@@ -190,6 +193,7 @@ class Engine:
                 self._break(broken, batch, results)
                 again = []
             rounds += 1
+            is_alone = bool(again)
             if rounds > ROUNDS_MAX:
                 for index, request in again:
                     results[index] = _never_still(request)
