@@ -603,6 +603,35 @@ def test_what_was_written_outside_is_undone_like_anything(here: Here) -> None:
 # ── Changesets ─────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_stale_edit_is_told_as_much_when_it_is_staged(here: Here) -> None:
+    path = here.put("a", LINES)
+    base = here.client.read(path).version
+    seq = seq_of(here.apply(write(path, "other\n")))
+    name = here.client.begin().changeset
+    with pytest.raises(EditdError, match="stale") as refusal:
+        here.client.stage(name, [replace(path, "3\n", "three\n", base=base)])
+    data = refusal.value.data
+    assert "-3" in data["diff"]
+    assert [made["seq"] for made in data["changed_by"]] == [seq]
+    here.client.stage(name, [write(here.at("b"), "b\n"), write(here.at("sub/c"), "c\n")])
+    shown = here.client.diff(changeset=name, paths=[here.at("sub")])
+    assert [file.path for file in shown.files] == [here.at("sub/c")]
+    with pytest.raises(EditdError, match="Leave out `from` and `to`"):
+        here.client.diff(from_=0, changeset=name)
+    here.client.abort(name)
+
+
+def test_positions_in_what_an_edit_before_has_changed_are_stale(here: Here) -> None:
+    path = here.put("a", LINES)
+    base = here.client.read(path).version
+    first = EditText(path=path, base=base, edits=[TextEdit(Position(0, 0), Position(1, 0), "")])
+    five = [TextEdit(Position(5, 0), Position(6, 0), "FIVE\n")]
+    with pytest.raises(EditdError, match="stale"):
+        here.apply(first, EditText(path=path, base=base, edits=five))
+    here.apply(first, EditText(path=path, base=version_of(LINES[2:].encode()), edits=five))
+    assert here.holds("a").splitlines()[5] == "FIVE"
+
+
 def test_what_is_staged_is_seen_by_nobody_else_until_it_is_committed(here: Here) -> None:
     path = here.put("a", "one\n")
     changeset = here.client.begin(actor="me", message="both").changeset
@@ -712,11 +741,11 @@ def test_diff_compares_any_two_moments_and_the_files_as_they_are(here: Here) -> 
 
 def test_a_diff_is_a_patch_that_git_takes(here: Here, tmp_path: Path) -> None:
     start = seq_of(here.apply(write(here.at("a"), LINES), write(here.at("gone"), "x\n")))
-    here.apply(
+    end = seq_of(here.apply(
         replace(here.at("a"), "3\n4\n", "4\n"), Delete(path=here.at("gone")), write(here.at("new"), "x"),
         Chmod(path=here.at("a"), executable=True), Symlink(path=here.at("link"), target="a"),
-    )  # fmt: skip
-    patch = here.client.diff(start, start + 1).diff
+    ))  # fmt: skip
+    patch = here.client.diff(start, end, paths=[here.name]).diff  # beside what is noticed of other tests
     for name, content in (("a", LINES), ("gone", "x\n")):
         (tmp_path / here.name).mkdir(exist_ok=True)
         (tmp_path / here.at(name)).write_text(content)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import Struct
 
-from editd.edits.bases import Bases
+from editd.edits.bases import Bases, version_at
 from editd.edits.hunks import Applied
 from editd.edits.mode import with_mode
 from editd.edits.overlay import Overlay
@@ -32,6 +32,7 @@ from editd.errors import (
     NoMatch,
     NotAFile,
     NotText,
+    Stale,
 )
 from editd.values.changeset import (
     Base,
@@ -270,6 +271,9 @@ class Work:
     def _edit_text(self, edit: EditText) -> None:
         path = self.follow(edit.path)
         state = self.bases.existing(path, edit.base)
+        if edit.base is not None and edit.base.version != version_at(state):
+            # It was good for the edits before this one; what they have changed moves its positions.
+            raise Stale(path.text, edit.base.version, version_at(state))
         text = self.text(path, state)
         result = edit_text(text.text, edit.edits, edit.position_encoding)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))

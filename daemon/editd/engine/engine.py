@@ -580,8 +580,13 @@ class Engine:
         """
         view = View(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
-        worked_out = self._plan(view, request)
-        self._permit(request, worked_out.changes)
+        try:
+            worked_out = self._plan(view, request)
+            self._permit(request, worked_out.changes)
+        except Refused as refusal:
+            with contextlib.suppress(Refused):
+                explain(refusal, self.history)
+            raise
         self.files.check(worked_out.changes)
         outcome = self._outcome(worked_out, view)
         view.drafted.update((change.path, change.after) for change in worked_out.changes)

@@ -29,6 +29,7 @@ from editd.server.leases import LeaseMethods
 from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
 from editd.server.undoing import Undoing
+from editd.values.path import is_among
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from editd.server.turns import Turns
     from editd.server.watching import Watching
     from editd.values.changeset import Change, Edit
+    from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
 
@@ -311,9 +313,8 @@ class Dispatch:
         )
 
         def render(outcome: Outcome) -> messages.Message:
-            self._changesets.discard(
-                params.changeset
-            )  # one that is refused stays, so that it can be put right
+            # One that is refused stays, so that it can be put right.
+            self._changesets.discard(params.changeset)
             return translate.outcome(outcome)
 
         self.sessions.admit_as(said.session, visitor)
@@ -349,15 +350,29 @@ class Dispatch:
         call.reply(messages.ShowResult(transaction=translate.transaction_result(found), diff=diff))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
+        paths = None if params.paths is None else [translate.path(path) for path in params.paths]
         if params.changeset is not None:
-            changeset = self._changesets.get(params.changeset, visitor.number)
-            self._staged(changeset, (), call, lambda outcome, _: call.reply(_diff_result(outcome.changes)))
+            self._diff_staged(params, visitor, call, None if paths is None else frozenset(paths))
             return
         history = self._engine.history
         end = None if params.to is None else history.find(params.to).seq
         start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
-        paths = None if params.paths is None else [translate.path(path) for path in params.paths]
         call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
+
+    def _diff_staged(
+        self, params: messages.Diff, visitor: Visitor, call: Call, wanted: frozenset[WorkspacePath] | None
+    ) -> None:
+        if params.from_ is not None or params.to is not None:
+            raise InvalidParams(
+                "`changeset` shows what is staged, on what is there now.", hint="Leave out `from` and `to`."
+            )
+        changeset = self._changesets.get(params.changeset or "", visitor.number)
+
+        def answer(outcome: Outcome, _: View) -> None:
+            changes = [one for one in outcome.changes if wanted is None or is_among(one.path, wanted)]
+            call.reply(_diff_result(changes))
+
+        self._staged(changeset, (), call, answer)
 
     # ── the daemon itself ──
 
