@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -230,3 +231,24 @@ def test_a_path_by_another_name_of_the_workspace_is_the_same_file(place: Workpla
     assert place.files()["a.txt"] == b"1\ntwo\nthree\n"
     beside = {**args, "file_path": f"{alias}/../beside.txt"}
     assert refused(client, Tool(dialect="gemini", tool="replace", args=beside)).name == "path_outside"
+
+
+def test_a_call_on_a_file_that_is_not_utf8_is_made_once_however_often_it_is_asked_for(
+    place: Workplace,
+) -> None:
+    name = os.fsdecode(b"caf\xe9.c")
+    place.write({name: "one\ntwo\n"})
+    args = {"file_path": str(place.root / name), "old_string": "two", "new_string": "three"}
+    call = Tool(dialect="gemini", tool="replace", args=args)
+    with place.start() as client:
+        client.read(name)
+        first = client.apply([call], request_id="r2")
+        assert first.transaction is not None
+        assert client.apply([call], request_id="r2").answers == first.answers
+    place.stop()
+    with place.start() as client:
+        again = client.apply([call], request_id="r2")
+        assert (again.answers, again.transaction) == (first.answers, first.transaction)
+        assert client.status().head == 1
+    place.stop()
+    assert place.files()[name] == b"one\nthree\n"

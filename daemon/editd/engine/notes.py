@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +32,10 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
-    """One line of JSON. A path goes in as latin-1 of its bytes, since JSON cannot hold every name."""
+    """One line of JSON. A path goes in as latin-1 of its bytes, since JSON cannot hold every name.
+
+    It is in ASCII, since the texts may name such a file, too: with surrogates, which JSON has as escapes.
+    """
     reports = outcome.reports.items()
     notes = Notes(
         fingerprint,
@@ -43,7 +47,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
         list(outcome.answers) if any(answer is not None for answer in outcome.answers) else [],
         list(outcome.formatted_by),
     )
-    return msgspec.json.encode(notes)
+    return json.dumps(msgspec.to_builtins(notes)).encode()
 
 
 def first_answer(request: Write, history: History) -> Outcome | None:
@@ -71,7 +75,7 @@ def first_answer(request: Write, history: History) -> Outcome | None:
 
 
 def _decode(notes: bytes) -> Notes:
-    return msgspec.json.decode(notes, type=Notes) if notes else Notes()
+    return msgspec.convert(json.loads(notes), Notes) if notes else Notes()
 
 
 def _reports_of(notes: Notes) -> dict[WorkspacePath, FileReport]:
