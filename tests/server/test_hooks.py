@@ -289,6 +289,36 @@ def test_a_formatter_that_cannot_do_its_work_refuses_or_is_left_out(hooks: Desk,
     assert said in hooks.client.status().hooks[0]["failure"]["message"]
 
 
+@pytest.mark.parametrize("on_error", ["skip", "refuse"])
+def test_a_path_too_long_for_the_scratch_folder_is_that_hooks_failure(hooks: Desk, on_error: str) -> None:
+    room = os.pathconf("/", "PC_PATH_MAX") - 1 - len(f"{hooks.place.root}/")  # less than its tree leaves
+    path = ("d" * 199 + "/") * ((room - 5) // 200)
+    path += "n" * (room - 4 - len(path)) + ".txt"
+    hooks.configure(hook("look", "", kind="check", on_error=on_error))
+    if on_error == "skip":
+        answer = hooks.client.apply([write(path, "one\n")])
+        assert "scratch folder cannot be used: File name too long. It was left out." in str(answer)
+        hooks.client.apply([Delete(path=path)])
+    else:
+        refusal = hooks.refused(write(path, "one\n"))
+        assert refusal.name == "rejected"
+        assert "scratch folder cannot be used: File name too long" in refusal.message
+    assert "File name too long" in hooks.client.status().hooks[0]["failure"]["message"]
+
+
+def test_a_hook_that_is_left_out_of_a_file_that_is_not_utf8_is_told_again_to_who_asks_again(
+    hooks: Desk,
+) -> None:
+    hooks.configure(hook("fails", "raise SystemExit(1)", on_error="skip"))
+    edit = write(os.fsdecode(b"caf\xe9.txt"), "one\n")
+    first = hooks.client.apply([edit], request_id="latin")
+    assert first.transaction is not None
+    again = hooks.client.apply([edit], request_id="latin")
+    assert again.transaction == first.transaction
+    assert "It was left out." in str(first)
+    assert (again.warnings, again.files[0].warnings) == (first.warnings, first.files[0].warnings)
+
+
 def test_a_hook_that_hangs_is_killed_and_others_are_served_meanwhile(hooks: Desk) -> None:
     hooks.configure(hook("hangs", "import time; time.sleep(60.125)", seconds=1.0))
     refusals: list[EditdError] = []

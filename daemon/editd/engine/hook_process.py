@@ -87,8 +87,6 @@ class Bench:
 
     def answers(self) -> Iterator[Frame]:
         """Run them; yield the frames of the answer."""
-        os.mkdir(self._folder, 0o700)
-        os.mkdir(os.path.join(self._folder, "tmp"), 0o700)
         try:
             for hook in self._hooks:
                 yield from self._run(hook)
@@ -109,7 +107,11 @@ class Bench:
         for start in range(0, len(files), size):
             some = files[start : start + size]
             before = [file.content for file in some]
-            ran = self._on_files(hook, some) if is_on_files else self._on_input(hook, some[0])
+            try:
+                os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
+                ran = self._on_files(hook, some) if is_on_files else self._on_input(hook, some[0])
+            except OSError as error:  # a path too long for it, or a disk that is full
+                ran = Ran(None, problem=f"its scratch folder cannot be used: {error.strerror}")
             problem = self._problem(hook, ran, some, before)
             if problem:
                 for file, content in zip(some, before, strict=True):
