@@ -33,6 +33,20 @@ def test_what_is_no_size_is_refused_with_an_example(written: object) -> None:
         size(written)
 
 
+@pytest.mark.parametrize("written", ["366000d", "53000w", "9" * 400 + "s"])
+def test_a_duration_has_an_end(written: str) -> None:
+    assert duration("365000d") == 1000 * 365 * 86400
+    with pytest.raises(ValueError, match="at most a thousand years"):
+        duration(written)
+
+
+@pytest.mark.parametrize("written", ["1000001TiB", 2**62, "9" * 400 + "GiB"])
+def test_a_size_has_an_end(written: object) -> None:
+    assert size("1000000TiB") == 10**6 << 40
+    with pytest.raises(ValueError, match="at most a million TiB"):
+        size(written)
+
+
 def test_encodings_and_globs_are_looked_at() -> None:
     assert encoding("latin-1") == "latin-1"
     assert globs(["**/*.pem", "docs/"]) == ("**/*.pem", "docs/")

@@ -65,6 +65,39 @@ HOOK = '[[hook]]\nname = "a"\nglob = ["*.py"]\ncommand = ["x"]\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("serena.ignored_paths = " + "[" * 20_000, "c.toml:2: is not TOML: it is nested too deep"),
+        ("idle_seconds = 1" + "0" * 4999, "c.toml:2: is not TOML: it is nested too deep, or has a number of"),
+        ("history.quota = 1" + "0" * 399, "c.toml:2: history.quota: expected an integer of at most 64 bits"),
+        (
+            "history.quota = 0x" + "f" * 9999,
+            "c.toml:2: history.quota: expected an integer of at most 64 bits",
+        ),
+        (
+            f'history.quota = "{"9" * 400}GiB"',
+            "c.toml:2: history.quota: expected a size of at most a million TiB, got",
+        ),
+        (
+            'history.quota = "9999999999GiB"',
+            "c.toml:2: history.quota: expected a size of at most a million TiB, got",
+        ),
+        (
+            'history.keep.age = "999999999999d"',
+            "c.toml:2: history.keep.age: expected a duration of at most a thousand years, got",
+        ),
+        ("history.quota" + ".a" * 2_000 + " = 1", "c.toml:2: history.quota: expected a number of bytes"),
+        ("a" + ".a" * 2_000 + " = 1", "c.toml:2: a: there is no such key"),
+    ],
+    ids=range(9),
+)
+def test_what_is_wrong_beyond_all_measure_is_told_as_other_wrong_values_are(text: str, said: str) -> None:
+    [problem] = wrong("# mine\n" + text + "\nhistory.keep.count = 3\n")
+    assert problem.startswith(said)
+    assert len(problem) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
         ("hook = 1", "c.toml:1: hook: expected tables, got 1. Each begins with `[[hook]]`."),
         (HOOK + "secnds = 2", "c.toml:5: hook.1.secnds: there is no such key. Is `seconds` meant?"),
         (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is the name of another one, too."),

@@ -138,3 +138,21 @@ def test_relaxed_an_edit_is_answered_before_the_sync_which_follows(place: Workpl
         assert client.status().head == 18
         assert client.read("a.txt").content == "relaxed 8\n"
         assert client.check().problems == []
+
+
+@pytest.mark.parametrize(
+    "text", ["serena.ignored_paths = " + "[" * 20_000, "history.quota = 1" + "0" * 399, "x = 1" + "0" * 5000]
+)
+def test_what_is_wrong_beyond_all_measure_is_wrong_like_anything_else(place: Workplace, text: str) -> None:
+    with place.start() as client:
+        configure(place, text)
+        refusal = refused(client.config_reload)
+        assert refusal.name == "invalid_params"
+        assert "config.toml:1: " in refusal.message
+        assert client.status().config["problem"]
+    place.stop()
+    argv = [sys.executable, "-P", "-m", "editd", "-C", str(place.root)]
+    done = subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "config.toml:1: " in done.stderr
+    assert "Traceback" not in done.stderr

@@ -18,6 +18,8 @@ _BYTES = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
+SECONDS_MAX = 1000 * 365 * 86400  # what is longer is no time of anybody's, and no clock can count it
+BYTES_MAX = 10**6 * 2**40  # a million TiB: what is told of it is an integer of 64 bits
 _WORDS = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
 
@@ -26,6 +28,8 @@ def duration(value: object) -> float:
     number, unit = _split(value, 'a duration, such as "90d" (units: s, m, h, d, w)')
     if unit not in _SECONDS or number <= 0:
         raise ValueError('expected a duration, such as "90d" (units: s, m, h, d, w)')
+    if number * _SECONDS[unit] > SECONDS_MAX:
+        raise ValueError("expected a duration of at most a thousand years")
     return number * _SECONDS[unit]
 
 
@@ -38,6 +42,8 @@ def size(value: object) -> int:
         number, unit = _split(value, expected)
     if unit.upper() not in _BYTES or number < 1:
         raise ValueError(f"expected {expected}")
+    if number * _BYTES[unit.upper()] > BYTES_MAX:
+        raise ValueError("expected a size of at most a million TiB")
     return int(number * _BYTES[unit.upper()])
 
 

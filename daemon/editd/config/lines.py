@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 Name = tuple[str, ...]
 
+DEPTH_MAX = 16  # no key that is known has so many names; a file may have thousands in one
+
 
 def lines_of(text: str) -> dict[Name, int]:
     """The line, from 1, on which each key and table begins. `text` is whole TOML, or some is left out.
@@ -39,6 +41,8 @@ def lines_of(text: str) -> dict[Name, int]:
 def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
     for key, value in tree.items():
         yield (*above, key)
+        if len(above) >= DEPTH_MAX:
+            continue
         if isinstance(value, dict):
             yield from _names(value, (*above, key))
         elif isinstance(value, list):  # of tables: each has its number as a name

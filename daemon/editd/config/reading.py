@@ -121,6 +121,9 @@ def check_text(text: str, name: str) -> dict[str, Any]:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise WrongConfig([_unparsed(str(error), text, name)]) from None
+    except (RecursionError, ValueError):
+        fact = "it is nested too deep, or has a number of too many digits"
+        raise WrongConfig([Problem(name, _first_unread(text), None, f"is not TOML: {fact}")]) from None
     values: dict[str, Any] = {}
     wrong = list(_check(Config, tree, "", values))
     if wrong:
@@ -202,7 +205,7 @@ def _check(
             continue
         try:
             values[name] = _converted(value, inner, meta)
-        except ValueError as error:  # msgspec's own is one
+        except (ValueError, OverflowError) as error:  # msgspec's own is one
             yield name, f"{_fact(str(error))}, got {_shown(value)}", _choices(inner, value)
 
 
@@ -233,6 +236,8 @@ def _check_list(
 
 
 def _converted(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("expected an integer of at most 64 bits, as TOML has them")
     form = (meta.extra or {}).get("form")
     return (
         FORMS[form](value)
@@ -282,6 +287,19 @@ def _unparsed(message: str, text: str, name: str) -> Problem:
     return Problem(name, line, None, f"is not TOML: {fact}")
 
 
+def _first_unread(text: str) -> int:
+    """The line that Python itself, and not the grammar, says no to."""
+    lines = text.split("\n")
+    for number in range(1, len(lines)):
+        try:
+            tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            continue
+        except (RecursionError, ValueError):
+            return number
+    return len(lines)
+
+
 def _nearest(name: str) -> str:
     known = [key.name for key in keys()]
     tables = sorted({key.rpartition(".")[0] for key in known} - {""})
@@ -317,5 +335,8 @@ def _fact(message: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
+        return "what is too much to be shown"
     return text if len(text) <= 60 else text[:59] + "…"
