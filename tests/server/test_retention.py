@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -178,6 +182,37 @@ def test_the_daemon_compacts_by_itself_and_finishes_what_was_cut_off(place: Work
     with place.start() as client:
         _until(lambda: not (place.state / "compacting").exists())
         assert client.check().problems == []
+
+
+def test_a_compactor_that_is_killed_is_a_fault_and_no_end_of_the_daemon(place: Workplace) -> None:
+    keep(place, "count = 5")
+    with place.start() as client, ThreadPoolExecutor(1) as beside:
+        for number in range(9):
+            client.apply([write("a.txt", f"{number}\n")])
+        client.status()
+        asked = beside.submit(lambda: refused(client.gc))
+        while not asked.done():
+            for pid in _compactors(place):
+                os.kill(pid, signal.SIGKILL)
+        refusal = asked.result()
+        assert refusal.name == "io_error"
+        assert "The process that compacts the history died." in refusal.message
+        assert client.gc().oldest == 4
+        assert client.check().problems == []
+    place.stop()
+
+
+def _compactors(place: Workplace) -> list[int]:
+    """The processes that compact for this daemon, the moment that they are that."""
+    assert place.process is not None
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == place.process.pid and b"editd.store.compaction" in words:
+                found.append(int(entry.name))
+    return found
 
 
 def _until(is_so: object, seconds: float = 20) -> None:

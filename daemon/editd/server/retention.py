@@ -61,6 +61,7 @@ class Retention:
         self._child: Child | None = None
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None
         self._wake = asyncio.Event()
+        self._is_closing = False
         self._rests_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -69,6 +70,7 @@ class Retention:
 
     async def close(self) -> None:
         """End what runs: a run that is cut off has changed nothing, or is finished by the next one."""
+        self._is_closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -211,7 +213,10 @@ class Retention:
         self._child.send(request)
         answer = await self._answer
         if answer is None:
-            raise ShuttingDown("Compacting was cut off.", hint="Run it again: what is missing is done then.")
+            again = "Run it again: what is missing is done then."
+            if self._is_closing:
+                raise ShuttingDown("Compacting was cut off.", hint=again)
+            raise Broken("The process that compacts the history died.", hint=f"Nothing is lost. {again}")
         if "failed" in answer:
             kind = HistoryDamaged if answer.get("damaged") else Broken
             raise kind(f"The history could not be compacted: {answer['failed']}", hint="Nothing is lost.")
