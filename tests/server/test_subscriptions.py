@@ -276,6 +276,22 @@ def test_a_subscription_that_makes_no_sense_is_refused(
         assert ear.next()["error"]["data"]["name"] == name
 
 
+@pytest.mark.parametrize("notify", [{"method": "m", "prefix": ["x" * 65_536]}, {"method": "m" * 65_536}])
+def test_what_goes_out_with_every_event_is_short(
+    shared: Workplace, client: Client, notify: dict[str, Any]
+) -> None:
+    with Ear(shared) as ear:
+        ear.send("subscribe", {"notify": notify})
+        error = ear.next()["error"]
+        assert error["data"]["name"] == "too_large"
+        assert f"at most {LIMITS.notify_bytes_max} bytes" in error["message"]
+        ear.ask("subscribe", notify={"method": "m", "prefix": ["x" * 65_000, 1]})
+        ear.ask("subscribe", notify={"method": "m", "prefix": [{"base64": "6Q=="}, True]})
+        made_by(client, f"prefixed-{len(notify)}")
+        assert ear.next()["params"][:2] == ["x" * 65_000, 1]
+        assert ear.next()["params"][:2] == [{"base64": "6Q=="}, True]
+
+
 def test_a_connection_has_so_many_subscriptions_and_no_more(shared: Workplace) -> None:
     with Ear(shared) as ear:
         for _ in range(LIMITS.subscriptions_max):

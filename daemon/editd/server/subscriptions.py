@@ -18,6 +18,7 @@ Never waits for a subscriber, and keeps no event for one beyond its round.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from enum import Enum, auto
@@ -25,10 +26,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
-from editd.errors import InvalidParams, Overloaded, Refused, UnknownTransaction
+from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
 from editd.server import translate
 from editd.values.glob import parse_all
 from editd.wire import messages
+from editd.wire.codec import encode_msgpack
 from editd.wire.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Form(Struct, frozen=True):
         return connection.notice(self.method, [*self.prefix, [event]])
 
 
-Alike = tuple[str, int, str]
+Alike = tuple[str, int, bytes]
 """What makes the bytes of an event the same for two subscribers: encoding, number and form."""
 
 
@@ -115,10 +117,11 @@ class Subscription(Struct, eq=False):
     state: State
     is_over: bool = False
     has_missed: bool = False
-    alike: Alike = ("", 0, "")
+    alike: Alike = ("", 0, b"")
 
     def __post_init__(self) -> None:
-        self.alike = (self.listener.connection.encoding, self.number, repr(self.form))
+        form = hashlib.sha256(repr(self.form).encode("utf-8", "surrogateescape")).digest()
+        self.alike = (self.listener.connection.encoding, self.number, form)
 
     def take(self, told: Iterable[Told], newest: int) -> None:
         """Say what of this it wants to hear; `newest` is the newest transaction there is."""
@@ -288,7 +291,7 @@ class Subscriptions:
             listener,
             None if params.events is None else frozenset(params.events),
             None if params.paths is None else parse_all(params.paths, "A subscription"),
-            Form() if params.notify is None else Form(params.notify.method, tuple(params.notify.prefix)),
+            Form() if params.notify is None else _form_of(params.notify),
             since,
             State.LIVE if since == head else State.CATCHING_UP,
         )
@@ -334,6 +337,17 @@ class Subscriptions:
             subscription.go_live()
         else:
             self._loop.call_soon(self._catch_up_soon, subscription)
+
+
+def _form_of(notify: messages.Notify) -> Form:
+    size = len(encode_msgpack(notify))
+    if size > LIMITS.notify_bytes_max:
+        raise TooLarge(
+            f"A subscription's `notify` is at most {LIMITS.notify_bytes_max} bytes long, this one {size}.",
+            hint="It goes out with every event: give a short name in `prefix`, and keep the rest yourself.",
+            data={"size": size, "limit": LIMITS.notify_bytes_max},
+        )
+    return Form(notify.method, tuple(notify.prefix))
 
 
 def _pieces(wanted: Iterable[Told], subscription: Subscription) -> Iterator[list[Told]]:

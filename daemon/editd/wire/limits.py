@@ -60,6 +60,9 @@ class Limits(Struct, frozen=True):
     subscriptions_max: int = 32
     """Of one connection: an editor has one for each window, and each costs a little with every edit."""
 
+    notify_bytes_max: int = 64 * KIB
+    """Of a subscription's `notify`, in its encoding: it is kept, and goes out with every event."""
+
     name_length_max: int = 1_000
     """Of an actor, a session, a request id, a transaction, in characters: lines of a commit's message."""
 
