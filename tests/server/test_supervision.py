@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.server.supervision import Supervision
+from editd.system.supervisor import Supervisor
 from editd_client.client import Client
 from editd_client.errors import Unreachable
 from supervising import HANGING, Supervised, supervised
@@ -18,6 +22,7 @@ from workplace import START_SECONDS, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from workplace import Workplace
 
@@ -148,3 +153,34 @@ def test_what_is_handed_over_and_does_not_listen_is_refused_in_words(place: Work
         assert b"no Unix stream socket that listens" in said
     with pytest.raises(Unreachable):
         Client(place.socket, reconnect=False).status()
+
+
+def test_a_reload_that_fails_is_over_and_the_end_does_not_fail_by_what_was_told(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    asked: list[None] = []
+
+    def status() -> Any:
+        asked.append(None)
+        if len(asked) == 2:
+            raise RuntimeError("a fault of ours")
+        return SimpleNamespace(state="ready", reason=None, root="/", head=1, clients=0)
+
+    def reload() -> None:
+        raise RuntimeError("another")
+
+    async def live() -> None:
+        supervision = Supervision(Supervisor.of({"NOTIFY_SOCKET": address}), status)
+        supervision.ready()
+        with pytest.raises(RuntimeError, match="another"):
+            supervision.reloading(reload)
+        await asyncio.sleep(0)  # it asks for the status, and dies of that
+        await asyncio.sleep(0)
+        assert len(asked) == 2
+        await supervision.stopping()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
+        news.bind(address)
+        asyncio.run(live())
+        news.setblocking(False)
+        heard = [news.recv(65536).decode().partition("=")[0] for _ in range(6)]
+    assert heard == ["STATUS", "READY", "RELOADING", "READY", "STATUS", "STOPPING"]

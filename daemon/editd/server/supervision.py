@@ -7,7 +7,7 @@ transaction or a baseline holds the loop for no longer than its slices.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from editd.system.supervisor import Supervisor
     from editd.wire.messages import StatusResult
+
+log = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
 PINGS = 3  # in the time that the watchdog gives: two may be late
@@ -35,10 +37,12 @@ class Supervision:
         self._telling = asyncio.create_task(self._go_on())
 
     def reloading(self, reload: Callable[[], None]) -> None:
-        """Reload, with the words before and after it."""
+        """Reload, with the words before and after it, however it goes."""
         self._supervisor.reloading()
-        reload()
-        self._supervisor.ready()
+        try:
+            reload()
+        finally:
+            self._supervisor.ready()
 
     async def stopping(self) -> None:
         """Nothing new is taken any more; the supervisor waits for the end from here on."""
@@ -46,8 +50,9 @@ class Supervision:
         self._supervisor.stopping()
         if self._telling is not None:
             self._telling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._telling
+            [died_of] = await asyncio.gather(self._telling, return_exceptions=True)
+            if isinstance(died_of, Exception):
+                log.error("the supervisor was told no more", exc_info=died_of)
 
     async def _go_on(self) -> None:
         watchdog = self._supervisor.watchdog_seconds
