@@ -206,6 +206,8 @@ class Client:
                 self._reach(asked.params)
                 is_sent, sends = True, sends + 1
                 return self._exchange(asked)
+            except TimeoutError:
+                raise  # of a signal's handler: a daemon's silence is told as Unreachable
             except OSError as error:
                 self._drop()
                 time.sleep(0 if is_sent else RETRY_SECONDS)
@@ -260,26 +262,31 @@ class Client:
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
         ident, request = self._wire.request(method, asked.params)
+        outcome: Outcome[Result] | None = None
+        since = time.monotonic()
         try:
             self._stream.settimeout(silence)
             self._stream.sendall(request)
-            while True:
-                outcome: Outcome[Result] | None = None
+            while outcome is None:
+                since = time.monotonic()
                 for said in self._wire.receive(self._receive()):
                     if isinstance(said, Event):
                         self._conversation.hear(said)
                     elif said.id == ident or (isinstance(said, Failure) and said.id is None):
                         outcome = self._conversation.outcome(asked, said)
-                if outcome is not None:
-                    return outcome.get()
+            return outcome.get()
+        except EditdError:
+            raise  # an answer like any other
         except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
             self._drop()
             raise Unreachable(
                 f"What came back for `{method}` is not understood: {error}.",
                 hint="Another version of the daemon may be running: `editctl stop` ends it.",
             ) from error
-        except TimeoutError:
-            self._drop()
+        except BaseException as error:
+            self._drop()  # half a request was sent, or its answer is still to come: also after a Ctrl-C
+            if not isinstance(error, TimeoutError) or not _has_passed(silence, since):
+                raise
             raise Unreachable(
                 f"The daemon has not answered `{method}` for {silence:.0f} s.",
                 hint="It is not known whether it was carried out.",
@@ -287,6 +294,7 @@ class Client:
 
     def _listen(self, seconds: float | None) -> None:
         """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
+        since = time.monotonic()
         try:
             if self._stream is None or self._is_closed:
                 if self._conversation.has_ended and not self._is_closed:
@@ -294,10 +302,12 @@ class Client:
                 else:
                     self._reach(None)
                 return  # what is waited for may have come with the answer to `subscribe`
+            since = time.monotonic()
             self._stream.settimeout(seconds)
             self._keep(self._wire.receive(self._receive()))
         except TimeoutError:
-            return
+            if not _has_passed(seconds, since):
+                raise
         except (Malformed, OSError) as error:
             self._drop()
             if not self._conversation.is_lasting:
@@ -335,3 +345,8 @@ class Client:
             self._stream.close()
             self._stream = None
             self._conversation.lost()
+
+
+def _has_passed(seconds: float | None, since: float) -> bool:
+    """Whether a socket's time is up: else a TimeoutError is that of a signal's handler."""
+    return seconds is not None and time.monotonic() >= since + seconds

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +15,33 @@ from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
 from scripted_daemon import scripted
+from workplace import write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from workplace import Workplace
+
+
+@contextlib.contextmanager
+def interrupted(place: Workplace, error: type[BaseException]) -> Iterator[None]:
+    """The daemon stands still, and after a moment a signal's handler raises this, which must come out."""
+    assert place.process is not None
+
+    def handle(*_: object) -> None:
+        raise error("by the handler")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    place.process.send_signal(signal.SIGSTOP)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(error, match="by the handler"):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        place.process.send_signal(signal.SIGCONT)
 
 
 def test_there_is_a_method_for_each_of_the_protocol_with_its_parameters() -> None:
@@ -111,3 +138,32 @@ def test_what_is_no_answer_of_the_protocol_is_told_as_such(tmp_path: Path, answe
     ):
         client.settle()
     assert "editctl stop" in raised.value.hint
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, LookupError])
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_after_an_interrupted_request_the_next_has_its_own_answer(
+    place: Workplace, error: type[BaseException], size: int
+) -> None:
+    place.write({"a": "a"})
+    place.start().close()
+    with Client(place.socket) as client, place.client() as once:
+        for one in (client, once):
+            one.settle()
+            with interrupted(place, error):
+                one.apply([write("large", "A" * size)])
+        began = time.monotonic()
+        assert client.read("a").content == "a"
+        assert time.monotonic() - began < 20
+        with pytest.raises(Unreachable, match="does not connect again"):
+            once.read("a")
+
+
+def test_a_handler_s_timeout_ends_a_wait_for_events(place: Workplace) -> None:
+    with place.start() as client, client.subscribe() as events:
+        with interrupted(place, TimeoutError):
+            events.wait()
+        client.apply([write("a", "a")])
+        heard = events.wait(10)
+        assert heard is not None
+        assert heard.event == "transaction"
