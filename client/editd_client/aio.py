@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import msgspec
@@ -19,7 +20,7 @@ from editd.wire.errors import Malformed
 from editd_client import changesets, requests
 from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
 from editd_client.changesets import NOTHING, Draft
-from editd_client.client import SILENCE_SECONDS_MAX
+from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX
 from editd_client.connect import connect
 from editd_client.conversation import Conversation, Outcome
 from editd_client.errors import EditdError, Unreachable
@@ -365,6 +366,7 @@ class _Link(asyncio.Protocol):
         answer: asyncio.Future[Outcome[Result]] = asyncio.get_running_loop().create_future()
         try:
             ident, request = self._wire.request(method, asked.params)
+            self._conversation.check_size(request)
             self._waiting[ident] = asked, answer
             self._transport.write(request)
             async with asyncio.timeout(silence):
@@ -419,14 +421,35 @@ class _Link(asyncio.Protocol):
         self._may_write.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._hear_the_rest()
         self.end(exc)
         self.closed.set()
+
+    def _hear_the_rest(self) -> None:
+        """What the daemon said before it hung up: a write that fails comes before it is read."""
+        if self.is_over or self._transport is None:
+            return
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        with contextlib.suppress(OSError):
+            while data := os.read(descriptor, RECEIVE_BYTES):
+                self.data_received(data)
+
+    def _refused(self, said: Failure) -> None:
+        """It takes no more from here. Of several requests nobody knows which is meant, or what was done."""
+        if len(self._waiting) != 1:
+            self.end(Unreachable(f"The daemon did not understand this client: {said.error.message}"))
+            return
+        [(asked, answer)] = self._waiting.values()
+        outcome = self._conversation.outcome(asked, said)
+        if not answer.done():
+            answer.set_result(outcome)
+        self.end(None)
 
     def _answered(self, said: Reply | Failure) -> None:
         """Give an answer to who waits for it; what follows from it does so in any case."""
         if said.id is None:
             assert isinstance(said, Failure), "only an error is to nobody"
-            self.end(Unreachable(f"The daemon did not understand this client: {said.error.message}"))
+            self._refused(said)
             return
         asked, answer = self._waiting.pop(said.id, (None, None))
         if asked is not None and answer is not None:

@@ -7,6 +7,7 @@ where a second time is no other deed; every request that changes something has a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
@@ -262,11 +263,13 @@ class Client:
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
         ident, request = self._wire.request(method, asked.params)
+        self._conversation.check_size(request)
         outcome: Outcome[Result] | None = None
         since = time.monotonic()
         try:
             self._stream.settimeout(silence)
-            self._stream.sendall(request)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._stream.sendall(request)  # where it hangs up in the middle, it has said why
             while outcome is None:
                 since = time.monotonic()
                 for said in self._wire.receive(self._receive()):

@@ -20,8 +20,9 @@ from msgspec import Struct
 from editd.wire import messages
 from editd.wire.codec import convert
 from editd.wire.connection import Failure
+from editd.wire.limits import LIMITS
 from editd_client import requests
-from editd_client.errors import EditdError, Unreachable
+from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import Subscription
 from editd_client.requests import Asked, Identified
 
@@ -59,6 +60,7 @@ class Conversation:
         self.has_ended = False  # the daemon said that it ends
         self.subscriptions: list[Subscription] = []
         self._hello: messages.Hello | None = None
+        self._message_bytes_max = LIMITS.message_bytes_max  # unless the daemon says otherwise
         self._seen: OrderedDict[tuple[str | None, str], str | None] = OrderedDict()
 
     # ── requests ──
@@ -76,6 +78,15 @@ class Conversation:
     def may_repeat(self, asked: Asked[Any], sends: int) -> bool:
         """Whether a request that was sent so often, and not answered, is to be sent again."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
+
+    def check_size(self, request: bytes) -> None:
+        """Raises EditdError (`too_large`) for what the daemon would not take: it hangs up on who sends it."""
+        if len(request) > self._message_bytes_max:
+            raise refusal(
+                "too_large",
+                f"A message is at most {self._message_bytes_max} bytes long.",
+                hint="Send the edits in several requests.",
+            )
 
     def outcome(self, asked: Asked[Result], answer: Reply | Failure) -> Outcome[Result]:
         """What came of a request, and what follows from it here, in the order in which answers come."""
@@ -175,6 +186,7 @@ class Conversation:
     def _remember(self, params: messages.Params, result: Any) -> None:
         match params:
             case messages.Hello():
+                self._message_bytes_max = result.limits.get("message_bytes_max", LIMITS.message_bytes_max)
                 self._hello = msgspec.structs.replace(params, seen=[])
             case messages.SessionOpen():
                 name = messages.Hello() if self._hello is None else self._hello

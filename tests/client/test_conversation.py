@@ -382,3 +382,30 @@ def test_a_client_that_started_the_daemon_starts_it_again(
             assert client.read("a").content == "1\n"
         finally:
             client.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("edits", "word"),
+    [
+        ([write("large", "A" * 70_000_000)], "A message is at most 67108864 bytes long. Send"),
+        ([write("many", "A" * 40)] * 400_000, "over a limit"),  # under 64 MiB, which the daemon alone refuses
+    ],
+)
+def test_what_is_more_than_the_daemon_takes_is_refused_as_too_large(
+    served: Workplace, edits: list[messages.AnyEdit], word: str
+) -> None:
+    async def later() -> None:
+        async with AsyncClient(served.socket) as client:
+            with pytest.raises(EditdError, match=word) as raised:
+                await client.apply(edits)
+            assert raised.value.name == "too_large"
+            await client.status()
+            assert client.generation <= 2
+
+    with Client(served.socket) as client:
+        with pytest.raises(EditdError, match=word) as raised:
+            client.apply(edits)
+        assert raised.value.name == "too_large"
+        client.status()
+        assert client.generation <= 2
+    asyncio.run(later())
