@@ -14,9 +14,12 @@ from msgspec import Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
+from editd_client.errors import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+WAIT_SECONDS_MAX = 86400.0  # the daemon's own limit for `wait`
 
 Result = TypeVar("Result")
 Told = TypeVar("Told", bound=messages.Message)
@@ -50,6 +53,14 @@ def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable
     shown = signature.replace(parameters=[own, *signature.parameters.values()])
     method.__signature__ = shown  # type: ignore[attr-defined]
     return method
+
+
+def _check_seconds(name: str, seconds: float | None) -> None:
+    """Raises EditdError for what cannot be waited for, as the daemon would: no clock here takes it."""
+    if seconds is not None and not 0 <= seconds <= WAIT_SECONDS_MAX:
+        raise refusal(
+            "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
+        )
 
 
 def _nothing(plain: Any) -> None:
@@ -127,6 +138,7 @@ def settle(timeout: float | None = None) -> Asked[messages.SettleResult]:
 
     `timeout` in seconds is the daemon's, 60 where it is None; past it the refusal is `timeout`.
     """
+    _check_seconds("timeout", timeout)
     return asking(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
 
 
@@ -408,6 +420,7 @@ def lease_acquire(
 
     Refused with `leased` where somebody else has them, after `wait` with `timeout`.
     """
+    _check_seconds("wait", wait)
     asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
     return asking(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
 

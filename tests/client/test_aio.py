@@ -268,3 +268,22 @@ def test_where_no_daemon_listens_the_first_call_says_so(tmp_path: Path) -> None:
             await AsyncClient(str(tmp_path / "s")).status()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("seconds", [1e12, float("inf"), float("nan"), -1.0])
+def test_a_wait_that_no_clock_knows_is_refused(served: Workplace, seconds: float) -> None:
+    async def run(client: AsyncClient) -> None:
+        with pytest.raises(EditdError, match="`wait` is a number of seconds, up to a day"):
+            await client.lease_acquire(["a"], 1.0, wait=seconds)
+        with pytest.raises(EditdError, match="`timeout` is a number of seconds, up to a day"):
+            await client.settle(seconds)
+        await client.status()
+
+    alive(served, run)
+    with served.client() as client:
+        with pytest.raises(EditdError, match="`wait` is") as raised:
+            client.lease_acquire(["a"], 1.0, wait=seconds)
+        assert (raised.value.name, raised.value.data) == ("invalid_params", {"field": "wait"})
+        with pytest.raises(EditdError, match="`timeout` is"):
+            client.settle(seconds)
+        client.status()

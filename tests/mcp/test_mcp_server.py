@@ -196,6 +196,7 @@ def test_what_another_agent_has_leased_is_refused(modern: Agent, legacy: Agent) 
         ("apply_edits", {"edits": [{"op": "delete", "path": "a", "pth": "b"}]}, "edits[0]"),
         ("lease", {"action": "steal"}, "action"),
         ("lease", {"action": "acquire"}, None),
+        ("lease", {"action": "acquire", "paths": ["a"], "wait": 1e12}, "wait"),
         ("blame", {"path": "a", "start_line": 0}, "start_line"),
         ("log", {"limit": "many"}, "limit"),
     ],
