@@ -35,7 +35,10 @@ class Workspace:
     @property
     def socket_path(self) -> str:
         """Where the daemon of this workspace listens, whether or not there is one."""
-        return os.environ.get("EDITD_SOCKET") or os.path.join(socket_folder(), f"{self.id}.sock")
+        given = os.environ.get("EDITD_SOCKET")
+        if given:
+            return given if os.path.isabs(given) else os.path.normpath(os.path.join(current_folder(), given))
+        return os.path.join(socket_folder(), f"{self.id}.sock")
 
     @property
     def state_folder(self) -> str:
@@ -72,7 +75,8 @@ def current_folder() -> str:
 
 def socket_folder() -> str:
     """The folder of the user's sockets, in the protocol's order."""
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime):  # a relative one is to be ignored, says the XDG specification
         return os.path.join(runtime, "editd")
     if os.path.isdir(runtime := f"/run/user/{os.getuid()}"):
         return os.path.join(runtime, "editd")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client import connect as connecting
+from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import Unreachable
 from editd_client.locate import Workspace
@@ -17,6 +18,8 @@ from editd_client.locate import Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from workplace import Workplace
 
 
 @pytest.fixture
@@ -92,6 +95,30 @@ def test_a_listener_of_another_user_is_not_spoken_to(tmp_path: Path, monkeypatch
             monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
         with pytest.raises(Unreachable, match="belongs to user"):
             connect(str(tmp_path / "s"))
+
+
+def test_a_daemon_is_told_where_it_is_looked_for(
+    fake_daemon: Callable[[str], Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = "EDITD_SOCKET", "XDG_RUNTIME_DIR"
+    workspace = fake_daemon(f"said.write('no ' + str([os.environ.get(name) for name in {names}]))\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    monkeypatch.setenv("EDITD_SOCKET", "./none.sock")
+    with pytest.raises(Unreachable) as raised:
+        connect_or_start(workspace)
+    assert raised.value.message == f"['{tmp_path}/none.sock', None]"
+
+
+def test_a_daemon_listens_at_a_socket_that_is_named_from_the_current_folder(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place.runtime)
+    for name, value in {**place.environment, "EDITD_SOCKET": "./s.sock"}.items():
+        monkeypatch.setenv(name, value)
+    with Client.connect(str(place.root)) as client:
+        assert (place.runtime / "s.sock").is_socket()
+        client.shutdown()
 
 
 def test_a_daemon_that_ends_before_it_is_ready_is_told_with_its_log(

@@ -99,10 +99,19 @@ def test_the_socket_is_looked_for_in_the_protocols_order(
     assert workspace.socket_path == "/b.sock"
 
 
-def test_an_empty_runtime_folder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", ["", "run", "./run"])
+def test_an_empty_or_relative_runtime_folder_is_none(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     without = socket_folder()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", named)
     assert socket_folder() == without
+
+
+def test_a_relative_socket_is_one_below_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDITD_SOCKET", "./run/../s.sock")
+    assert find_workspace().socket_path == f"{tmp_path}/s.sock"
 
 
 def test_the_state_lies_where_the_user_keeps_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,16 @@ def test_a_folder_that_others_can_enter_is_refused_and_the_hint_says_what_to_do(
     assert list(folder.iterdir()) == []
 
 
+def test_nobody_is_told_to_close_a_folder_that_is_for_all(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    os.chmod(folder, 0o1777)
+    for path in (folder / "s", "/s"):
+        with pytest.raises(PermissionDenied) as refusal:
+            bind(str(path))
+        assert refusal.value.hint == "Name a socket in a folder of your own in EDITD_SOCKET."
+
+
 def test_a_folder_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(0o700)
     (tmp_path / "link").symlink_to("real")

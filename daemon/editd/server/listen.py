@@ -91,11 +91,18 @@ def _own_folder(folder: str) -> Iterator[int]:
         if found.st_mode & 0o077:
             raise PermissionDenied(
                 f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):04o}).",
-                hint=f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET.",
+                hint=_advice(folder, found),
             )
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _advice(folder: str, found: os.stat_result) -> str:
+    """What to do about a folder of ours that is open to others; one that is made for all stays as it is."""
+    if folder == "/" or found.st_mode & stat.S_ISVTX:
+        return "Name a socket in a folder of your own in EDITD_SOCKET."
+    return f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET."
 
 
 def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
