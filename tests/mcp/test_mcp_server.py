@@ -371,6 +371,36 @@ def test_a_call_that_is_cancelled_waits_no_more(shared: Workplace, modern: Agent
     assert either.does("lease", action="list")["leases"] == []
 
 
+def test_many_calls_that_wait_keep_none_off_and_can_all_be_cancelled(
+    shared: Workplace, modern: Agent, either: Agent
+) -> None:
+    modern.does("apply_edits", edits=[write("beside.txt", "beside\n")])
+    arguments = {"action": "acquire", "paths": ["crowd/**"], "wait": 60}
+    with shared.client() as other:
+        other.session_open("other")
+        other.lease_acquire(["crowd/**"], 60)
+
+        async def wait_in_a_crowd() -> Any:
+            async with anyio.create_task_group() as crowd:
+                for _ in range(60):
+                    crowd.start_soon(either.client.call_tool, "lease", arguments)
+                for _ in range(500):
+                    if other.lease_list().waiting == 60:
+                        break
+                    await anyio.sleep(0.02)
+                with anyio.fail_after(10):
+                    said = await either.client.call_tool("read_file", {"path": "beside.txt"})
+                crowd.cancel_scope.cancel()
+            return said
+
+        assert not either.portal.call(wait_in_a_crowd).is_error
+        deadline = time.monotonic() + 10
+        while other.lease_list().waiting and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert other.lease_list().waiting == 0
+        other.session_close()
+
+
 def test_a_daemon_that_is_killed_or_stopped_in_between_is_started_and_the_session_goes_on(
     shared: Workplace, modern: Agent, legacy: Agent
 ) -> None:

@@ -29,6 +29,7 @@ AGAIN_SECONDS_MAX = 10.0  # a daemon that is ending or coming is waited for
 AGAIN_EVERY_SECONDS = 0.1
 IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
 CLOSE_SECONDS_MAX = 1.0  # whoever ends the server is not kept waiting
+IDLE_MAX = 8  # connections kept for the next calls: a daemon takes 256 of all its clients
 NAMES_MAX = 1000  # as many sessions as a daemon has at once
 
 Result = TypeVar("Result")
@@ -133,15 +134,21 @@ class Link:
         try:
             yield connection.client
         except EditdError:
-            self._idle.append(connection)
+            self._keep(connection)
             raise
         except BaseException:
             connection.client.close()
             raise
         else:
-            self._idle.append(connection)
+            self._keep(connection)
         finally:
             line.stream = None
+
+    def _keep(self, connection: Connection) -> None:
+        if len(self._idle) < IDLE_MAX:
+            self._idle.append(connection)
+        else:
+            connection.client.close()
 
     def _take(self) -> Connection:
         with self._lock:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
 PROGRESS_SECONDS = 1.0
+CALLS_MAX = 128  # at once, each with a thread and a connection: half of those that a daemon takes
 NAME_CHARACTERS_MAX = 100
 NOBODY = "mcp"  # the session of a client that does not say its name
 TERMINATED = 128 + signal.SIGTERM
@@ -80,6 +81,8 @@ class Desk:
         self._link: Link | None = None
         self._tools: dict[str, Tool] = {}
         self._lock = anyio.Lock()
+        # Of our own: the SDK reads standard input in a thread, too, and calls that wait must not keep it off.
+        self._threads = anyio.CapacityLimiter(CALLS_MAX)
 
     async def serve(self) -> None:
         server: Server[Any] = Server(
@@ -149,7 +152,7 @@ class Desk:
 
         telling = asyncio.create_task(_tell_progress(ctx, tool.name))
         try:
-            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._threads)
         except asyncio.CancelledError:
             line.cut()
             raise
@@ -165,7 +168,10 @@ class Desk:
             if self._dialects:
                 link = await self._linked(ctx)
                 said = await anyio.to_thread.run_sync(
-                    link.ask, lambda client: client.dialects(), abandon_on_cancel=True
+                    link.ask,
+                    lambda client: client.dialects(),
+                    abandon_on_cancel=True,
+                    limiter=self._threads,
                 )
                 found += tools_of(said.dialects, self._dialects)
             self._tools = {tool.name: tool for tool in found}
