@@ -25,6 +25,7 @@ SHARED = {
     "output",
     "refusals",
     "scene",
+    "streams",
     "throwaway",
     "times",
     "undoing",

@@ -422,3 +422,52 @@ def test_watch_prints_what_happens_until_it_is_interrupted(editctl: Run, place: 
             assert (process.returncode, err) == (0, "editctl: the daemon has ended\n")
             last = [json.loads(one)["event"] for one in out.splitlines()]
             assert last == (["transaction", "transaction", "shutdown"] if process is program else [])
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_an_edit_whose_answer_cannot_be_written_is_not_told_as_refused(
+    editctl: Run, place: Workplace, more: str
+) -> None:
+    editctl("settle")
+    done = in_a_shell(place, f"$EDITCTL replace app.txt one uno {more} > /dev/full")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr == "editctl: done, but the answer could not be written: No space left on device\n"
+    assert place.files()["app.txt"].startswith(b"uno\n")
+
+
+def test_what_cannot_be_written_leaves_a_commands_status_as_it_is(editctl: Run, place: Workplace) -> None:
+    editctl("settle")
+    for where in (">/dev/full", "2>/dev/full", ">&-", "2>&-", ">&- 2>&-"):
+        done = in_a_shell(place, f"$EDITCTL exec --json -- sh -c 'date +%N > made; exit 7' {where}")
+        assert done.returncode == 7, (where, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_are_as_if_they_led_nowhere(editctl: Run, place: Workplace, closed: str) -> None:
+    done = in_a_shell(place, f"$EDITCTL write new.txt {closed}")  # and the daemon is started for it
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert place.files()["new.txt"] == b""
+    editctl("log")
+    done = in_a_shell(place, f"$EDITCTL apply {closed}")
+    assert (done.returncode, "Traceback" in done.stderr) in ((1, False), (2, False)), done.stderr
+
+
+def test_the_exit_code_of_a_refusal_stays_where_nobody_reads_it(editctl: Run, place: Workplace) -> None:
+    editctl("settle")
+    for words, code in (("undo 99999 --json", 1), ("undo 99999", 1), ("log --nonsense", 2)):
+        for where in ("> /dev/full", "2> /dev/full", ">&- 2>&-"):
+            done = in_a_shell(place, f"$EDITCTL {words} {where}")
+            assert (done.returncode, "Traceback" in done.stderr) == (code, False), (words, where)
+        dead = f"exec 3>&1; {{ sleep 0.2; $EDITCTL {words}; echo $? >&3; }} 2>&1 | true; wait"
+        assert in_a_shell(place, dead).stdout == f"{code}\n"
+
+
+def in_a_shell(place: Workplace, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script, in which $EDITCTL is `editctl`, in the workspace."""
+    return subprocess.run(
+        ["sh", "-c", script],
+        cwd=place.root,
+        env={**place.environment, "EDITCTL": f"{sys.executable} -P -m editd_client"},
+        input="", capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip

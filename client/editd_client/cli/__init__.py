@@ -6,6 +6,7 @@ when it is used, so that `editctl --help` answers at once.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
@@ -15,16 +16,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from editd import __version__
-from editd_client.cli import refusals
+from editd_client.cli import refusals, streams
 from editd_client.cli.invocation import Invocation
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
-DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, UNWRITTEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
@@ -86,6 +87,7 @@ Exit codes:
   2    the command line makes no sense
   3    no daemon answers, or none can be started
   4    `check` found problems, or `tour` something not as claimed
+  5    done, but the answer could not be written
   130  interrupted
 \b
 Environment:
@@ -158,6 +160,7 @@ def _completing(verb: click.Command) -> click.Command:
 
 def main() -> NoReturn:
     """The command `editctl`."""
+    streams.open_the_closed()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -170,25 +173,41 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     if COMPLETE in os.environ:  # a shell asks what may come next
         _completing(editctl)
+    code, tell = _carried_out(arguments, invocation)
+    try:
+        tell()
+        streams.flush()
+    except streams.Unwritten as error:
+        streams.tell(f"editctl: the answer could not be written: {error}")
+    except OSError:
+        pass  # Whoever was to read it is gone.
+    streams.abandon()
+    return code
+
+
+def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
+    """Do what the arguments say; the exit code, and what tells why it is not as it should be."""
     try:
         code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
-        sys.stdout.flush()
+        streams.flush()
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return error.exit_code, error.show
     except EditdError as error:
-        refusals.tell_refusal(error, as_json=invocation.json)
-        return REFUSED
+        return REFUSED, functools.partial(refusals.tell_refusal, error, as_json=invocation.json)
     except Unreachable as error:
-        refusals.tell_unreachable(error, as_json=invocation.json)
-        return UNREACHABLE
+        return UNREACHABLE, functools.partial(refusals.tell_unreachable, error, as_json=invocation.json)
+    except streams.Unwritten as error:
+        streams.abandon()
+        text = f"editctl: done, but the answer could not be written: {error}"
+        return UNWRITTEN, functools.partial(streams.tell, text)
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
-    except SystemExit:
-        # Click's own way out, of two cases: a shell's word is completed, or nobody reads any more.
-        return DONE
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python must not complain of it again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    return code if isinstance(code, int) else DONE
+        return INTERRUPTED, _tell_nothing
+    except (SystemExit, BrokenPipeError):
+        # Click's own way out: a shell's word is completed. Or whoever read our output has enough.
+        streams.abandon()
+        return DONE, _tell_nothing
+    return code if isinstance(code, int) else DONE, _tell_nothing
+
+
+def _tell_nothing() -> None:
+    """All has been said."""

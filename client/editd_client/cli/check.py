@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.cli.ending import ending
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError
@@ -77,11 +77,11 @@ def _asked(client: Client, yes: bool) -> CheckResult:
         lost = refusal.data.get("lost")
         if not lost or not sys.stdin.isatty():
             raise
-        click.echo("These cannot be brought back:", err=True)
+        streams.tell("These cannot be brought back:")
         for sentence in lost[:LOST_SHOWN_MAX]:
-            click.echo(f"  {output.plain(sentence)}", err=True)
+            streams.tell(f"  {output.plain(sentence)}")
         if len(lost) > LOST_SHOWN_MAX:
-            click.echo(f"  and {len(lost) - LOST_SHOWN_MAX} more", err=True)
+            streams.tell(f"  and {len(lost) - LOST_SHOWN_MAX} more")
         if not click.confirm("Repair all the same?", default=False, err=True):
             raise
     return client.check(repair=True, lose=True)

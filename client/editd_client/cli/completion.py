@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from editd_client.cli import output
+
 SHELLS = ["bash", "zsh", "fish"]
 
 
@@ -28,4 +30,4 @@ def verb(context: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None, "click knows every shell that SHELLS names"
-    click.echo(kind(context.find_root().command, {}, "editctl", COMPLETE).source())
+    output.say(kind(context.find_root().command, {}, "editctl", COMPLETE).source())

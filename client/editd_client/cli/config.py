@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
@@ -108,7 +108,8 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
     from editd_client.configuring import write_text
 
     if is_printed:
-        sys.stdout.write(template())
+        with streams.writing():
+            sys.stdout.write(template())
         return
     path = _path(invocation, here=here)
     if os.path.lexists(path):
@@ -171,7 +172,7 @@ def edit(invocation: Invocation, here: bool) -> int:
             code = _tell(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
-            click.echo("hint: nothing was changed.", err=True)
+            streams.tell("hint: nothing was changed.")
             return code
         break
     write_text(path, text)
@@ -262,7 +263,7 @@ def _tell(invocation: Invocation, wrong: WrongConfig) -> int:
         output.say(output.json_text({"ok": False, "problems": problems}))
     else:
         for problem in wrong.problems:
-            click.echo(output.plain(str(problem)), err=True)
+            streams.tell(output.plain(str(problem)))
     return REFUSED
 
 

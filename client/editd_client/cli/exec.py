@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, refusals
+from editd_client.cli import output, refusals, streams
 from editd_client.cli.invocation import acting
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
@@ -76,7 +76,7 @@ def _run(command: Sequence[str]) -> int:
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
-        click.echo(f"editctl: {command[0]}: {why}", err=True)
+        streams.tell(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
@@ -98,6 +98,6 @@ def _is_nowhere(name: str) -> bool:
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
     """Say on standard error what was recorded: standard output is the command's."""
     if invocation.json:
-        click.echo(output.json_text(ended), err=True)
+        streams.tell(output.json_text(ended))
     elif ended.transaction is not None:
-        click.echo(output.one_line(ended.transaction, sys.stderr), err=True)
+        streams.tell(output.one_line(ended.transaction, sys.stderr))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
         by = ", ".join(file["formatted_by"])
         output.say(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
     for warning in result.warnings:
-        click.echo(output.plain(f"warning: {warning}"), err=True)
+        streams.tell(output.plain(f"warning: {warning}"))
     if result.diff:
         output.page(output.diff_lines(result.diff))
 

@@ -11,9 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.errors import refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
 
@@ -35,7 +33,7 @@ class Invocation:
         workspace = find_workspace(self.named)
         if workspace.found == "here":
             hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
-            click.echo(f"hint: {hint}", err=True)
+            streams.tell(f"hint: {hint}")
         return workspace
 
     def act_in(self, session: str) -> None:
@@ -99,7 +97,7 @@ class Invocation:
 
     def _say_starting(self) -> None:
         if sys.stderr.isatty():
-            click.echo(f"editctl: starting the daemon of {self.workspace.root} …", err=True)
+            streams.tell(f"editctl: starting the daemon of {self.workspace.root} …")
 
 
 def _is_in(path: str, root: str) -> bool:

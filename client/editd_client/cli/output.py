@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from editd_client.cli.streams import writing
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,8 +32,9 @@ ID_DIGITS = 7  # as git shortens an id
 
 
 def say(text: str) -> None:
-    """Print a text and a newline."""
-    sys.stdout.write(text + "\n")
+    """Print a text and a newline. Raises Unwritten where that cannot be written."""
+    with writing():
+        sys.stdout.write(text + "\n")
 
 
 def page(lines: Iterable[str]) -> None:

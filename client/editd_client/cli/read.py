@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from editd_client.cli import streams
 from editd_client.cli.options import as_json, transaction_named
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def verb(invocation: Invocation, path: str, at: str | None) -> None:
     with invocation.client() as client:
         result = client.read(invocation.path(path), at=None if at is None else transaction_named(at))
     if not invocation.say_json(result):
-        sys.stdout.flush()
-        sys.stdout.buffer.write(result.content.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
+        with streams.writing():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(result.content.encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from editd_client.cli.output import diff_lines, json_text, one_line, paint, plain, say
+from editd_client.cli.streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,14 @@ def tell_refusal(error: EditdError, *, as_json: bool) -> None:
         _say_json_error(error.code, error.name, error.message, error.data)
         return
     message = error.message.removesuffix(error.hint).rstrip()
-    _complain(_title("editctl: ", "red") + plain(message, but="\n\t"))
+    tell(_title("editctl: ", "red") + plain(message, but="\n\t"))
     hint = error.hint
     for spoken, option in OPTIONS.items():
         hint = hint.replace(spoken, option)
     if hint:
-        _complain(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
+        tell(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
     for line in _particulars(error):
-        _complain(line)
+        tell(line)
 
 
 def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
@@ -44,9 +45,9 @@ def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
     if as_json:
         _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
         return
-    _complain(_title("editctl: ", "red") + plain(error.message))
+    tell(_title("editctl: ", "red") + plain(error.message))
     if error.hint:
-        _complain(_title("hint: ", "yellow") + plain(error.hint))
+        tell(_title("hint: ", "yellow") + plain(error.hint))
 
 
 def _particulars(error: EditdError) -> Iterator[str]:
@@ -78,10 +79,6 @@ def _changes_since(data: dict[str, Any]) -> Iterator[str]:
 
 def _title(word: str, colour: str) -> str:
     return paint(word, colour, bold=True, stream=sys.stderr)
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(line + "\n")
 
 
 def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable
 
@@ -213,6 +213,6 @@ def _for_a_shell(word: str) -> str:
 
 def _say_what_is_left(commands: list[str]) -> None:
     if commands:
-        click.echo("hint: no systemd answers here. Where it does, run:", err=True)
+        streams.tell("hint: no systemd answers here. Where it does, run:")
         for command in commands:
-            click.echo(f"  {command}", err=True)
+            streams.tell(f"  {command}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, streams
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def verb(invocation: Invocation, *, paths: tuple[str, ...], since: int | None, s
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
                 output.say(line)
-                sys.stdout.flush()
-    click.echo("editctl: the daemon has ended", err=True)
+                streams.flush()
+    streams.tell("editctl: the daemon has ended")
 
 
 def _glob(invocation: Invocation, given: str) -> str:
