@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
@@ -73,7 +75,7 @@ class Client:
     Each method raises EditdError for a refusal, and Unreachable where the daemon goes away or is
     silent for too long, and none comes back: the hint then says what is not known. With `reconnect=False`,
     and for a socket that is connected already, a request is sent once and the client ends with its
-    connection. Not for several threads at once.
+    connection. For one thread at a time, and for the process that made it: else RuntimeError.
     """
 
     def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
@@ -81,6 +83,8 @@ class Client:
         self._conversation = Conversation(is_lasting=reconnect and self._address is not None)
         self._wire = ClientConnection()
         self._is_closed = False
+        self._process = os.getpid()
+        self._use = threading.Lock()
         self._stream: socket.socket | None = self._address.first() if self._address is not None else at  # type: ignore[assignment]
         self._conversation.begun()
 
@@ -198,6 +202,10 @@ class Client:
 
     def ask(self, asked: Asked[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
+        with self._alone():
+            return self._ask(asked)
+
+    def _ask(self, asked: Asked[Result]) -> Result:
         asked = self._conversation.prepared(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         sends = 0
@@ -295,8 +303,20 @@ class Client:
                 hint="It is not known whether it was carried out.",
             ) from None
 
+    def _alone(self) -> threading.Lock:
+        """What is held while the connection is used; RuntimeError where it is not ours to use now."""
+        if os.getpid() != self._process:
+            raise RuntimeError("This client is its parent process's. Make one here, after the fork.")
+        if self._use.locked():
+            raise RuntimeError("This client is in use. Make one for each thread.")
+        return self._use
+
     def _listen(self, seconds: float | None) -> None:
         """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
+        with self._alone():
+            self._hear(seconds)
+
+    def _hear(self, seconds: float | None) -> None:
         since = time.monotonic()
         try:
             if self._stream is None or self._is_closed:

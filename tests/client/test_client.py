@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
 from scripted_daemon import scripted
+from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -167,3 +169,31 @@ def test_a_handler_s_timeout_ends_a_wait_for_events(place: Workplace) -> None:
         heard = events.wait(10)
         assert heard is not None
         assert heard.event == "transaction"
+
+
+def test_a_client_that_is_in_use_in_another_thread_says_so(place: Workplace) -> None:
+    with place.start() as client, place.client() as other:
+        other.session_open("other")
+        lease = other.lease_acquire(["a"], 60).lease
+        waiting = threading.Thread(target=client.lease_acquire, args=(["a"], 1), kwargs={"wait": 30})
+        client.session_open("one")
+        waiting.start()
+        wait_until(lambda: other.lease_list().waiting == 1, "it waits")
+        with pytest.raises(RuntimeError, match="for each thread"):
+            client.status()
+        other.lease_release(lease)
+        waiting.join(20)
+        client.status()
+
+
+def test_a_client_is_no_good_after_a_fork(place: Workplace) -> None:
+    with place.start() as client:
+        child = os.fork()
+        if child == 0:
+            try:
+                client.status()
+            except RuntimeError as error:
+                os._exit("after the fork" in str(error))
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        client.status()
