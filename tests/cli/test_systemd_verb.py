@@ -187,3 +187,9 @@ def test_where_the_unit_is_gone_editctl_starts_a_daemon_itself(editctl: Run, pla
         assert status["pid"] != unit.process.pid
     finally:
         editctl("stop")
+
+
+def test_units_that_cannot_be_written_are_told_as_that(editctl: Run, place: Workplace) -> None:
+    (place.folder / "config" / "systemd").write_text("no folder\n")
+    done = editctl("systemd", "install", code=3)
+    assert done.stderr.startswith("editctl: The units cannot be written: ")

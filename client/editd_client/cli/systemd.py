@@ -56,7 +56,10 @@ def install(invocation: Invocation, now: bool) -> None:
     """
     units = _units(invocation)
     os.makedirs(os.path.dirname(invocation.workspace.state_folder), 0o700, exist_ok=True)
-    written = list(_write(units))
+    try:
+        written = list(_write(units))
+    except OSError as error:
+        raise Unreachable(f"The units cannot be written: {error.strerror}: {error.filename}.") from error
     enable = ["enable", *(["--now"] if now else []), units.socket]
     told = _tell_systemd([["daemon-reload"], enable])
     if invocation.json:
