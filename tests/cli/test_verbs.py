@@ -463,6 +463,58 @@ def test_the_exit_code_of_a_refusal_stays_where_nobody_reads_it(editctl: Run, pl
         assert in_a_shell(place, dead).stdout == f"{code}\n"
 
 
+@pytest.mark.parametrize("words", ["rm app.txt/", "rm app.txt/.", "write dir/ /dev/null", "log app.txt/"])
+def test_a_file_is_not_named_with_a_slash_at_its_end(editctl: Run, place: Workplace, words: str) -> None:
+    assert "names a folder" in editctl(*words.split(), code=1).stderr
+    assert set(place.files()) == {"app.txt", "src/other.txt"}
+    editctl("log", "src/")
+
+
+def test_a_tools_answer_does_nothing_to_a_terminal(editctl: Run, place: Workplace) -> None:
+    place.write({"odd.txt": "\x1b]0;PWNED\x07\n\x9b31m\n"})
+    arguments = json.dumps({"command": "view", "path": str(place.root / "odd.txt")})
+    for more in ("", " --json"):
+        tool = f"tool claude str_replace_based_edit_tool --args '{arguments}'{more}"
+        shown = on_a_terminal(place, tool)
+        assert b"PWNED" in shown
+        assert not {b"\x1b", b"\x07", b"\xc2\x9b"} & {
+            shown[i : i + n] for i in range(len(shown)) for n in (1, 2)
+        }
+
+
+@pytest.mark.parametrize(
+    ("pager", "shown"),
+    [("cat | sed 's/^/> /'", b"> transaction"), (" ", b"transaction"), ("", b"transaction"),
+     ("echo $LESS $LV; cat", b"FRX -c"), ("un'quote", b"")],
+)  # fmt: skip
+def test_the_pager_is_started_as_git_does_it(
+    editctl: Run, place: Workplace, pager: str, shown: bytes
+) -> None:
+    editctl("settle")
+    place.variables |= {"PAGER": pager, "NO_COLOR": "1"}
+    said = on_a_terminal(place, "log")
+    assert shown in said
+    assert b"Traceback" not in said
+
+
+def test_ctrl_c_does_not_end_editctl_before_its_pager(editctl: Run, place: Workplace) -> None:
+    editctl("settle")
+    place.variables["PAGER"] = "trap '' INT; kill -INT $PPID; sleep 0.5; echo still; cat"
+    said = on_a_terminal(place, "log; echo code $?")
+    assert b"still" in said
+    assert b"code 0" in said.partition(b"still")[2]
+
+
+def on_a_terminal(place: Workplace, words: str) -> bytes:
+    """What `editctl` shows on a terminal of its own."""
+    command = f"{sys.executable} -P -m editd_client {words}"
+    return subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        cwd=place.root, env={**place.environment, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60,
+    ).stdout  # fmt: skip
+
+
 def in_a_shell(place: Workplace, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script, in which $EDITCTL is `editctl`, in the workspace."""
     return subprocess.run(

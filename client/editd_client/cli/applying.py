@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from editd_client.cli import output
@@ -40,7 +41,7 @@ def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> Non
         return
     answers = result.answers if isinstance(result.answers, list) else []
     for answer in filter(None, answers):
-        output.say(answer)
+        output.say(output.plain(answer, but="\n\t") if sys.stdout.isatty() else answer)
     if result.transaction is not None or dry_run or not answers:
         for line in output.applied(result, dry_run=dry_run):
             output.say(line)

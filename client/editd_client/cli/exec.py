@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shlex
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -78,13 +76,8 @@ def _run(command: Sequence[str]) -> int:
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
         streams.tell(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
-    try:
+    with output.uninterrupted():
         status = process.wait()
-    finally:
-        for number, handler in before.items():
-            with contextlib.suppress(TypeError):  # it was not set from Python
-                signal.signal(number, handler)
     return status if status >= 0 else SIGNALLED - status
 
 

@@ -67,13 +67,22 @@ class Invocation:
         here = current_folder()
         return os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
 
-    def path(self, given: str) -> str:
+    def path(self, given: str, *, for_new: bool = False) -> str:
         """The path of `absolute` as the daemon takes it: relative to the root.
 
-        Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere and for the root.
+        Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere, for the root, and for one
+        with a slash at its end that names a file, or with `for_new` nothing yet.
         """
         root = self.workspace.root
         absolute = self.absolute(given)
+        is_none = not os.path.isdir(absolute) and (for_new or os.path.lexists(absolute))
+        if is_none and given.endswith(("/", "/.")):
+            raise refusal(
+                "not_a_file",
+                f"{given} names a folder by its ending, and that is none.",
+                hint="Leave the slash out for a file.",
+                data={"path": given},
+            )
         if not _is_in(absolute, root):
             # The same place by another name: a link above the workspace. Its last name is kept, for
             # that may be a link in the workspace.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -38,27 +38,44 @@ def say(text: str) -> None:
 
 
 def page(lines: Iterable[str]) -> None:
-    """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else `less -FRX`."""
+    """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else less."""
     pager = _pager() if sys.stdout.isatty() else None
     if pager is None or pager.stdin is None:
         for line in lines:
             say(line)
         return
-    with contextlib.suppress(BrokenPipeError), pager.stdin as pipe:  # the reader may have seen enough
-        for line in lines:
-            pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
-    pager.wait()
+    with uninterrupted():
+        with contextlib.suppress(BrokenPipeError), pager.stdin as pipe:  # the reader may have seen enough
+            for line in lines:
+                pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
+        pager.wait()
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While this lasts, what interrupts the program that has the terminal does not interrupt us."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with contextlib.suppress(TypeError):  # it was not set from Python
+                signal.signal(number, handler)
 
 
 def _pager() -> subprocess.Popen[bytes] | None:
-    """The user's pager, started; None where that is `cat` or cannot be started."""
+    """The user's pager, started by a shell as git does it; None where there is to be none."""
+    import shutil
     import subprocess
 
-    command = os.environ.get("EDITD_PAGER") or os.environ.get("PAGER") or "less -FRX"
-    if command == "cat":
+    named = os.environ.get("EDITD_PAGER", os.environ.get("PAGER"))
+    command = "less" if named is None else named.strip()
+    if command in ("", "cat") or (named is None and shutil.which(command) is None):
         return None
     try:
-        return subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE)
+        return subprocess.Popen(
+            ["sh", "-c", command], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **os.environ}
+        )
     except OSError:  # The terminal itself is better than nothing.
         return None
 
@@ -189,4 +206,7 @@ def json_text(result: Message | dict[str, Any]) -> str:
     from editd.wire.codec import encode_json
 
     document = encode_json(result)
-    return (msgspec.json.format(document) if sys.stdout.isatty() else document).decode()
+    if not sys.stdout.isatty():
+        return document.decode()
+    text = msgspec.json.format(document).decode()
+    return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -55,7 +55,7 @@ def verb(
     from editd.wire.messages import Write
 
     edit = Write(
-        path=invocation.path(path),
+        path=invocation.path(path, for_new=True),
         content=file.read().decode("utf-8", "surrogateescape"),
         base=base,
         mode=UNSET if executable is None else "100755" if executable else "100644",
