@@ -515,6 +515,17 @@ def on_a_terminal(place: Workplace, words: str) -> bytes:
     ).stdout  # fmt: skip
 
 
+def test_a_word_that_names_nothing_is_no_empty_answer(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "one", "uno")
+    editctl("rm", "src/other.txt")
+    for words in ("diff 1...2", "diff HEAD", "diff nonsense", "diff 1 nonsense", "log nosuchfile"):
+        assert "neither on disk nor in the history" in editctl(*words.split(), code=2).stderr
+    assert editctl("diff", "0..").stdout == editctl("diff", "0").stdout != ""
+    assert editctl("diff", "..1").stdout == editctl("diff", "0..1").stdout != ""
+    assert "src/other.txt" in editctl("diff", "0", "src/other.txt").stdout
+    assert "src/other.txt" in editctl("diff", "0", "src").stdout
+
+
 def in_a_shell(place: Workplace, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script, in which $EDITCTL is `editctl`, in the workspace."""
     return subprocess.run(

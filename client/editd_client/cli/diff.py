@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"
 LOG_LIMIT = 1000
-RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION}))?")
+RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)?")
+UNTIL = re.compile(rf"\.\.(?P<after>{TRANSACTION})")
 
 
 @click.command()
@@ -27,8 +28,9 @@ RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION}))?
 def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     """Show what changed between transactions, or since the newest, as a patch.
 
-    A..B: between two transactions. TX alone: from TX to the files as they are now. Neither: what
-    other programs have changed since the newest transaction that somebody asked for. Off a terminal
+    A..B: between two transactions; ..B is from the baseline on. TX alone, or TX..: from TX to the
+    files as they are now. Neither: what other programs have changed since the newest transaction
+    that somebody asked for. Off a terminal
     it is a patch that `editctl patch` and `git apply` take. Write ./12 for a file that has a
     transaction's name.
 
@@ -45,6 +47,8 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
             before = _newest_asked_for(client)
         if after is None:
             client.settle()  # The files as they are now are known once everything is noticed.
+        for path in paths:
+            invocation.check_known(client, path)
         result = client.diff(before, after, paths=[invocation.path(path) for path in paths] or None)
     if not invocation.say_json(result):
         output.page(output.diff_lines(result.diff))
@@ -65,6 +69,9 @@ def _newest_asked_for(client: Client) -> int:
 
 def _parse(words: tuple[str, ...]) -> tuple[Tx | None, Tx | None, tuple[str, ...]]:
     """The transactions from and to which, None where none is named, and the paths."""
+    until = UNTIL.fullmatch(words[0]) if words else None
+    if until is not None:
+        return 0, transaction_named(until["after"]), words[1:]
     named = RANGE.fullmatch(words[0]) if words else None
     if named is None:
         return None, None, words

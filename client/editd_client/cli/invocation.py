@@ -98,6 +98,14 @@ class Invocation:
             )
         return os.path.relpath(absolute, root)
 
+    def check_known(self, client: Client, given: str) -> None:
+        """Raise a usage error for a path that is neither on disk nor in the history."""
+        if os.path.lexists(self.absolute(given)) or client.log(limit=1, path=self.path(given)).transactions:
+            return
+        import click
+
+        raise click.UsageError(f"{given} is neither on disk nor in the history.")
+
     def say_json(self, message: Message) -> bool:
         """Print the protocol's result where `--json` asks for it, and return whether it did."""
         if self.json:

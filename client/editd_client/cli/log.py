@@ -77,6 +77,8 @@ def verb(
             since=None if since is None else moment(since),
             until=None if until is None else moment(until),
         )
+        if path is not None and not result.transactions:
+            invocation.check_known(client, path)
         if not invocation.say_json(result):
             output.page(_lines(client, result, oneline=oneline, patch=patch))
             if result.more and limit is None:
