@@ -352,7 +352,8 @@ class Engine:
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, answers=answers)
         if request.dry_run:
-            self.files.check(changes)
+            if not inverted.places:  # else these are not all the changes, and may not fit together
+                self.files.check(changes)
             in_the_way = obstructions(inverted.places, targets, past, batch.view.file_at)
             return replace(outcome, conflicts=in_the_way)
         if inverted.places:

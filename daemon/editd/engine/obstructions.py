@@ -148,13 +148,20 @@ def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[
 
 def _life(past: Past, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch, tuple[Seq, ...]]]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
-    index = past.history.index
-    move = past.moved_to(path, seq)
-    yield from index.life(path, seq, None if move is None else move[0])
-    while move is not None:
-        seq, path = move
-        move = past.moved_to(path, seq)
-        yield from index.life(path, seq - 1, None if move is None else move[0])  # with the move itself
+    life = past.history.index.life
+    after = seq
+    while (left := past.left(path, seq)) is not None:
+        yield from life(path, after, left.at)
+        after, seq = left.at - 1, left.at
+        if left.undone_by is not None:
+            if left.to is not None:
+                yield from life(left.to, after, left.undone_by)
+            after, seq = left.undone_by - 1, left.undone_by
+        elif left.to is None:
+            break  # and now what came in its place is in the way
+        else:
+            path = left.to
+    yield from life(path, after, None)
 
 
 def _one_a_path(places: Sequence[Place]) -> list[Place]:

@@ -8,7 +8,7 @@ newest first, in one plan; of a transaction it can be some paths only.
 from __future__ import annotations
 
 from bisect import bisect_right
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -19,13 +19,13 @@ from editd.errors import Conflict
 from editd.values.changeset import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.engine.scopes import Target
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry, Touch
+    from editd.values.transaction import Entry, Seq, Touch
 
 
 class Place(Struct, frozen=True):
@@ -43,20 +43,62 @@ class Inverted(Struct, frozen=True):
     places: tuple[Place, ...]
 
 
+class Departure(Struct, frozen=True):
+    """A file leaves a path: another file, or none, is there from then on."""
+
+    at: int
+    to: WorkspacePath | None  # None: it is deleted, or overwritten
+    undone_by: Seq | None  # what brought it back, if that is in force
+
+
 class Past:
-    """The history while an undo is worked out: it does not change, so a path's moves are asked for once."""
+    """The history while an undo is worked out: it does not change, so what befell a path is asked once."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._moves: dict[WorkspacePath, list[tuple[int, WorkspacePath]]] = {}
+        self._departures: dict[WorkspacePath, list[Departure]] = {}
+        self._known_after: dict[WorkspacePath, int] = {}  # from where on the departures of a path are known
+        self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
+        self._moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
 
-    def moved_to(self, path: WorkspacePath, seq: int) -> tuple[int, WorkspacePath] | None:
-        """The first move away from `path` after `seq`: when, and where to."""
-        moves = self._moves.get(path)
-        if moves is None:
-            moves = self._moves[path] = self.history.index.moves_from(path)
-        place = bisect_right(moves, seq, key=itemgetter(0))
-        return moves[place] if place < len(moves) else None
+    def left(self, path: WorkspacePath, seq: int) -> Departure | None:
+        """When the file that `path` names after `seq` leaves it for the first time."""
+        departures = self._departures.setdefault(path, [])
+        known_after = self._known_after.get(path)
+        if known_after is None or seq < known_after:
+            before = None if known_after is None else known_after + 1
+            departures[:0] = self._departures_in(path, seq, before)
+            self._known_after[path] = seq
+        place = bisect_right(departures, seq, key=attrgetter("at"))
+        return departures[place] if place < len(departures) else None
+
+    def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[Departure]:
+        index = self.history.index
+        for at, touch, undoes in index.life(path, after, before):
+            if path not in self._moves_from:
+                self._moves_from[path] = dict(index.moves_from(path))
+            to = self._moves_from[path].get(at)
+            if to is None and undoes and touch.after is not None:
+                to = self._put_back(touch, at, undoes)
+            if to is not None or touch.after is None or touch.source is not None:
+                yield Departure(at, to, touch.undone_by)
+
+    def _put_back(self, touch: Touch, at: int, undoes: Sequence[int]) -> WorkspacePath | None:
+        """Where the undo of a move that had overwritten something put the file that it found here.
+
+        It restores what was overwritten, so that the history does not tell it as a move.
+        """
+        index = self.history.index
+        if touch.path not in self._moves_to:
+            self._moves_to[touch.path] = dict(index.moves_to(touch.path))
+        for seq in undoes:
+            move = self._moves_to[touch.path].get(seq)
+            if move is None or move.source is None or move.before is None or move.before != touch.after:
+                continue
+            put = index.touch_in(move.source, at)
+            if put is not None and put.before is None and put.after is not None:
+                return move.source
+        return None
 
     def state(self, entry: Entry | None) -> FileState | None:
         """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""
@@ -86,15 +128,25 @@ class Inversion(Struct):
                 here = self._whereabouts(touch.path, seq) if touch.after is not None else touch.path
                 place = Place(here, seq, touch.path)
                 self.made[here] = self._merge(place, touch.after, touch.before)
+                if self.made[here] is None:
+                    self.moved.pop(here, None)
 
     def _move_back(self, touch: Touch, source: Touch, seq: int) -> None:
         here = self._whereabouts(touch.path, seq)
         state = self._merge(Place(here, seq, touch.path), touch.after, source.before)
-        if source.path != here and self._now(source.path) is not None and not self.force:
+        is_taken = source.path != here and self._now(source.path) is not None
+        if is_taken and not self.force:
             self.places.append(Place(source.path, seq, source.path))
-        self.made[here] = self.past.state(touch.before)
-        self.made[source.path] = state
-        self.moved[source.path] = here
+        origin = self.moved.pop(here, here)
+        self.made[here] = None
+        if touch.before is not None:  # what the move had overwritten
+            if self._now(touch.path) is not None and not self.force:
+                self.places.append(Place(touch.path, seq, touch.path))
+            self.made[touch.path] = self.past.state(touch.before)
+            self.moved.pop(touch.path, None)
+        if state is not None or not is_taken:  # else there is another file, and nothing to put in its place
+            self.made[source.path] = state
+            self.moved[source.path] = origin
 
     def _merge(self, place: Place, base: Entry | None, theirs: Entry | None) -> FileState | None:
         ours = self._now(place.path)
@@ -114,12 +166,18 @@ class Inversion(Struct):
         return self.made[path] if path in self.made else self.current(path)
 
     def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
-        """Where the file that `path` named after `seq` is now: later moves are followed."""
-        while (move := self.past.moved_to(path, seq)) is not None:
-            seq = move[0]
+        """Where the file that `path` named after `seq` is now, or was last: later moves are followed."""
+        while (left := self.past.left(path, seq)) is not None:
+            seq = left.at
             target = self.targets.get(seq)
-            if target is None or not target.covers(move[1]):
-                path = move[1]
+            if target is not None and target.covers(path):
+                continue
+            if left.undone_by is not None:
+                seq = left.undone_by
+            elif left.to is None:
+                break
+            else:
+                path = left.to
         return path
 
 
@@ -156,6 +214,6 @@ def _is(state: FileState | None, entry: Entry | None) -> bool:
 
 def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:
     source = work.moved.get(path)
-    if source is None or after is None or work.made.get(source) is not None or work.current(path) is not None:
+    if source is None or source == path or after is None or work.made.get(source) is not None:
         return None
-    return source
+    return source if work.current(path) is None and work.current(source) is not None else None

@@ -355,6 +355,11 @@ class Index:
         rows = self._all("select seq, path from touch where source = ? order by seq", (path.raw,))
         return [(seq, WorkspacePath(os.fsdecode(moved))) for seq, moved in rows]
 
+    def moves_to(self, path: WorkspacePath) -> list[tuple[int, Touch]]:
+        """All moves to `path`, rising: when, and what was done to it."""
+        query = "select * from touch where path = ? and source is not null order by seq"
+        return [(row[1], _touch(row)) for row in self._all(query, (path.raw,))]
+
     def changed_paths(self, after: int, through: int) -> Iterator[WorkspacePath]:
         """Each path that a transaction in (after, through] touched, once, sorted."""
         for row in self._all(

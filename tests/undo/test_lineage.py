@@ -1,0 +1,189 @@
+"""Undo of files that were moved, deleted and overwritten: which file is meant, and where it is now.
+
+A path can name one file after another. Newest first, undo leads back to the beginning all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire.messages import Delete, Move
+from editd_client.errors import EditdError
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from editd.wire.messages import AnyEdit
+    from editd_client.client import Client
+    from workplace import Workplace
+
+LINES = "".join(f"line {n}\n" for n in range(1, 21))
+SWAP = ("line 5\n", "line five\n")
+
+Files = dict[str, str]
+
+
+def delete(path: str) -> Delete:
+    return Delete(path=path)
+
+
+def move(path: str, to: str, *, overwrite: bool = False) -> Move:
+    return Move(path=path, to=to, overwrite=overwrite)
+
+
+def begin(place: Workplace, files: Files, *steps: AnyEdit, session: str | None = None) -> Client:
+    """A daemon on `files`, and each of the steps a transaction."""
+    place.write(files)
+    client = place.start()
+    for step in steps:
+        made = client.apply([step], session=session).transaction
+        assert made is not None
+    return client
+
+
+def check(place: Workplace, client: Client, files: Files) -> None:
+    assert place.files() == {path: text.encode() for path, text in files.items()}
+    assert client.check().problems == []
+
+
+def lineage(client: Client) -> dict[str, tuple[str, object]]:
+    """What the newest transaction says of its files."""
+    (newest,) = client.log(limit=1).transactions
+    return {
+        file.path: (file.change, file.from_ if isinstance(file.from_, str) else None) for file in newest.files
+    }
+
+
+# ── Back to the beginning ──────────────────────────────────────────────────────────────────────
+
+
+HISTORIES: dict[str, tuple[Files, list[AnyEdit]]] = {
+    "another file came": (
+        {"pkg/__init__.py": ""},
+        [write("new.py", ""), delete("new.py"), move("pkg/__init__.py", "new.py")],
+    ),
+    "another new file came": ({}, [write("P", "A"), delete("P"), write("f", "F"), move("f", "P")]),
+    "overwritten": ({}, [write("z", "Z"), write("s", "S"), move("z", "s", overwrite=True)]),
+    "a file from the baseline came": ({"f": "F"}, [write("P", "A"), delete("P"), move("f", "P")]),
+    "one that is alike came": (
+        {"f": LINES, "P": LINES},
+        [replace("P", *SWAP), delete("P"), move("f", "P")],
+    ),
+    "there and back": ({"a": "A"}, [move("a", "b"), write("b", "B"), move("b", "a"), delete("a")]),
+    "onto each other": (
+        {"a": "A", "b": "B"},
+        [move("a", "b", overwrite=True), move("b", "c"), write("b", "new"), move("c", "b", overwrite=True)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_newest_first_undo_leads_back_to_the_beginning(place: Workplace, name: str) -> None:
+    files, steps = HISTORIES[name]
+    with begin(place, files, *steps) as client:
+        for _ in steps:
+            assert client.undo().files, "none of them is undone already"
+        check(place, client, files)
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_all_at_once_lead_back_to_the_beginning(place: Workplace, name: str) -> None:
+    files, steps = HISTORIES[name]
+    with begin(place, files, *steps) as client:
+        client.undo(last=len(steps))
+        check(place, client, files)
+
+
+# ── Where the file is now ──────────────────────────────────────────────────────────────────────
+
+
+def test_an_undone_move_over_another_file_is_followed_back(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("z", "s", overwrite=True), replace("s", *SWAP)]
+    with begin(place, {"z": LINES, "s": "S"}, *steps) as client:
+        client.undo(1)
+        check(place, client, {"z": LINES.replace(*SWAP), "s": "S"})
+        client.undo(2)
+        check(place, client, {"z": LINES, "s": "S"})
+
+
+def test_what_a_move_had_overwritten_comes_back_at_its_own_path(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c")]
+    with begin(place, {"a": "A", "b": "B"}, *steps) as client:
+        client.undo(1)
+        check(place, client, {"a": "A", "b": "B"})
+
+
+def test_what_a_move_had_overwritten_comes_back_where_the_file_itself_is_back(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "a")]
+    with begin(place, {"a": "A", "b": "B"}, *steps) as client:
+        assert [file.path for file in client.undo(1).files] == ["b"]
+        check(place, client, {"a": "A", "b": "B"})
+
+
+def test_what_a_move_had_overwritten_does_not_come_back_over_another_file(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c"), write("b", "new")]
+    with begin(place, {"a": "A", "b": "B"}, *steps) as client:
+        with pytest.raises(EditdError) as refused:
+            client.undo(1)
+        assert refused.value.name == "conflict"
+        assert [file["path"] for file in refused.value.data["files"]] == ["b"]
+        check(place, client, {"c": "A", "b": "new"})
+        client.undo(1, on_conflict="force")
+        check(place, client, {"a": "A", "b": "B"})
+
+
+def test_force_does_not_delete_a_file_that_came_later(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b"), delete("b"), write("a", "new")]
+    with begin(place, {"a": "A"}, *steps) as client:
+        client.undo(1, on_conflict="force")
+        check(place, client, {"a": "new"})
+
+
+def test_what_changed_the_file_while_it_was_moved_is_in_the_way(place: Workplace) -> None:
+    five = ("line five\n", "line 5, again\n")
+    steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), replace("b", *five)]
+    with begin(place, {"a": LINES}, *steps) as client:
+        client.undo(2)
+        with pytest.raises(EditdError) as refused:
+            client.undo(1)
+        assert refused.value.data["files"] == [{"path": "a", "blocking": [3]}]
+        (conflict,) = client.undo(1, dry_run=True).conflicts  # type: ignore[misc]
+        assert (conflict.path, conflict.blocking, conflict.needs) == ("a", [3], [3])
+        check(place, client, {"a": LINES.replace(SWAP[0], five[1])})
+
+
+# ── What the log says of it ────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_that_is_back_after_all_was_not_renamed(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b"), move("b", "a"), delete("a")]
+    with begin(place, {"a": "A"}, *steps, session="s") as client:
+        client.rollback("s")
+        assert lineage(client) == {"a": ("added", None)}
+        check(place, client, {"a": "A"})
+
+
+def test_several_moves_undone_at_once_are_one_from_where_the_file_is_now(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("z", "s", overwrite=True), move("s", "t")]
+    with begin(place, {"z": "Z", "s": "S"}, *steps) as client:
+        client.undo(last=2)
+        assert lineage(client) == {"s": ("added", None), "z": ("renamed", "t")}
+        check(place, client, {"z": "Z", "s": "S"})
+
+
+# ── A dry run ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dry_run_tells_of_conflicts_where_the_rest_would_not_fit(place: Workplace) -> None:
+    place.write({"x": "X", "k": "0"})
+    with place.start() as client:
+        client.apply([delete("x"), write("x/y", "Y"), write("k", "1")])
+        client.apply([write("x/z", "Z"), write("k", "2")])
+        with pytest.raises(EditdError) as refused:
+            client.undo(1)
+        assert refused.value.name == "conflict"
+        conflicts = client.undo(1, dry_run=True).conflicts
+        assert isinstance(conflicts, list)
+        assert [(one.path, one.blocking) for one in conflicts] == [("k", [2])]
+        check(place, client, {"x/y": "Y", "x/z": "Z", "k": "2"})
