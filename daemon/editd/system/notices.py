@@ -28,6 +28,7 @@ from watchdog.events import DirModifiedEvent, FileSystemEvent, FileSystemEventHa
 from watchdog.observers.api import BaseObserver, EventEmitter
 
 from editd.system import inotify
+from editd.system.plain import git_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -476,20 +477,6 @@ def _wait_for(*descriptors: int, seconds: float | None = None) -> None:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     poll.poll(None if seconds is None else seconds * 1000)
-
-
-def git_folder(path: bytes) -> bytes | None:
-    """Git's own folder, absolute, that a `.git` is, or that it names (gitrepository-layout(5))."""
-    if os.path.isdir(path):
-        return path
-    try:
-        with open(path, "rb") as file:
-            text = file.read(65536)
-    except OSError:
-        return None
-    if not text.startswith(b"gitdir: "):
-        return None
-    return os.path.normpath(os.path.join(os.path.dirname(path), text[8:].rstrip(b"\r\n")))
 
 
 def _join(folder: bytes, name: bytes) -> bytes:

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
+from editd.system.plain import may_wait, open_plain
 from editd.values.content import GitMode, Version, mode_of
 from editd.workspace.indexfile import IndexEntry, IndexFile, read_index_file
+from editd.workspace.openable import is_openable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +31,7 @@ RACY_NS = 50_000_000  # a file this young when the index was written may have ch
 RACY_COARSE_NS = 2_000_000_000  # the same where times are whole seconds, or FAT's two
 CONVERTING = frozenset({"filter", "ident", "working-tree-encoding"})  # the attributes; line ends see above
 
+_UNTOLD = frozenset({""})  # what no attribute is called: libgit2 is not to be asked for any
 _DOUBTFUL = 0xF000  # assume-unchanged, a stage, or extended flags: skip-worktree, intent-to-add
 _GITLINK = 0o160000
 _WORD = 0xFFFFFFFF
@@ -54,6 +57,8 @@ class GitIndex:
 
         None where there is none or it tells nothing: broken, bare, unreadable, or named by SHA-256.
         """
+        if not is_openable(os.fsencode(worktree), for_index=True):
+            return None
         try:
             repository = pygit2.Repository(worktree, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
             if repository.workdir is None or not os.path.samefile(repository.workdir, worktree):
@@ -145,7 +150,10 @@ class GitIndex:
 
     def _is_converted(self, path: bytes) -> bool:
         """Whether an attribute lets git convert more of the file than its line ends."""
-        for name in self._converting_near(path.rpartition(b"/")[0]):
+        names = self._converting_near(path.rpartition(b"/")[0])
+        if names >= _UNTOLD:
+            return True
+        for name in names:
             try:
                 if self._repository.get_attr(path, name) not in (None, False):
                     return True
@@ -204,7 +212,7 @@ def _is_set(config: pygit2.Config, name: str) -> bool:
 def _common_folder(folder: str) -> str:
     """Where a linked worktree's repository keeps what it shares (gitrepository-layout(5)); else itself."""
     try:
-        with open(os.path.join(folder, "commondir"), "rb") as file:
+        with open_plain(os.path.join(folder, "commondir")) as file:
             return os.path.join(folder, os.fsdecode(file.read().rstrip(b"\r\n")))
     except FileNotFoundError:
         return folder
@@ -215,7 +223,7 @@ def _object_folders(folder: str, depth: int) -> Iterator[str]:
     folder = os.path.realpath(folder)
     yield folder
     try:
-        with open(os.path.join(folder, "info", "alternates"), "rb") as file:
+        with open_plain(os.path.join(folder, "info", "alternates")) as file:
             lines = file.read().split(b"\n")
     except OSError:
         return
@@ -238,10 +246,14 @@ def _attribute_files(config: pygit2.Config, common: str) -> Iterator[str]:
 
 
 def _converting_in(place: str | bytes) -> frozenset[str]:
-    """Which of `CONVERTING` an attribute file mentions; all, where it is there and cannot be read."""
+    """Which of `CONVERTING` an attribute file mentions; all, where it is there and cannot be read.
+
+    `_UNTOLD` where libgit2 would wait for whoever opens it to write.
+    """
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        if may_wait(place):
+            return _UNTOLD
+        with open_plain(place) as file:
             content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()

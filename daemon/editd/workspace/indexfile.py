@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from editd.system.plain import open_plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -59,7 +61,7 @@ def read_index_file(path: str) -> IndexFile:
     Raises OSError, and ValueError where the file is damaged or of a version that is not known.
     """
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             raw, written_ns = file.read(), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return IndexFile(b"", 0, {}, {})

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.system.plain import open_plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -97,11 +99,11 @@ def _stashes(path: bytes) -> Iterator[tuple[str, str]]:
 def _text(path: bytes, *, from_end: int | None = None) -> str:
     """What a file of git's holds; nothing where it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             if from_end is not None:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - from_end))
             return file.read().decode("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError):  # a name that git wrote may hold a NUL
         return ""
 
 

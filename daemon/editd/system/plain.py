@@ -1,0 +1,53 @@
+"""Plain files: what others keep is read without ever waiting for whoever makes a FIFO or a terminal of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NULL = os.makedev(1, 3)  # /dev/null: people link to it what is to be empty
+
+
+def open_plain(path: str | bytes) -> BufferedReader:
+    """Open a regular file to read, symbolic links followed; OSError where it is anything else."""
+    descriptor = os.open(path, _FLAGS)
+    try:
+        if not _is_plain(os.fstat(descriptor)):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def may_wait(path: str | bytes) -> bool:
+    """Whether to open this for reading may wait, as for a FIFO: neither a regular file nor a folder."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return not (_is_plain(found) or stat.S_ISDIR(found.st_mode))
+
+
+def git_folder(path: bytes) -> bytes | None:
+    """Git's own folder, absolute, that a `.git` is, or that it names (gitrepository-layout(5))."""
+    if os.path.isdir(path):
+        return path
+    try:
+        with open_plain(path) as file:
+            text = file.read(65536)
+    except (OSError, ValueError):
+        return None
+    if not text.startswith(b"gitdir: ") or b"\0" in text:
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(path), text[8:].rstrip(b"\r\n")))
+
+
+def _is_plain(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) or (stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL)
