@@ -23,7 +23,7 @@ GITS = (
 )
 TOP = (".gitignore", "sub/.gitignore", "sub/.gitattributes", *(f".git/{name}" for name in GITS))
 NESTED = ("sub/.git", *(f"sub/.git/{name}" for name in ("HEAD", "packed-refs", "config")))
-ANSWERS_SECONDS = 8.0  # then the daemon is taken to be stuck, and is killed
+ANSWERS_SECONDS = 20.0  # then the daemon is taken to be stuck, and is killed
 NOTICED_SECONDS = 0.3
 
 
