@@ -624,8 +624,9 @@ def test_a_stale_edit_is_told_as_much_when_it_is_staged(here: Here) -> None:
 def test_positions_in_what_an_edit_before_has_changed_are_stale(here: Here) -> None:
     path = here.put("a", LINES)
     base = here.client.read(path).version
-    first = EditText(path=path, base=base, edits=[TextEdit(Position(0, 0), Position(1, 0), "")])
-    five = [TextEdit(Position(5, 0), Position(6, 0), "FIVE\n")]
+    lines = [Position(line=line, character=0) for line in range(7)]
+    first = EditText(path=path, base=base, edits=[TextEdit(start=lines[0], end=lines[1], text="")])
+    five = [TextEdit(start=lines[5], end=lines[6], text="FIVE\n")]
     with pytest.raises(EditdError, match="stale"):
         here.apply(first, EditText(path=path, base=base, edits=five))
     here.apply(first, EditText(path=path, base=version_of(LINES[2:].encode()), edits=five))

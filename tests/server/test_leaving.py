@@ -31,7 +31,7 @@ class Vanishing:
         time.sleep(0.2)
 
     def ask(self, method: str, **params: Any) -> None:
-        self._stream.sendall(msgpack.packb([0, 1, method, [params]]))
+        self._stream.sendall(msgpack.packb([0, 1, method, [params]]) or b"")
 
     def vanish(self) -> None:
         self._stream.close()
