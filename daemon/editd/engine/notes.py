@@ -47,7 +47,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
         list(outcome.answers) if any(answer is not None for answer in outcome.answers) else [],
         list(outcome.formatted_by),
     )
-    return json.dumps(msgspec.to_builtins(notes)).encode()
+    return json.dumps(msgspec.to_builtins(notes), separators=(",", ":")).encode()
 
 
 def first_answer(request: Write, history: History) -> Outcome | None:
