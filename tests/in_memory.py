@@ -41,7 +41,7 @@ class InMemory:
         return path_of("/".join(self._walk(path.text.split("/"), 0)))
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
-        return path_of("/".join([*self._walk(path.text.split("/")[:-1], 0), path.name]))
+        return path_of("/".join([*self._walk(path.text.split("/")[:-1], 0), path.text.rpartition("/")[2]]))
 
     def _walk(self, names: list[str], links: int) -> list[str]:
         done: list[str] = []

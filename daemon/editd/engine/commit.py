@@ -21,7 +21,7 @@ C6  Aborted numbers are not seen by anyone.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import StrEnum, auto
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
 
 
-class State(Enum):
+class State(StrEnum):  # whose members are hashed as fast as texts
     STAGED = auto()
     COMMITTED = auto()
     PUBLISHED = auto()

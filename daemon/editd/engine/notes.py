@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from editd.store.history import History
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
 class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     """JSON in a trailer of the commit, and in the journal's record."""
 
@@ -47,7 +50,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
         list(outcome.answers) if any(answer is not None for answer in outcome.answers) else [],
         list(outcome.formatted_by),
     )
-    return json.dumps(msgspec.to_builtins(notes), separators=(",", ":")).encode()
+    return _ENCODER.encode(msgspec.to_builtins(notes)).encode()
 
 
 def first_answer(request: Write, history: History) -> Outcome | None:

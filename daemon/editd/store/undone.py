@@ -29,6 +29,8 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
 
 def written(transaction: Transaction) -> str:
     """What a transaction undoes, as JSON: a seq, or a seq and its paths as latin-1 of their bytes."""
+    if not transaction.undoes:
+        return NOTHING
     found = _each(transaction.undoes, transaction.parts)
     return json.dumps(
         [

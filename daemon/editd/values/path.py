@@ -6,6 +6,7 @@ are not UTF-8 as surrogate escapes (PEP 383), so that it goes there and back wit
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from typing import TYPE_CHECKING
@@ -46,39 +47,12 @@ class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edi
     @classmethod
     def parse(cls, text: str) -> WorkspacePath:
         """Return the path, or refuse it: InvalidParams, PathOutside or PathProtected."""
-        if not text or "\0" in text:
-            raise InvalidParams(
-                "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
-                hint="Give the path relative to the workspace's root.",
-            )
-        try:
-            is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
-        except UnicodeEncodeError:
-            raise InvalidParams(
-                "A path holds a surrogate that stands for no byte.",
-                hint="Send names that are not UTF-8 as bytes.",
-            ) from None
-        if is_long:
-            told = {"path": _shown(text)}
-            raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
-        if text.startswith("/"):
-            raise PathOutside(
-                f"{_shown(text)} is absolute.",
-                hint="Give the path relative to the workspace's root.",
-                data={"path": text},
-            )
-        for name in text.split("/"):
-            _check_name(name, text)
-        return cls(text)
+        return _parsed(text)
 
     @property
     def raw(self) -> bytes:
         """The path as the kernel takes it."""
         return self.text.encode("utf-8", "surrogateescape")
-
-    @property
-    def name(self) -> str:
-        return self.text.rpartition("/")[2]
 
     @property
     def folder(self) -> str:
@@ -113,6 +87,34 @@ def is_protected_name(name: str) -> bool:
         return False
     folded = _IGNORED.sub("", name).casefold()
     return any(_NAME_ENDS.split(part, 1)[0].rstrip(". ") in (".git", "git~1") for part in folded.split("\\"))
+
+
+@functools.lru_cache(maxsize=1024)  # what is edited is edited again
+def _parsed(text: str) -> WorkspacePath:
+    if not text or "\0" in text:
+        raise InvalidParams(
+            "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
+            hint="Give the path relative to the workspace's root.",
+        )
+    try:
+        is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
+    except UnicodeEncodeError:
+        raise InvalidParams(
+            "A path holds a surrogate that stands for no byte.",
+            hint="Send names that are not UTF-8 as bytes.",
+        ) from None
+    if is_long:
+        told = {"path": _shown(text)}
+        raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
+    if text.startswith("/"):
+        raise PathOutside(
+            f"{_shown(text)} is absolute.",
+            hint="Give the path relative to the workspace's root.",
+            data={"path": text},
+        )
+    for name in text.split("/"):
+        _check_name(name, text)
+    return WorkspacePath(text)
 
 
 def _check_name(name: str, text: str) -> None:

@@ -118,7 +118,12 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
     if kind is dict:
         if from_json and len(value) == 1 and (raw := _from_base64(value.get("base64"))) is not None:
             return text_of(raw)
-        return {_key(key): plain(item, from_json=from_json, depth=depth + 1) for key, item in value.items()}
+        return {
+            key if type(key) is str else _key(key): (
+                item if type(item) is str else plain(item, from_json=from_json, depth=depth + 1)
+            )
+            for key, item in value.items()
+        }
     raise Malformed("invalid_params", "MessagePack's extension types are not part of this protocol.")
 
 
@@ -136,8 +141,6 @@ def _number(value: float) -> float:
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
     if isinstance(key, bytes):
         return text_of(key)
     raise Malformed("invalid_params", "The keys of a map are strings.")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from editd.workspace.replaced import Look, Replaced
 
 
-class State(Enum):
+class State(StrEnum):
     """Where a staging is."""
 
     STAGED = "staged"

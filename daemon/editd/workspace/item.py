@@ -48,8 +48,9 @@ class Item(Struct, eq=False):
         change = self.change
         if change.before is None or change.after is None or change.source is not None:
             return False
-        is_link = change.before.is_symlink or change.after.is_symlink
-        return change.before.version == change.after.version and not is_link
+        if change.before.version != change.after.version:
+            return False
+        return not (change.before.is_symlink or change.after.is_symlink)
 
 
 def item_of(change: Change, temporary: bytes = b"") -> Item:

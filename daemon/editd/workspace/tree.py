@@ -20,6 +20,7 @@ from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied
 from editd.system.disk import read_whole, take_lease
 from editd.values.content import FileState, GitMode, mode_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
+from editd.workspace.item import split
 
 if TYPE_CHECKING:
     from editd.system.disk import Disk, Folder
@@ -78,8 +79,9 @@ class Tree:
     def find(self, path: WorkspacePath, *, quiet: bool = False) -> Found | None:
         """As `read`, without working out the version."""
         try:
-            with self._disk.folder(os.fsencode(path.folder)) as folder:
-                return read_name(folder, _name_of(path), path, quiet=quiet, bytes_max=self._file_bytes_max)
+            above, name = split(path.raw)
+            with self._disk.folder(above) as folder:
+                return read_name(folder, name, path, quiet=quiet, bytes_max=self._file_bytes_max)
         except OSError as error:
             if error.errno in NOWHERE:
                 return None
@@ -88,8 +90,9 @@ class Tree:
     def entry(self, path: WorkspacePath) -> Look | None:
         """Return what lstat says of `path`; None if there is no such thing. Raises as `read` does."""
         try:
-            with self._disk.folder(os.fsencode(path.folder)) as folder:
-                found = folder.stat(_name_of(path))
+            above, name = split(path.raw)
+            with self._disk.folder(above) as folder:
+                found = folder.stat(name)
         except OSError as error:
             if error.errno in NOWHERE:
                 return None
@@ -133,10 +136,11 @@ class Tree:
 
     def _resolve(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
         try:
-            with self._disk.folder(os.fsencode(path.folder)) as folder:
+            above, name = split(path.raw)
+            with self._disk.folder(above) as folder:
                 if not through_last:
                     return path
-                found = folder.stat(_name_of(path))
+                found = folder.stat(name)
                 if found is None or not stat.S_ISLNK(found.st_mode):
                     return path
         except OSError as error:
@@ -275,10 +279,6 @@ def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: 
     if quiet and not is_leased and look_of(os.fstat(descriptor)) != look_of(before):
         raise InUse(path.text)
     return Found(content, mode_of(before.st_mode), stat.S_IMODE(before.st_mode))
-
-
-def _name_of(path: WorkspacePath) -> bytes:
-    return os.fsencode(path.name)
 
 
 def _kind_of(mode: int) -> Literal["file", "symlink", "folder", "other"]:
