@@ -126,7 +126,7 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for(shell: Workplace) -> No
     began = time.monotonic()
     try:
         assert bash(shell, "undo", "") == [""]
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 20.0  # of a shell and Python on a machine that is busy
     finally:
         os.kill(shell.process.pid, 18)
 

@@ -292,8 +292,8 @@ def test_a_formatter_that_cannot_do_its_work_refuses_or_is_left_out(hooks: Desk,
 @pytest.mark.parametrize("on_error", ["skip", "refuse"])
 def test_a_path_too_long_for_the_scratch_folder_is_that_hooks_failure(hooks: Desk, on_error: str) -> None:
     room = os.pathconf("/", "PC_PATH_MAX") - 1 - len(f"{hooks.place.root}/")  # less than its tree leaves
-    path = ("d" * 199 + "/") * ((room - 5) // 200)
-    path += "n" * (room - 4 - len(path)) + ".txt"
+    folder = "/".join(["d" * 199] * 21)[: room - len("/n.txt")].rstrip("/")
+    path = f"{folder}/n.txt"
     hooks.configure(hook("look", "", kind="check", on_error=on_error))
     if on_error == "skip":
         answer = hooks.client.apply([write(path, "one\n")])
