@@ -487,6 +487,7 @@ def test_the_help_file_has_the_tags_that_are_spoken_of(vim: Neovim, tmp_path: Pa
 def test_what_a_formatter_of_the_workspace_made_of_it_is_in_the_buffer_and_a_check_refuses(
     vim: Neovim, shared: Workplace
 ) -> None:
+    vim.command("lua require('editd').setup{wait_milliseconds = 15000}")  # a hook is a process, or two
     file = opened(vim, shared, "text.loud")
     vim.command("call setline(1, 'mine')\nwrite")
     assert file.read_text() == TEN.replace("line 1\n", "mine\n").upper()
