@@ -64,6 +64,7 @@ def test_a_session_acts_through_the_environment_and_nobody_else_does(editctl: Ru
     assert (newest(editctl)["session"], newest(editctl)["actor"]) == ("my work", "claude")
     assert "may not write app.txt" in editctl("replace", "app.txt", "two", "2", code=1, **ours).stderr
     assert "opened with a token" in editctl("--session", "my work", "redo", code=1).stderr
+    editctl("--session", "my work", "lease", "list", EDITD_TOKEN=ours["EDITD_TOKEN"])
     editctl("replace", "app.txt", "two", "2", EDITD_SESSION="my work", EDITD_TOKEN="wrong", code=1)
     listed = editctl("session", "list").stdout
     assert re.fullmatch(r"my work by claude, writes src/\*\*, merges, must read, last used .*\n", listed)

@@ -38,7 +38,7 @@ class Invocation:
 
     def act_in(self, session: str) -> None:
         """Act in this session, and so do the commands that are run; its token is in EDITD_TOKEN."""
-        if os.environ.get("EDITD_SESSION") != session:
+        if os.environ.get("EDITD_SESSION", session) != session:
             os.environ.pop("EDITD_TOKEN", None)  # that is another session's
         os.environ["EDITD_SESSION"] = session
 
