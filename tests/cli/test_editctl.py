@@ -102,6 +102,18 @@ def test_each_shell_gets_a_completion_script(shell: str, capsys: pytest.CaptureF
     assert "_EDITCTL_COMPLETE" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["log", "--help"]])
+def test_help_that_cannot_be_written_is_told_as_any_other_answer(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == editctl.UNWRITTEN
+    assert done.stderr.startswith("editctl: done, but the answer could not be written: No space")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("buffering", ["", "1"])
 def test_a_reader_who_has_seen_enough_makes_no_error(buffering: str) -> None:
     reading, writing = os.pipe()

@@ -188,7 +188,8 @@ def run(arguments: Sequence[str]) -> int:
 def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
     """Do what the arguments say; the exit code, and what tells why it is not as it should be."""
     try:
-        code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
+        with streams.writing():  # click writes its help, and the version
+            code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
         streams.flush()
     except click.ClickException as error:
         return error.exit_code, error.show

@@ -32,9 +32,10 @@ def writing() -> Iterator[None]:
     """While this lasts, standard output is written to. Raises Unwritten where it cannot be."""
     try:
         yield
-    except BrokenPipeError:  # whoever reads has enough, which is no failure
-        raise
     except OSError as error:
+        # Whoever reads has enough, which is no failure; or it is a file's, which has a name.
+        if isinstance(error, BrokenPipeError) or error.filename is not None:
+            raise
         raise Unwritten(error.strerror) from error
 
 
