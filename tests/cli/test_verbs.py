@@ -86,6 +86,28 @@ def test_paths_are_relative_to_the_current_folder_and_shown_from_the_root(
     assert refused.stderr.startswith("editctl: ../../elsewhere is not in the workspace")
 
 
+def test_the_current_folder_is_all_that_lies_in_it(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "2")
+    editctl("replace", "src/other.txt", "two", "2")
+    (place.folder / "link").symlink_to(place.root)
+    for root in (".", str(place.root), str(place.folder / "link")):
+        assert editctl("log", root).stdout == editctl("log").stdout
+        assert editctl("diff", "0", root).stdout == editctl("diff", "0").stdout
+        assert editctl("restore", "0", root, "--dry-run").stdout.count("diff --git") == 2
+        assert editctl("undo", "2", "--path", root, "--dry-run").stdout.count("diff --git") == 1
+    assert "app.txt" not in editctl("log", ".", folder="src").stdout
+    assert editctl("restore", "0", ".", "--dry-run", folder="src").stdout.count("diff --git") == 1
+    editctl("undo", "--path", ".", "--by", "tester")
+    assert (place.root / "app.txt").read_text() == APP
+
+
+@pytest.mark.parametrize("words", ["log", "restore 0", "diff 0", "read"])
+def test_an_empty_path_names_nothing(editctl: Run, words: str) -> None:
+    editctl("replace", "src/other.txt", "two", "2")
+    refused = editctl(*words.split(), "", folder="src", code=1)
+    assert refused.stderr == "editctl: A path is empty.\n"
+
+
 def test_a_refusal_says_what_comes_nearest(editctl: Run) -> None:
     refused = editctl("replace", "app.txt", "Two\nthree", "2", code=1)
     assert refused.stdout == ""

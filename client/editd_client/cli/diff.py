@@ -49,7 +49,7 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
             client.settle()  # The files as they are now are known once everything is noticed.
         for path in paths:
             invocation.check_known(client, path)
-        result = client.diff(before, after, paths=[invocation.path(path) for path in paths] or None)
+        result = client.diff(before, after, paths=invocation.paths(paths))
     if not invocation.say_json(result):
         output.page(output.diff_lines(result.diff))
 

@@ -16,6 +16,8 @@ from editd_client.errors import refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from editd.wire.messages import Message
     from editd_client.client import Client
 
@@ -62,10 +64,20 @@ class Invocation:
         """The absolute path of what the command line names, relative to the current folder.
 
         Where the current folder is not in the workspace, it is relative to the workspace's root.
+        Raises EditdError (`invalid_params`) for an empty one.
         """
+        if not given:
+            raise refusal("invalid_params", "A path is empty.")
         root = self.workspace.root
         here = current_folder()
-        return os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
+        absolute = os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
+        if _is_in(absolute, root):
+            return absolute
+        if os.path.realpath(absolute) == root:
+            return root
+        # It may be the same place by another name: a link above the workspace. Its last name is kept, for
+        # that may be a link in the workspace.
+        return os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
 
     def path(self, given: str, *, for_new: bool = False) -> str:
         """The path of `absolute` as the daemon takes it: relative to the root.
@@ -83,10 +95,6 @@ class Invocation:
                 hint="Leave the slash out for a file.",
                 data={"path": given},
             )
-        if not _is_in(absolute, root):
-            # The same place by another name: a link above the workspace. Its last name is kept, for
-            # that may be a link in the workspace.
-            absolute = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
         if absolute == root:
             raise refusal("not_a_file", f"{given} is the workspace itself.", data={"path": given})
         if not _is_in(absolute, root):
@@ -97,6 +105,12 @@ class Invocation:
                 data={"path": given},
             )
         return os.path.relpath(absolute, root)
+
+    def paths(self, given: Sequence[str]) -> list[str] | None:
+        """What `path` makes of each; None, which is all there is, for none and with the root among them."""
+        if any(self.absolute(path) == self.workspace.root for path in given):
+            return None
+        return [self.path(path) for path in given] or None
 
     def check_known(self, client: Client, given: str) -> None:
         """Raise a usage error for a path that is neither on disk nor in the history."""

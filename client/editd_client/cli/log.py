@@ -65,12 +65,13 @@ def verb(
       editctl log --since 2h --kind outside
       editctl log --json | jq -r '.transactions[].message'
     """
+    paths = invocation.paths([] if path is None else [path])
     with invocation.client() as client:
         result = client.log(
             limit=limit or LIMIT,
             before=before,
             after=after,
-            path=None if path is None else invocation.path(path),
+            path=paths[0] if paths else None,
             session=session,
             actor=actor,
             kind=kind,

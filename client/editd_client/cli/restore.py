@@ -37,7 +37,7 @@ def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: 
     with invocation.client() as client:
         result = client.restore(
             moment_named(when),
-            paths=[invocation.path(path) for path in paths] or None,
+            paths=invocation.paths(paths),
             actor=authorship.actor,
             message=authorship.message,
             request_id=authorship.request_id,

@@ -65,7 +65,7 @@ def verb(
     with invocation.client() as client:
         result = client.undo(
             None if transaction is None else transaction_named(transaction),
-            paths=[invocation.path(path) for path in paths] if transaction and paths else None,
+            paths=invocation.paths(paths) if transaction else None,
             last=last,
             filter=chosen,
             actor=authorship.actor,
@@ -94,5 +94,5 @@ def _filter(
         actor=by,
         since=None if since is None else moment_named(since),
         until=None if until is None else moment_named(until),
-        paths=[invocation.path(path) for path in paths] or None,
+        paths=invocation.paths(paths),
     )
