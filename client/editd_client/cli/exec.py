@@ -70,14 +70,13 @@ def _run(command: Sequence[str]) -> int:
     import subprocess
 
     try:
-        process = subprocess.Popen(command)
+        with output.uninterrupted():
+            status = subprocess.Popen(command).wait()
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
         streams.tell(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
-    with output.uninterrupted():
-        status = process.wait()
     return status if status >= 0 else SIGNALLED - status
 
 

@@ -18,7 +18,6 @@ import click
 from editd_client.cli.streams import writing
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
@@ -40,21 +39,30 @@ def say(text: str) -> None:
 def page(lines: Iterable[str]) -> None:
     """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else less."""
     pager = _pager() if sys.stdout.isatty() else None
-    if pager is None or pager.stdin is None:
+    if pager is None:
         for line in lines:
             say(line)
         return
+    import subprocess
+
+    environment = {"LESS": "FRX", "LV": "-c", **os.environ}
     with uninterrupted():
-        with contextlib.suppress(BrokenPipeError), pager.stdin as pipe:  # the reader may have seen enough
+        started = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env=environment)
+        assert started.stdin is not None
+        with contextlib.suppress(BrokenPipeError), started.stdin as pipe:  # the reader may have seen enough
             for line in lines:
                 pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
-        pager.wait()
+        started.wait()
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While this lasts, what interrupts the program that has the terminal does not interrupt us."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    """While this lasts, what interrupts the program that has the terminal does not interrupt us.
+
+    A program that is started meanwhile is interrupted as ever: of handlers it inherits only SIG_IGN.
+    """
+    numbers = [one for one in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(one) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield
     finally:
@@ -63,21 +71,15 @@ def uninterrupted() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _pager() -> subprocess.Popen[bytes] | None:
-    """The user's pager, started by a shell as git does it; None where there is to be none."""
+def _pager() -> str | None:
+    """The user's pager, a command for the shell as git has it; None where there is to be none."""
     import shutil
-    import subprocess
 
     named = os.environ.get("EDITD_PAGER", os.environ.get("PAGER"))
     command = "less" if named is None else named.strip()
     if command in ("", "cat") or (named is None and shutil.which(command) is None):
         return None
-    try:
-        return subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **os.environ}
-        )
-    except OSError:  # The terminal itself is better than nothing.
-        return None
+    return command
 
 
 def paint(text: str, colour: str | None, *, bold: bool = False, stream: TextIO | None = None) -> str:
