@@ -100,7 +100,7 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "editd", "--workspace", workspace.root, "--ready-fd", str(to_say)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, pass_fds=[to_say], env=_environment(workspace),
+            start_new_session=True, pass_fds=[to_say],
         )  # fmt: skip
     except OSError as error:
         os.close(said)
@@ -121,16 +121,6 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
         text or "The daemon ended, or said nothing for ten seconds, before it was ready.",
         hint=f"Its log is {workspace.state_folder}/log; `editd --foreground` shows more.",
     )
-
-
-def _environment(workspace: Workspace) -> dict[str, str]:
-    """Ours, so that the daemon listens where it is looked for."""
-    environment = dict(os.environ)
-    if environment.get("EDITD_SOCKET"):
-        environment["EDITD_SOCKET"] = workspace.socket_path
-    if not os.path.isabs(environment.get("XDG_RUNTIME_DIR", "")):
-        environment.pop("XDG_RUNTIME_DIR", None)
-    return environment
 
 
 def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) -> str:

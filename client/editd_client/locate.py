@@ -43,7 +43,7 @@ class Workspace:
     @property
     def state_folder(self) -> str:
         """Where the daemon keeps the history, the journal and its log."""
-        state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        state = _folder_of("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
         return os.path.join(state, "editd", self.id)
 
 
@@ -75,13 +75,18 @@ def current_folder() -> str:
 
 def socket_folder() -> str:
     """The folder of the user's sockets, in the protocol's order."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime):  # a relative one is to be ignored, says the XDG specification
+    if runtime := _folder_of("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "editd")
     if os.path.isdir(runtime := f"/run/user/{os.getuid()}"):
         return os.path.join(runtime, "editd")
     temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # connect checks whose socket it is
     return os.path.join(temporary, f"editd-{os.getuid()}")
+
+
+def _folder_of(variable: str) -> str | None:
+    """The folder that the environment names; a relative one is to be ignored, says the XDG specification."""
+    given = os.environ.get(variable, "")
+    return given if os.path.isabs(given) else None
 
 
 def _upwards(folder: str) -> Iterator[str]:

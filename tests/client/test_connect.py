@@ -97,19 +97,6 @@ def test_a_listener_of_another_user_is_not_spoken_to(tmp_path: Path, monkeypatch
             connect(str(tmp_path / "s"))
 
 
-def test_a_daemon_is_told_where_it_is_looked_for(
-    fake_daemon: Callable[[str], Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = "EDITD_SOCKET", "XDG_RUNTIME_DIR"
-    workspace = fake_daemon(f"said.write('no ' + str([os.environ.get(name) for name in {names}]))\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
-    monkeypatch.setenv("EDITD_SOCKET", "./none.sock")
-    with pytest.raises(Unreachable) as raised:
-        connect_or_start(workspace)
-    assert raised.value.message == f"['{tmp_path}/none.sock', None]"
-
-
 def test_a_daemon_listens_at_a_socket_that_is_named_from_the_current_folder(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

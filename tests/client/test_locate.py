@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.server.lifetime import Places
 from editd_client.errors import EditdError
 from editd_client.locate import find_workspace, socket_folder
 
@@ -114,11 +115,25 @@ def test_a_relative_socket_is_one_below_the_current_folder(
     assert find_workspace().socket_path == f"{tmp_path}/s.sock"
 
 
+@pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "EDITD_SOCKET"])
+@pytest.mark.parametrize("value", ["", "run", "./run/../s", "/run"])
+def test_the_daemon_looks_where_we_do(
+    variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, value)
+    (tmp_path / "w").mkdir()
+    ours, its = find_workspace("w"), Places.of("w")
+    assert (its.socket, its.state) == (ours.socket_path, ours.state_folder)
+
+
 def test_the_state_lies_where_the_user_keeps_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = find_workspace(str(tmp_path))
     assert workspace.state_folder == f"{os.environ['HOME']}/.local/state/editd/{workspace.id}"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert workspace.state_folder == f"/state/editd/{workspace.id}"
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert workspace.state_folder == f"{os.environ['HOME']}/.local/state/editd/{workspace.id}"
 
 
 def test_a_current_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd_client.locate import Workspace
 from neovim import PLUGIN, PROGRAM, Neovim, NeovimError, environment, neovim
 from workplace import Workplace, replace, workplace, write
 
@@ -669,6 +670,24 @@ def test_however_saves_and_others_meet_nothing_that_was_saved_is_lost(
     history = place.git("log", "-p", "-U0", "--all", store=True)
     assert [token for token in set(written) if f"\n+{token}\n" not in history] == []
     assert len(set(written)) > (400 if is_long else 10)
+
+
+@pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "EDITD_SOCKET"])
+@pytest.mark.parametrize("value", ["", "run", "/run/elsewhere"])
+def test_the_socket_is_looked_for_where_editctl_looks(
+    vim: Neovim, shared: Workplace, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shared.root)
+    for name in ("EDITD_SOCKET", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    found = vim.lua(
+        "local name, value = ...; local runtime = vim.env.XDG_RUNTIME_DIR; vim.env.XDG_RUNTIME_DIR = nil\n"
+        "vim.env[name] = value; local socket = require('editd.workspace').socket('/w')\n"
+        "vim.env.EDITD_SOCKET, vim.env.XDG_RUNTIME_DIR = nil, runtime; return socket",
+        variable, value,
+    )  # fmt: skip
+    assert found == Workspace("/w", "named").socket_path
 
 
 def test_a_daemon_is_started_where_none_answers(place: Workplace) -> None:

@@ -111,7 +111,7 @@ class Places(Struct, frozen=True):
                 hint="Choose the folder of one project.",
             )
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-        base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        base = _folder_of("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
         states = os.path.join(os.path.realpath(base), "editd")
         if os.path.commonpath([root, states]) in (root, states):
             raise PermissionDenied(
@@ -125,15 +125,20 @@ def socket_path(name: str) -> str:
     """Where the socket of the workspace with this id is, as docs/protocol.md says."""
     given = os.environ.get("EDITD_SOCKET")
     if given:
-        return given
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime:
+        return os.path.abspath(given)
+    if runtime := _folder_of("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "editd", f"{name}.sock")
     user = f"/run/user/{os.getuid()}"
     if os.path.isdir(user):
         return os.path.join(user, "editd", f"{name}.sock")
     temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # in a 0700 folder of ours, checked
     return os.path.join(temporary, f"editd-{os.getuid()}", f"{name}.sock")
+
+
+def _folder_of(variable: str) -> str | None:
+    """The folder that the environment names; a relative one is to be ignored, says the XDG specification."""
+    given = os.environ.get(variable, "")
+    return given if os.path.isabs(given) else None
 
 
 def _real_path(path: str) -> str:

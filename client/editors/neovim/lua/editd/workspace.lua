@@ -72,11 +72,11 @@ end
 function M.socket(root)
   local given = vim.env.EDITD_SOCKET
   if given and given ~= '' then
-    return given
+    return vim.fn.fnamemodify(given, ':p')
   end
   local folder
   local runtime = vim.env.XDG_RUNTIME_DIR
-  if runtime and runtime ~= '' then
+  if runtime and runtime:sub(1, 1) == '/' then -- a relative one is to be ignored, says the XDG specification
     folder = runtime .. '/editd'
   elseif uv.fs_stat('/run/user/' .. uv.getuid()) then
     folder = '/run/user/' .. uv.getuid() .. '/editd'
