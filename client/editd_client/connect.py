@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import select
+import shlex
 import socket
 import struct
 import sys
@@ -83,11 +84,30 @@ def connect_or_start(
             stream = connect(path)
             if stream is not None:
                 return stream, started
+            check_not_elsewhere(workspace)
             time.sleep(RETRY_SECONDS)
     raise Unreachable(
         f"A daemon has {workspace.root}, but none answers at {path}.",
         hint="It may have been started with another XDG_RUNTIME_DIR or EDITD_SOCKET than this shell's.",
     )
+
+
+def check_not_elsewhere(workspace: Workspace) -> None:
+    """Raise Unreachable where the daemon that has the workspace answers, but not where it is looked for."""
+    try:
+        with open(f"{workspace.state_folder}/lock", "rb") as lock:
+            pid, _, listening = os.fsdecode(lock.read()).strip().partition(" ")
+        stream = connect(listening) if listening not in ("", workspace.socket_path) else None
+    except (OSError, Unreachable):
+        return  # there was none yet, or what it left behind is another's by now
+    if stream is not None:
+        stream.close()
+        raise Unreachable(
+            f"The daemon of {workspace.root} (pid {pid}) listens at {listening}, "
+            f"and not at {workspace.socket_path}.",
+            hint=f"`export EDITD_SOCKET={shlex.quote(listening)}` reaches it. It was started with another "
+            "XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this shell's.",
+        )
 
 
 def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | None) -> bool:

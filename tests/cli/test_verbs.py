@@ -275,6 +275,23 @@ def test_the_daemon_is_started_asked_and_stopped(editctl: Run, place: Workplace)
     assert document(editctl("start", "--json"))["pid"] != pid
 
 
+@pytest.mark.parametrize("words", ["log", "status", "stop"])
+def test_a_daemon_that_listens_elsewhere_is_told_with_its_socket(
+    editctl: Run, place: Workplace, words: str
+) -> None:
+    editctl("start")
+    before = time.monotonic()
+    refused = editctl(words, code=3, XDG_RUNTIME_DIR=str(place.folder))
+    assert time.monotonic() - before < 5
+    pid = document(editctl("status", "--json"))["pid"]
+    assert f"(pid {pid}) listens at {place.socket}, and not at {place.folder}/editd/" in refused.stderr
+    assert f"hint: `export EDITD_SOCKET={place.socket}` reaches it" in refused.stderr
+    editctl("status", XDG_RUNTIME_DIR=str(place.folder), EDITD_SOCKET=place.socket)
+    editctl("stop")
+    editctl("start", XDG_RUNTIME_DIR=str(place.folder))
+    editctl("stop", XDG_RUNTIME_DIR=str(place.folder))
+
+
 def test_twenty_clients_at_once_start_one_daemon(place: Workplace) -> None:
     begin = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "start", "--json"]
     clients = [

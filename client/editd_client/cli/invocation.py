@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd_client.cli import output, streams
-from editd_client.errors import refusal
+from editd_client.errors import Unreachable, refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
 
 if TYPE_CHECKING:
@@ -50,10 +50,14 @@ class Invocation:
         Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION.
         """
         from editd_client.cli.waiting import PatientClient
-        from editd_client.connect import connect_or_start
+        from editd_client.connect import check_not_elsewhere, connect_or_start
 
         if not start:
-            return PatientClient(self.workspace.socket_path, reconnect=False)
+            try:
+                return PatientClient(self.workspace.socket_path, reconnect=False)
+            except Unreachable:
+                check_not_elsewhere(self.workspace)
+                raise
         client = PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
         session = os.environ.get("EDITD_SESSION")
         if attach and session:

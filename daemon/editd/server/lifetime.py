@@ -211,6 +211,10 @@ class Daemon:
             flock = _wait_for(path)
         if flock is None:
             raise AlreadyRunning(self._places.root)
+        listener = self._supervisor.listener
+        address = self._places.socket if listener is None else listener.getsockname()
+        with open(path, "wb", opener=_private) as file:  # for who looks for us elsewhere
+            file.write(f"{os.getpid()} ".encode() + os.fsencode(address) + b"\n")
         with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
             file.write(os.fsencode(self._places.root) + b"\n")
         return flock
