@@ -37,6 +37,18 @@ def test_what_takes_over_a_second_is_said_on_a_terminal_and_taken_back(place: Wo
     assert said.replace(b"\r\n", b"\n").endswith(CLEAR + b"settled at transaction 1\n")
 
 
+def test_a_narrow_terminal_has_it_on_one_line(place: Workplace) -> None:
+    narrow = f"stty cols 20; {EDITCTL}"
+    with slow(place), asking(place, ["script", "-qec", narrow, "/dev/null"]) as asked:
+        assert asked.stdout is not None
+        said = b""
+        while said.count(CLEAR) < 2:
+            said += os.read(asked.stdout.fileno(), 4096)
+        wake(place)
+        asked.communicate(timeout=30)
+    assert said.split(CLEAR)[1].decode() == "editctl: waiti… 1 s"
+
+
 def test_where_nobody_looks_on_nothing_is_said_of_waiting(place: Workplace) -> None:
     with slow(place), asking(place, EDITCTL.split()) as asked:
         time.sleep(LONG_SECONDS)

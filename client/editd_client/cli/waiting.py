@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 ASKED_BY_PAGES = frozenset({"show"})  # while a pager has the terminal
+COLUMNS = 80  # of a terminal that does not know its width
 CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48, EL)
 
 
@@ -58,7 +59,9 @@ def _tell(what: str, is_over: threading.Event) -> None:
     said = ""
     while not is_over.wait(SAY_SECONDS):
         said = CLEAR
-        sys.stderr.write(f"{CLEAR}editctl: {what} … {time.monotonic() - began:.0f} s")
+        passed = f"… {time.monotonic() - began:.0f} s"
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+        sys.stderr.write(CLEAR + f"editctl: {what} "[: columns - 1 - len(passed)] + passed)
         sys.stderr.flush()
     sys.stderr.write(said)
     sys.stderr.flush()
