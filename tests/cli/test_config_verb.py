@@ -115,6 +115,9 @@ def test_what_would_be_wrong_is_not_written_and_the_line_is_told(editctl: Run, f
         )
     found = json.loads(editctl("config", "check", "--json", code=1).stdout)
     assert [problem["line"] for problem in found["problems"]] == [3]
+    for line in ("config", "config set publish rename", "config edit"):
+        refused = json.loads(editctl(*line.split(), "--json", code=1, VISUAL="true").stdout)["error"]
+        assert (refused["name"], refused["data"]["problems"]) == ("invalid_params", found["problems"])
     start = editctl("start", code=3)
     assert "Is `protect` meant?" in start.stderr
 

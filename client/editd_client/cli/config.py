@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output, streams
+from editd_client.cli import output, refusals, streams
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
@@ -48,7 +48,7 @@ def verb(ctx: click.Context) -> int:
     try:
         loaded = read_config(invocation.workspace.id)
     except WrongConfig as wrong:
-        return _tell(invocation, wrong)
+        return _refuse(invocation, wrong)
     rows = list(_rows(loaded))
     if invocation.json:
         output.say(output.json_text({"files": _files(invocation), "keys": rows}))
@@ -92,7 +92,11 @@ def check(invocation: Invocation, file: str | None) -> int:
         else:
             check_text(read_text(file), file)
     except WrongConfig as wrong:
-        return _tell(invocation, wrong)
+        if invocation.json:
+            output.say(output.json_text({"ok": False, **wrong.data}))
+        for problem in () if invocation.json else wrong.problems:
+            streams.tell(output.plain(str(problem)))
+        return REFUSED
     output.say(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
     return 0
 
@@ -144,7 +148,7 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
     try:
         changed = with_key(read_text(path), key, value, path)
     except WrongConfig as wrong:
-        return _tell(invocation, wrong)
+        return _refuse(invocation, wrong)
     write_text(path, changed)
     return _reload_if_running(invocation)
 
@@ -169,7 +173,7 @@ def edit(invocation: Invocation, here: bool) -> int:
         try:
             check_text(text, path)
         except WrongConfig as wrong:
-            code = _tell(invocation, wrong)
+            code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
             streams.tell("hint: nothing was changed.")
@@ -255,15 +259,9 @@ def _rows(loaded: Loaded) -> list[dict[str, Any]]:
     return rows
 
 
-def _tell(invocation: Invocation, wrong: WrongConfig) -> int:
-    from editd.config.reading import problem_facts
-
-    if invocation.json:
-        problems = [problem_facts(problem) for problem in wrong.problems]
-        output.say(output.json_text({"ok": False, "problems": problems}))
-    else:
-        for problem in wrong.problems:
-            streams.tell(output.plain(str(problem)))
+def _refuse(invocation: Invocation, wrong: WrongConfig) -> int:
+    text = "\n".join(map(str, wrong.problems))
+    refusals.tell_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
     return REFUSED
 
 
