@@ -35,8 +35,9 @@ def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) 
 
     It has the terminal, and its exit status is handed on. What it changes in the workspace is a
     transaction of kind `exec`, by your session where you have one, with the command and its exit
-    status as the message; it is printed on standard error. Where commands of several sessions run at
-    once, what changes is nobody's, and the message names them.
+    status as the message. It is printed on standard error, with --json too, for standard output is the
+    command's. Where commands of several sessions run at once, what changes is nobody's, and the
+    message names them.
 
     \b
     Examples:
