@@ -95,7 +95,7 @@ def test_every_tool_of_editd_s_own_works_in_both_eras(shared: Workplace, either:
     assert shared.files()["own/a.txt"] == b"one\ntwo\n"
     either.does("redo")
     assert shared.files()["own/a.txt"] == b"1\ntwo\n"
-    lease = either.does("lease", action="acquire", paths=["own/**"], seconds=60)["lease"]
+    lease = either.does("lease", action="acquire", paths=["own/**"], ttl=60)["lease"]
     assert [one["lease"] for one in either.does("lease", action="list")["leases"]] == [lease]
     assert either.does("lease", action="renew", lease=lease)["lease"] == lease
     either.does("lease", action="release", lease=lease)
@@ -208,6 +208,16 @@ def test_wrong_arguments_are_refused_by_the_field(
     assert data["error"] == "invalid_params"
     assert data["data"].get("field") == field
     assert (field or "paths").rpartition(".")[2] in text
+
+
+def test_null_for_what_may_be_left_out_of_an_edit_is_as_good_as_nothing(either: Agent) -> None:
+    nothing = dict.fromkeys(("count", "content", "patch", "to", "executable"))
+    either.does("apply_edits", edits=[write("null.txt", "one\n") | {"old": None, "new": None}])
+    either.does("apply_edits", edits=[nothing | swap("null.txt", "one", "two")])
+    swapped = swap("null.txt", "two", "3")
+    assert either.is_refused("apply_edits", edits=[swapped | {"base": None}])[1]["error"] == "stale"
+    assert "`new`" in either.is_refused("apply_edits", edits=[swapped | {"new": None}])[0]
+    either.does("apply_edits", edits=[{"op": "delete", "path": "null.txt", "to": None}])
 
 
 def test_an_unknown_tool_is_refused_with_those_that_there_are(either: Agent) -> None:

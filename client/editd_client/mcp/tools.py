@@ -143,7 +143,7 @@ _APPLY = _object(
 
 
 def _apply(call: Call) -> Answer:
-    asked = call.typed(messages.Apply)
+    asked = call.typed(messages.Apply, edits=_without_nulls(call.arguments["edits"]))
     edits = [_with_relative_paths(edit, call) for edit in asked.edits]
     result = call.client.apply(
         edits,
@@ -154,6 +154,18 @@ def _apply(call: Call) -> Answer:
         request_id=call.request_id,
     )
     return answers.applied(result, is_dry_run=asked.dry_run)
+
+
+def _without_nulls(edits: Any) -> Any:
+    """The edits without what is null and named in the schema, as good as left out; a null `base` is not."""
+    if not isinstance(edits, list):
+        return edits
+    return [
+        {name: value for name, value in edit.items() if value is not None or name not in _EDIT["properties"]}
+        if isinstance(edit, dict)
+        else edit
+        for edit in edits
+    ]
 
 
 def _with_relative_paths(edit: messages.AnyEdit, call: Call) -> messages.AnyEdit:
@@ -259,14 +271,14 @@ def _line_number(call: Call, name: str) -> int | None:
 
 def _lease(call: Call) -> Answer:
     action = call.arguments.pop("action")
-    seconds = call.arguments.pop("seconds", LEASE_SECONDS)
+    ttl = call.arguments.pop("ttl", LEASE_SECONDS)
     match action:
         case "acquire":
-            taken = call.typed(messages.LeaseAcquire, ttl=seconds)
+            taken = call.typed(messages.LeaseAcquire, ttl=ttl)
             paths = call.paths(taken.paths) or []
             return answers.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
         case "renew":
-            renewed = call.typed(messages.LeaseRenew, ttl=seconds)
+            renewed = call.typed(messages.LeaseRenew, ttl=ttl)
             return answers.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
         case "release":
             released = call.typed(messages.LeaseRelease)
@@ -365,7 +377,7 @@ OWN: tuple[Tool, ...] = (
         _object(
             ("action",), action=_of("string", enum=["acquire", "renew", "release", "list"]),
             paths={**_PATHS, "description": "acquire: paths or globs such as src/**"},
-            seconds=_of("number", "How long; 300 if left out"),
+            ttl=_of("number", "Seconds that it lasts; 300 if left out"),
             wait=_of("number", "acquire: seconds to wait where others have it"),
             lease=_of("string", "renew, release: the lease"),
         ),
