@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+
+import pytest
 
 from editd_client.cli.refusals import tell_refusal
 from editd_client.errors import EditdError
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
@@ -35,6 +33,24 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
         "changed by 12 abcdef1 edit by alice: Why",
     ]
     assert told[3] == "diff --git a/a b/a"
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("Wait, or ask for a lease with `wait`.", "Wait, or ask for a lease with --wait."),
+        ("`lease.list` tells which are held.", "`editctl lease list` tells which are held."),
+        ("Give the token: `hello {session, token}`.", "Give the token: EDITD_TOKEN."),
+        ("Name a `branch`, new or old.", "Name a --branch, new or old."),
+        ("`show` with tx 7 lists what it changed.", "`editctl show 7` lists what it changed."),
+        ("Check the path; `write` makes a file.", "Check the path; `editctl write` makes a file."),
+        ("Such as `src/main.c`; `git fsck` may tell.", "Such as `src/main.c`; `git fsck` may tell."),
+        ("Give its version as base, or use force.", "Give its version as --base, or use --force."),
+    ],
+)
+def test_a_hint_names_what_can_be_typed(hint: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tell_refusal(EditdError(2, "conflict", f"No. {hint}", {"hint": hint}), as_json=False)
+    assert capsys.readouterr().err == f"editctl: No.\nhint: {told}\n"
 
 
 def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:

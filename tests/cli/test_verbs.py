@@ -97,6 +97,7 @@ def test_the_current_folder_is_all_that_lies_in_it(editctl: Run, place: Workplac
         assert editctl("undo", "2", "--path", root, "--dry-run").stdout.count("diff --git") == 1
     assert "app.txt" not in editctl("log", ".", folder="src").stdout
     assert editctl("restore", "0", ".", "--dry-run", folder="src").stdout.count("diff --git") == 1
+    assert "`editctl restore`" in editctl("undo", "--path", ".", code=2).stderr
     editctl("undo", "--path", ".", "--by", "tester")
     assert (place.root / "app.txt").read_text() == APP
 

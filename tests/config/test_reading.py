@@ -33,7 +33,7 @@ def wrong(text: str) -> list[str]:
         ('\npublish = "renam"', "c.toml:2: publish: is none of its values, got 'renam'. Is 'rename' meant?"),
         ("[history]\nqouta = 1", "c.toml:2: history.qouta: there is no such key. Is `history.quota` meant?"),
         ("quota = 1", "c.toml:1: quota: there is no such key. Is `history.quota` meant?"),
-        ("xyzzy = 1", "c.toml:1: xyzzy: there is no such key. docs/configuration.md has them all."),
+        ("xyzzy = 1", "c.toml:1: xyzzy: there is no such key. `editctl config` lists them all."),
         ("# x\nregex_seconds = 100", "c.toml:2: regex_seconds: expected float <= 60.0, got 100."),
         ('idle_seconds = "x"', "c.toml:1: idle_seconds: expected float, got 'x'."),
         (

@@ -5,6 +5,7 @@ On standard error as text, or on standard output as one JSON document where `--j
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,23 @@ if TYPE_CHECKING:
 
     from editd_client.errors import EditdError, Unreachable
 
-OPTIONS = {  # what a hint says to a program: what it says to a person here
-    "on_stale: merge": "--merge",
-    "on_conflict: force": "--force",
-    "force: true": "--force",
-    "count: ": "--count ",
-}
+AT_THE_SHELL = (
+    # what a hint says to a program, and what it says to a person here; in this order
+    (r"on_stale: merge", "--merge"),
+    (r"on_conflict: force", "--force"),
+    (r"count: ", "--count "),
+    (r"as base, or use force", "as --base, or use --force"),
+    (r"use overwrite", "use --overwrite"),
+    (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
+    (r"`hello {session, token}`", "EDITD_TOKEN"),
+    (r"`hello` with its token attaches to it", "EDITD_SESSION and EDITD_TOKEN act in it"),
+    (r"`session.open` opens one and .*", '`eval "$(editctl session open NAME)"` opens one for this shell.'),
+    (r"`read` and `stat` give it", "`editctl read --json` gives it"),
+    (r"`show` with tx (\d+)", r"`editctl show \1`"),
+    (r"`delete`", "`editctl rm`"),
+    (r"`(session|lease)[._](\w+)`", r"`editctl \1 \2`"),
+    (r"`(log|read|restore|status|write)`", r"`editctl \1`"),
+)
 
 
 def tell_refusal(error: EditdError, *, as_json: bool) -> None:
@@ -31,11 +43,7 @@ def tell_refusal(error: EditdError, *, as_json: bool) -> None:
         return
     message = error.message.removesuffix(error.hint).rstrip()
     tell(_title("editctl: ", "red") + plain(message, but="\n\t"))
-    hint = error.hint
-    for spoken, option in OPTIONS.items():
-        hint = hint.replace(spoken, option)
-    if hint:
-        tell(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
+    _tell_hint(error.hint)
     for line in _particulars(error):
         tell(line)
 
@@ -46,8 +54,14 @@ def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
         _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
         return
     tell(_title("editctl: ", "red") + plain(error.message))
-    if error.hint:
-        tell(_title("hint: ", "yellow") + plain(error.hint))
+    _tell_hint(error.hint)
+
+
+def _tell_hint(hint: str) -> None:
+    for spoken, at_the_shell in AT_THE_SHELL:
+        hint = re.sub(spoken, at_the_shell, hint)
+    if hint:
+        tell(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
 
 
 def _particulars(error: EditdError) -> Iterator[str]:

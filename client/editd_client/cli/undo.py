@@ -89,10 +89,13 @@ def _filter(
 
     if not any((session, by, since, until, paths)):
         return None
+    named = invocation.paths(paths)
+    if named is None and not any((session, by, since, until)):
+        raise click.UsageError("That is everything: `editctl restore` puts the workspace back as a whole.")
     return Filter(
         session=session,
         actor=by,
         since=None if since is None else moment_named(since),
         until=None if until is None else moment_named(until),
-        paths=invocation.paths(paths),
+        paths=named,
     )

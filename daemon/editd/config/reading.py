@@ -307,7 +307,7 @@ def _nearest(name: str) -> str:
     found = difflib.get_close_matches(name, known + tables, 1, 0.6) or [
         key for key in known if key.rpartition(".")[2] == own
     ]
-    return f"Is `{found[0]}` meant?" if found else "docs/configuration.md has them all."
+    return f"Is `{found[0]}` meant?" if found else "`editctl config` lists them all."
 
 
 def _nearest_in(known: Mapping[str, object], key: str) -> str:

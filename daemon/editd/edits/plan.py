@@ -294,7 +294,7 @@ class Work:
     def _move(self, edit: Move) -> None:
         path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
         if path == to:
-            raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Give another path as `to`.")
+            raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
         self.bases.existing(path, edit.base)
         self._arrive(to, self._leave(path), overwrite=edit.overwrite)
 
