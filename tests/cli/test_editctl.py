@@ -85,6 +85,13 @@ def test_an_exit_code_says_what_kind_of_answer_it_was(words: list[str], code: in
     assert editctl.run(words) == code
 
 
+def test_a_verb_that_is_not_there_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert editctl.run(["stauts"]) == editctl.USAGE
+    assert "No such command 'stauts'. Did you mean 'status'?" in capsys.readouterr().err
+    assert editctl.run(["xyzzy"]) == editctl.USAGE
+    assert capsys.readouterr().err.endswith("No such command 'xyzzy'.\n")
+
+
 @pytest.mark.parametrize("verb", ["status", "stop"])
 def test_status_and_stop_start_no_daemon(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

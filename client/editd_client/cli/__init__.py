@@ -109,6 +109,7 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if not any(cmd_name in section for section in VERBS.values()):
+            _suggest(ctx, cmd_name, self.list_commands(ctx))
             return None
         verb: click.Command = importlib.import_module(f"editd_client.cli.{cmd_name}").verb
         return _completing(verb) if ctx.resilient_parsing else verb
@@ -148,6 +149,15 @@ def editctl(invocation: Invocation, workspace: str | None, session: str | None) 
     invocation.named = workspace
     if session is not None:
         invocation.act_in(session)
+
+
+def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
+    """Raises a usage error where one of the verbs may be meant."""
+    import difflib
+
+    near = difflib.get_close_matches(given, verbs, 1)
+    if near and not ctx.resilient_parsing:
+        raise click.UsageError(f"No such command {given!r}. Did you mean {near[0]!r}?", ctx)
 
 
 def _completing(verb: click.Command) -> click.Command:
