@@ -86,6 +86,10 @@ def test_applying_reports_the_transaction_and_a_line_a_file() -> None:
     ]
 
 
+def test_a_transaction_without_files_has_no_empty_line_for_them() -> None:
+    assert list(output.paragraph(transaction(message="Why")))[-1] == "    Why"
+
+
 def test_a_line_of_the_log_says_what_was_undone() -> None:
     undone = transaction(kind="undo", undoes=[3, 4], undone_by=13, session="s")
     assert output.one_line(undone) == "12 abcdef1 undo by alice in s, of 3, 4, undone by 13: Why"

@@ -150,8 +150,9 @@ def paragraph(transaction: Transaction) -> Iterator[str]:
     if transaction.message:
         yield ""
         yield from (f"    {plain(line)}" for line in transaction.message.splitlines())
-    yield ""
-    yield from file_lines(transaction.files)
+    if transaction.files:
+        yield ""
+        yield from file_lines(transaction.files)
 
 
 def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:

@@ -30,6 +30,7 @@ AT_THE_SHELL = (
     (r"`session.open` opens one and .*", '`eval "$(editctl session open NAME)"` opens one for this shell.'),
     (r"`read` and `stat` give it", "`editctl read --json` gives it"),
     (r"`show` with tx (\d+)", r"`editctl show \1`"),
+    (r"; paths are relative to the workspace's root", ""),
     (r"`delete`", "`editctl rm`"),
     (r"`(session|lease)[._](\w+)`", r"`editctl \1 \2`"),
     (r"`(log|read|restore|status|write)`", r"`editctl \1`"),

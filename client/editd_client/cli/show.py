@@ -40,5 +40,6 @@ def verb(invocation: Invocation, transaction: str | None) -> None:
 
 def _lines(result: ShowResult) -> Iterator[str]:
     yield from output.paragraph(result.transaction)
-    yield ""
-    yield from output.diff_lines(result.diff or "")
+    if result.diff:
+        yield ""
+        yield from output.diff_lines(result.diff)
