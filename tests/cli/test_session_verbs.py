@@ -84,7 +84,9 @@ def test_a_session_that_was_left_behind_is_closed_by_force(editctl: Run) -> None
 def test_a_lease_keeps_others_out_until_it_is_released(editctl: Run) -> None:
     ours, theirs = opened(editctl, "ours"), opened(editctl, "theirs")
     lease = editctl("lease", "acquire", "src/**", "--ttl", "60", **ours).stdout.strip()
-    assert f"{lease} ours src/**, until " in editctl("lease", "list").stdout
+    listed = editctl("lease", "list", TZ="UTC").stdout
+    assert re.fullmatch(rf"{lease} ours src/\*\*, until \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\n", listed)
+    assert editctl("lease", "list", TZ="Fiji-12").stdout != listed  # it is a person's own time
     refused = editctl("replace", "src/other.txt", "two", "2", code=1, **theirs)
     assert "src/other.txt is leased by the session 'ours' until " in refused.stderr
     editctl("lease", "acquire", "src/", "--wait", "0.1", code=1, **theirs)

@@ -8,6 +8,7 @@ import click
 
 from editd_client.cli import output, streams
 from editd_client.cli.options import as_json
+from editd_client.cli.times import local
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
@@ -86,4 +87,6 @@ def _say_hook(hook: dict[str, Any]) -> None:
     output.say(output.plain(f"  {' '.join(hook['command'])}"))
     output.say(f"  ran {hook['runs']} times, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
     if hook["failure"] is not None:
-        output.say(output.plain(f"  last failure: {hook['failure']['time']} {hook['failure']['message']}"))
+        output.say(
+            output.plain(f"  last failure: {local(hook['failure']['time'])} {hook['failure']['message']}")
+        )

@@ -8,6 +8,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
+from editd_client.cli.times import local
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
@@ -33,7 +34,9 @@ def verb() -> None:
 
 @verb.command("acquire")
 @click.argument("paths", nargs=-1, required=True, metavar="GLOB…")
-@click.option("--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS")
+@click.option(
+    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="For so long."
+)
 @click.option("--wait", type=float, metavar="SECONDS", help="Wait so long for it to become free.")
 @as_json
 @click.pass_obj
@@ -47,7 +50,9 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
 
 @verb.command("renew")
 @click.argument("lease")
-@click.option("--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS")
+@click.option(
+    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="For so long."
+)
 @as_json
 @click.pass_obj
 def renew(invocation: Invocation, lease: str, ttl: float) -> None:
@@ -55,7 +60,7 @@ def renew(invocation: Invocation, lease: str, ttl: float) -> None:
     with invocation.client() as client:
         renewed = client.lease_renew(lease, ttl)
     if not invocation.say_json(renewed):
-        output.say(f"until {renewed.expires}")
+        output.say(f"until {local(renewed.expires)}")
 
 
 @verb.command("release")
@@ -82,8 +87,7 @@ def list_leases(invocation: Invocation) -> None:
         return
     for one in result.leases:
         paths = " ".join(map(output.plain, one.paths))
-        output.say(
-            f"{one.lease} {output.paint(output.plain(one.session), 'cyan')} {paths}, until {one.expires}"
-        )
+        session = output.paint(output.plain(one.session), "cyan")
+        output.say(f"{one.lease} {session} {paths}, until {local(one.expires)}")
     if result.waiting:
         output.say(f"{result.waiting} waiting")

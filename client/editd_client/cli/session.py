@@ -9,6 +9,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
+from editd_client.cli.times import local
 
 if TYPE_CHECKING:
     from editd.wire.messages import SessionEntry
@@ -99,7 +100,7 @@ def _line(entry: SessionEntry) -> str:
     facts += [f"{what} {' '.join(map(output.plain, globs))}" for what, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
     facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
-    facts.append("connected" if entry.connections else f"last used {entry.used}")
+    facts.append("connected" if entry.connections else f"last used {local(entry.used)}")
     return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
 
 

@@ -8,6 +8,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
+from editd_client.cli.times import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _rows(status: StatusResult, socket_path: str) -> Iterator[tuple[str, str]]:
     if status.config["restart"]:
         yield "config", f"to be in force after a restart: {', '.join(status.config['restart'])}"
     for hook in status.hooks:
-        failed = "" if hook["failure"] is None else f", failed last at {hook['failure']['time']}"
+        failed = "" if hook["failure"] is None else f", failed last at {local(hook['failure']['time'])}"
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
     for sentence in status.weaker:
         yield "weaker", sentence

@@ -28,3 +28,10 @@ def moment(text: str) -> str:
             f"{text!r} is no time: give one such as 2h, 2026-03-01 or 2026-03-01T14:30."
         ) from None
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond:06d}Z"
+
+
+def local(time: str) -> str:
+    """A time of the protocol's, for people: in their own zone, to the second."""
+    from datetime import datetime
+
+    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M:%S}"
