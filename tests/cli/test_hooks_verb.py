@@ -57,7 +57,11 @@ def test_hooks_are_shown_run_and_told_of(place: Workplace, monkeypatch: pytest.M
         assert "short refused c.long (exit status 1): too long" in editctl("hooks", "run", "c.long", code=1)
         assert place.files()["a.txt"] == b"one\n"
 
-        assert "last failure: " in editctl("hooks")
+        said = editctl("hooks")
+        assert "ran 2 times, " in said
+        assert "ran once, " in said
+        assert "last failure: " in said
+        assert "hint: Name a file in it." in editctl("hooks", "run", str(place.root), code=1)
         shown = json.loads(editctl("hooks", "--json"))["hooks"]
         assert [(hook["name"], hook["runs"]) for hook in shown] == [("upper", 2), ("short", 1)]
         assert "formatted by upper" in editctl("replace", "a.txt", "one", "two")

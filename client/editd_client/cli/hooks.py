@@ -85,7 +85,8 @@ def _say_hook(hook: dict[str, Any]) -> None:
     about = output.plain(f"  {hook['kind']}  {', '.join(hook['glob'])}")
     output.say(output.paint(hook["name"], "cyan") + about)
     output.say(output.plain(f"  {' '.join(hook['command'])}"))
-    output.say(f"  ran {hook['runs']} times, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
+    runs = "once" if hook["runs"] == 1 else f"{hook['runs']} times"
+    output.say(f"  ran {runs}, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
     if hook["failure"] is not None:
         output.say(
             output.plain(f"  last failure: {local(hook['failure']['time'])} {hook['failure']['message']}")

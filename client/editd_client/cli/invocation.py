@@ -100,7 +100,12 @@ class Invocation:
                 data={"path": given},
             )
         if absolute == root:
-            raise refusal("not_a_file", f"{given} is the workspace itself.", data={"path": given})
+            raise refusal(
+                "not_a_file",
+                f"{given} is the workspace itself.",
+                hint="Name a file in it.",
+                data={"path": given},
+            )
         if not _is_in(absolute, root):
             raise refusal(
                 "path_outside",
