@@ -105,7 +105,7 @@ def check_not_elsewhere(workspace: Workspace) -> None:
         raise Unreachable(
             f"The daemon of {workspace.root} (pid {pid}) listens at {listening}, "
             f"and not at {workspace.socket_path}.",
-            hint=f"`export EDITD_SOCKET={shlex.quote(listening)}` reaches it. It was started with another "
+            hint=f"`EDITD_SOCKET={shlex.quote(listening)} editctl` reaches it. It was started with another "
             "XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this shell's.",
         )
 

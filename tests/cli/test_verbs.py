@@ -286,11 +286,22 @@ def test_a_daemon_that_listens_elsewhere_is_told_with_its_socket(
     assert time.monotonic() - before < 5
     pid = document(editctl("status", "--json"))["pid"]
     assert f"(pid {pid}) listens at {place.socket}, and not at {place.folder}/editd/" in refused.stderr
-    assert f"hint: `export EDITD_SOCKET={place.socket}` reaches it" in refused.stderr
+    assert f"hint: `EDITD_SOCKET={place.socket} editctl` reaches it" in refused.stderr
     editctl("status", XDG_RUNTIME_DIR=str(place.folder), EDITD_SOCKET=place.socket)
     editctl("stop")
     editctl("start", XDG_RUNTIME_DIR=str(place.folder))
     editctl("stop", XDG_RUNTIME_DIR=str(place.folder))
+
+
+def test_a_socket_that_is_another_workspaces_is_not_spoken_to(editctl: Run, place: Workplace) -> None:
+    editctl("start")
+    another = place.folder / "another"
+    another.mkdir()
+    for words in ("write app.txt --force", "status", "stop"):
+        refused = editctl("-C", str(another), *words.split(), code=1, EDITD_SOCKET=place.socket)
+        assert refused.stderr.startswith(f"editctl: The daemon at {place.socket} has {place.root}, and not ")
+    editctl("write", "app.txt", "--force", stdin="ours\n", EDITD_SOCKET=place.socket)
+    assert (place.root / "app.txt").read_text() == "ours\n"
 
 
 def test_twenty_clients_at_once_start_one_daemon(place: Workplace) -> None:

@@ -47,22 +47,41 @@ class Invocation:
     def client(self, *, start: bool = True, attach: bool = True) -> Client:
         """A client of the workspace's daemon, which is started where `start` is true and none answers.
 
-        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION.
+        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Raises
+        EditdError (`path_outside`) where EDITD_SOCKET leads to the daemon of another folder here.
         """
+        client = self._connected(start=start)
+        if os.environ.get("EDITD_SOCKET"):
+            self._check_served(client)
+        session = os.environ.get("EDITD_SESSION")
+        if start and attach and session:
+            client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
+        return client
+
+    def _connected(self, *, start: bool) -> Client:
         from editd_client.cli.waiting import PatientClient
         from editd_client.connect import check_not_elsewhere, connect_or_start
 
-        if not start:
-            try:
-                return PatientClient(self.workspace.socket_path, reconnect=False)
-            except Unreachable:
-                check_not_elsewhere(self.workspace)
-                raise
-        client = PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
-        session = os.environ.get("EDITD_SESSION")
-        if attach and session:
-            client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
-        return client
+        if start:
+            return PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+        try:
+            return PatientClient(self.workspace.socket_path, reconnect=False)
+        except Unreachable:
+            check_not_elsewhere(self.workspace)
+            raise
+
+    def _check_served(self, client: Client) -> None:
+        from editd.wire.messages import Status
+        from editd_client.requests import Asked
+
+        root: str = client.ask(Asked(Status(), lambda told: told["root"]))
+        # A folder that is not here is that of a daemon in a container, whose socket was handed out.
+        if os.path.isdir(root) and not os.path.samefile(root, self.workspace.root):
+            raise refusal(
+                "path_outside",
+                f"The daemon at {self.workspace.socket_path} has {root}, and not {self.workspace.root}.",
+                hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
+            )
 
     def absolute(self, given: str) -> str:
         """The absolute path of what the command line names, relative to the current folder.
