@@ -358,11 +358,14 @@ def diff(
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
 ) -> Asked[messages.DiffResult]:
-    """What changed from right after `from_` (None: the baseline) to right after `to` (None: now)."""
+    """What changed from right after `from_` (None: the baseline) to right after `to` (None: now).
+
+    Without `to` it waits for as long as it takes to see first what others have changed.
+    """
     asked = messages.Diff(
         from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
     )
-    return asking(asked, messages.DiffResult)
+    return asking(asked, messages.DiffResult, extra=None if to is None else 0.0)
 
 
 def publish(

@@ -736,7 +736,9 @@ def test_diff_compares_any_two_moments_and_the_files_as_they_are(here: Here) -> 
     assert "-two\n+one\n" in here.client.diff(second, first).diff
     assert "-two\n+three\n" in here.client.diff(second, paths=[here.name]).diff
     here.put("a", "four\n")
+    new = here.put("new", "five\n")
     assert "-three\n+four\n" in here.client.diff(second + 1, paths=[path]).diff
+    assert new in [file.path for file in here.client.diff(second + 1).files]
     assert here.client.diff(second + 1, second + 1).diff == ""
 
 

@@ -45,11 +45,9 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     with invocation.client() as client:
         if before is None:
             before = _newest_asked_for(client)
-        if after is None:
-            client.settle()  # The files as they are now are known once everything is noticed.
+        result = client.diff(before, after, paths=invocation.paths(paths))
         for path in paths:
             invocation.check_known(client, path)
-        result = client.diff(before, after, paths=invocation.paths(paths))
     if not invocation.say_json(result):
         output.page(output.diff_lines(result.diff))
 

@@ -357,7 +357,14 @@ class Dispatch:
         history = self._engine.history
         end = None if params.to is None else history.find(params.to).seq
         start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
-        call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
+
+        async def answer() -> None:
+            if end is None:
+                await self._workshop.watching.settle()
+            await self._workshop.turns.back()
+            call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
+
+        self._later(answer(), call)
 
     def _diff_staged(
         self, params: messages.Diff, visitor: Visitor, call: Call, wanted: frozenset[WorkspacePath] | None
