@@ -900,6 +900,41 @@ def test_an_os_error_is_told_with_its_number(place: Workplace) -> None:
         client.apply([write("a", "x")])
 
 
+def test_another_folder_where_the_workspace_was_is_not_taken_for_it(place: Workplace) -> None:
+    place.write({"a": "0\n"})
+    with place.start() as client, place.client() as other:
+        client.settle()
+        head = client.apply([write("a", "1\n", force=True)]).transaction
+        assert head is not None
+        running = other.exec_begin("make")
+        place.root.rename(place.folder / "away")
+        place.root.mkdir()
+        (place.root / "a").write_text("another's\n")
+        asked: list[Callable[[], object]] = [
+            lambda: client.read("a"),
+            lambda: client.stat(["a"]),
+            client.diff,
+            lambda: client.blame("a"),
+            lambda: client.hooks_run(["a"]),
+            lambda: client.apply([write("b", "2\n")], dry_run=True),
+            lambda: client.undo(dry_run=True),
+            lambda: client.stage(client.begin().changeset, [write("b", "2\n")]),
+            client.settle,
+            client.check,
+            lambda: client.exec_begin("make"),
+            lambda: other.exec_end(running.exec, 0),
+        ]
+        for ask in asked:
+            refused = refusal(ask)
+            assert (refused.name, refused.data["errno"]) == ("io_error", errno.ENOENT)
+            assert "moved or removed" in refused.message
+        status = client.status()
+        assert status.state == "broken"
+        assert "moved or removed" in str(status.reason)
+        assert client.read("a", at=head.seq).content == "1\n"
+        assert "-0\n+1\n" in client.diff(0, head.seq).diff
+
+
 def test_a_file_that_somebody_is_writing_is_waited_for_and_then_refused(here: Here) -> None:
     path = here.put("a", "one\n")
     with open(here.place.root / path, "a") as file:

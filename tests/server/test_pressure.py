@@ -184,7 +184,7 @@ def test_a_workspace_that_is_moved_away_is_said_to_be_and_goes_on_when_it_is_bac
         assert (refused.name, refused.data["errno"]) == ("io_error", errno.ENOENT)
         assert "moved" in refused.message
         assert client.status().head == 1
-        client.settle()
+        assert "moved" in refusal(client.settle).message
         (place.folder / "elsewhere").rename(place.root)
         client.settle()
         assert [made.kind for made in transactions(client)] == ["edit"], "nothing was taken for deleted"

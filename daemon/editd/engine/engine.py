@@ -162,8 +162,7 @@ class Engine:
         self.synced = Seq(0)  # all up to here are in the files for good
         self.has_sync_failed = False  # and is not tried again: a second one would say that all is well
         self.last_write = 0.0
-        if (absence := self._absence()) is not None:
-            raise absence
+        self.check_in_place()
         strangers = recover(history, tree, files, self._boot)
         self.adopt(strangers)
 
@@ -243,12 +242,12 @@ class Engine:
         return total
 
     def _not_now(self, request: Write) -> Result | None:
+        if (absence := self.absence()) is not None:
+            return absence
         if request.dry_run:
             return None
         if self.broken is not None:
             return self.broken
-        if (absence := self._absence()) is not None:
-            return absence
         if self.history.is_backed_up:
             reason = Broken(
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
@@ -471,7 +470,7 @@ class Engine:
 
     def adopt(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
         """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
-        if not found or self.broken is not None or self._absence() is not None:
+        if not found or self.broken is not None or self.absence() is not None:
             return []  # a workspace that was moved away is not one in which all was deleted
         batch = self._batch()
         batch.view.strangers.update(found)
@@ -561,6 +560,7 @@ class Engine:
 
     def look(self, here: WorkspacePath) -> FileState | None:
         """What a resolved path holds now; recorded first where the history differs, unless git ignores it."""
+        self.check_in_place()
         view = View(self.tree, self.history, quiet=False)
         state = view.at(here)
         if view.strangers and (self.history.entry(here) is not None or self._is_ours(here)):
@@ -579,6 +579,7 @@ class Engine:
 
         Raises Unanswered where a search is not in `found`.
         """
+        self.check_in_place()
         view = View(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
@@ -592,6 +593,18 @@ class Engine:
         outcome = self._outcome(worked_out, view)
         view.drafted.update((change.path, change.after) for change in worked_out.changes)
         return outcome, view
+
+    def absence(self) -> Refused | None:
+        """Why the workspace cannot be taken to be where it was; None where it is."""
+        try:
+            return None if self._is_in_place() else _gone()
+        except OSError as error:
+            return IoError(error, "The workspace's folder could not be looked at")
+
+    def check_in_place(self) -> None:
+        """Raises IoError where what is read now would not be the workspace's."""
+        if (absence := self.absence()) is not None:
+            raise absence
 
     # ── the background: packing, syncing, scanning ──
 
@@ -640,13 +653,6 @@ class Engine:
         self.history.close()
 
     # ── what those need ──
-
-    def _absence(self) -> Refused | None:
-        """Why the workspace cannot be taken to be where it was; None where it is."""
-        try:
-            return None if self._is_in_place() else _gone()
-        except OSError as error:
-            return IoError(error, "The workspace's folder could not be looked at")
 
     def _batch(self) -> Batch:
         view = View(self.tree, self.history)

@@ -31,6 +31,7 @@ class Checking:
         self._later(self._answer(call), call)
 
     async def _answer(self, call: Call) -> None:
+        self._engine.check_in_place()
         await self._workshop.scanner.settle(self._engine, self._workshop.turns)
         problems = await self._workshop.background.check()
         problems += await asyncio.get_running_loop().run_in_executor(None, self._of_journal)

@@ -235,6 +235,7 @@ class Dispatch:
 
     def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
         del visitor
+        self._engine.check_in_place()
         paths = [translate.path(path) for path in params.paths]
         states = self._questions.states(paths)
         call.reply(
@@ -386,7 +387,7 @@ class Dispatch:
     def status(self, uptime: float, clients: int, *, is_scanning: bool) -> messages.StatusResult:
         engine, scanner = self._engine, self._workshop.scanner
         history = engine.history
-        broken = engine.broken
+        broken = engine.broken or engine.absence()
         return messages.StatusResult(
             root=self.root,
             head=history.head,

@@ -166,6 +166,7 @@ class HookMethods:
 
     def _run(self, params: messages.HooksRun, visitor: Visitor, call: Call) -> None:
         """Run the hooks on files as they are, and tell what they would change."""
+        self._engine.check_in_place()
         paths = [translate.path(path) for path in params.paths]
         for path in paths:
             self._sessions.permit_reading(params.session, visitor, path, self._engine.tree)

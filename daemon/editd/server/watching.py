@@ -258,13 +258,14 @@ class Watching:
 
     async def settle(self) -> None:
         """Return when all that was changed before this call is seen and recorded. Raises Refused."""
+        assert self._engine is not None
+        assert self._turns is not None
+        self._engine.check_in_place()
         for _ in range(COVERING_ROUNDS):
             if self._pauses or not self.is_whole or not await self._cookie():
                 break
             if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
                 return
-        assert self._engine is not None
-        assert self._turns is not None
         await self._git_done()
         await self._scanner.settle(self._engine, self._turns)
 
