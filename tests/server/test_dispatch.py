@@ -742,6 +742,23 @@ def test_diff_compares_any_two_moments_and_the_files_as_they_are(here: Here) -> 
     assert here.client.diff(second + 1, second + 1).diff == ""
 
 
+def test_a_move_shows_what_it_writes_over(here: Here) -> None:
+    path, to = here.at("a"), here.at("b")
+    start = seq_of(here.apply(write(path, "one\n"), write(to, "destroyed\n")))
+    events = here.client.subscribe(events=["transaction"])
+    edits: list[AnyEdit] = [Move(path=path, to=to, overwrite=True)]
+    planned = here.client.apply(edits, dry_run=True)
+    made = here.client.apply(edits, diff=True)
+    seq = seq_of(made)
+    told = next(one.transaction for one in events if one.transaction and one.transaction.seq == seq)
+    for files in (planned.files, made.files, here.client.diff(start, seq).files, told.files):
+        kinds = {file.path: (file.change, file.base is None, file.version is None) for file in files}
+        assert kinds == {path: ("deleted", False, True), to: ("modified", False, False)}
+    shown = ["".join(str(file.diff) for file in answer.files) for answer in (planned, made)]
+    shown += [here.client.show(seq).diff or "", here.client.diff(start, seq).diff]
+    assert all("-destroyed\n+one\n" in diff for diff in shown)
+
+
 def test_a_diff_is_a_patch_that_git_takes(here: Here, tmp_path: Path) -> None:
     start = seq_of(here.apply(write(here.at("a"), LINES), write(here.at("gone"), "x\n")))
     end = seq_of(here.apply(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.requests import Apply, Outcome, Reader
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from editd.edits.desk import Dialect
     from editd.engine.engine import Reading
+
+Made = TypeVar("Made", changeset.Change, transaction.Touch)
 
 _VERSION = re.compile(r"[0-9a-f]{40}")
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
@@ -186,7 +189,7 @@ def outcome(
     held = {change.path: change.before for change in given.changes}
     files = [
         _file_result(given, change, held, return_content=return_content, diff=diff)
-        for change in shown_changes(given.changes)
+        for change in _shown(given.changes)
     ]
     files += [
         _file_result(given, change, held, return_content=return_content, diff=diff, unchanged=True)
@@ -222,11 +225,14 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
     )
 
 
-def shown_changes(changes: Iterable[changeset.Change]) -> list[changeset.Change]:
-    """The changes as a person counts them: a move is one, under its new path."""
-    given = list(changes)
-    left = {change.source for change in given if change.source is not None}
-    return [change for change in given if not (change.after is None and change.path in left)]
+def _shown(changes: Iterable[Made]) -> list[Made]:
+    """The changes as a person counts them: a move is one, under its new path.
+
+    One onto another file is two, as in git: what it writes over is to be seen.
+    """
+    given = [replace(one, source=None) if one.source and one.before else one for one in changes]
+    left = {one.source for one in given if one.source is not None}
+    return [one for one in given if not (one.after is None and one.path in left)]
 
 
 def diff_of(changes: Iterable[changeset.Change]) -> str:
@@ -234,7 +240,7 @@ def diff_of(changes: Iterable[changeset.Change]) -> str:
     given = list(changes)
     before = {change.path: change.before for change in given}
     parts: list[str] = []
-    for change in shown_changes(given):
+    for change in _shown(given):
         if change.source is not None and before.get(change.source) is not None:
             parts.append(unified(change.source, before[change.source], change.after, change.path))
         else:
@@ -244,8 +250,6 @@ def diff_of(changes: Iterable[changeset.Change]) -> str:
 
 def transaction_result(given: transaction.Transaction) -> messages.Transaction:
     said = given.authorship
-    left = {touch.source for touch in given.touches if touch.source is not None}
-    shown = [touch for touch in given.touches if not (touch.after is None and touch.path in left)]
     by_path = {touch.path: touch for touch in given.touches}
     return messages.Transaction(
         seq=given.seq,
@@ -255,7 +259,7 @@ def transaction_result(given: transaction.Transaction) -> messages.Transaction:
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in shown],
+        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in _shown(given.touches)],
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
@@ -275,7 +279,7 @@ def changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]
             from_=UNSET if change.source is None else change.source.text,
             mode=_mode(change.after),
         )
-        for change in shown_changes(given)
+        for change in _shown(given)
     ]
 
 
