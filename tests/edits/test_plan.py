@@ -125,7 +125,7 @@ def test_writing_what_is_there_is_no_change_and_no_error() -> None:
 
 def test_base_null_means_that_the_file_must_not_exist() -> None:
     refusal(FileExists, {"a": ONE}, Write(A, ONE, base=Base(None)))
-    check({"a": ONE}, Write(A, TWO, base=Base(None), force=True), {"a": TWO})
+    refusal(FileExists, {"a": ONE}, Write(A, TWO, base=Base(None), force=True))
 
 
 def test_mode_and_permissions_are_kept() -> None:
@@ -173,8 +173,9 @@ def test_a_file_that_is_gone_or_came_is_stale_too() -> None:
     refusal(Stale, {}, Delete(A, base=base_of(ONE)))
 
 
-def test_force_makes_nothing_stale() -> None:
-    check({"a": TWO}, Write(A, b"3", base=base_of(ONE), force=True), {"a": b"3"})
+def test_force_stands_in_for_a_base_and_makes_none_void() -> None:
+    refusal(Stale, {"a": TWO}, Write(A, b"3", base=base_of(ONE), force=True))
+    check({"a": TWO}, Write(A, b"3", base=base_of(TWO), force=True), {"a": b"3"})
     check({"a": TWO}, Write(A, b"3", force=True), {"a": b"3"}, told=Told(read={"a": ONE}))
 
 

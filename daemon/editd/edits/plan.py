@@ -244,7 +244,7 @@ class Work:
         if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
             self.bases.note(path, state.version)
             return
-        if edit.force:
+        if edit.force and edit.base is None:
             self.bases.forget_base(path)
         elif state is not None and edit.base == Base(None):
             raise _exists(path, "Read it and give its version as base, or edit it.")
