@@ -250,6 +250,8 @@ def test_a_stale_file_is_moved_as_it_is_there_now() -> None:
     result = check({"a": THERE}, edits, {"a": None, "b": b"A\nb\nc\nD\n"}, told=OLD, on_stale="merge")
     assert result.merged == (B,)
     check({"a": THERE}, Move(A, B, base=base_of(BASE)), {"a": None, "b": THERE}, told=OLD, on_stale="merge")
+    refusal(Stale, {}, Move(A, B, base=base_of(BASE)), told=OLD, on_stale="merge")
+    refusal(FileMissing, {}, Move(A, B), on_stale="merge")
 
 
 # ── replace and text ───────────────────────────────────────────────────────────────────────────

@@ -295,7 +295,8 @@ class Work:
         path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
-        self.bases.existing(path, edit.base)
+        # What is gone merges with nothing: who has taken it says more than that it is missing.
+        self.bases.look(path, edit.base, may_merge=self.overlay.before(path) is not None)
         self._arrive(to, self._leave(path), overwrite=edit.overwrite)
 
     def _leave(self, path: WorkspacePath) -> _Moving:
