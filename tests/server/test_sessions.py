@@ -223,6 +223,23 @@ def test_a_session_that_must_read_first_is_told_so(place: Workplace, client: Cli
         other.apply([replace("docs/c.txt", "two", "2")])  # only that session
 
 
+def test_a_base_is_as_good_as_having_read_the_file_wherever_it_was_given(
+    place: Workplace, client: Client
+) -> None:
+    (place.root / "link").symlink_to("a.txt")
+    client.session_open("agent", unread="reject")
+    version = client.stat(["a.txt"]).files[0].version
+    client.apply([replace("link", "two", "2", base=version)])
+    version = client.stat(["src/b.txt"]).files[0].version
+    args = {"relative_path": "src/b.txt", "needle": "two", "repl": "2", "mode": "literal"}
+    call = messages.Tool(dialect="serena", tool="replace_content", args=args)
+    with pytest.raises(EditdError) as refused:
+        client.apply([call])
+    assert refusal(refused) == "unread"
+    based = messages.Tool(dialect="serena", tool="replace_content", args=args, base=version)
+    client.apply([based])
+
+
 # ── staleness ──
 
 

@@ -32,6 +32,7 @@ class Bases:
         self._rebased: dict[WorkspacePath, FileState | None] = {}  # what a stale path's edits start from
         self.known: dict[WorkspacePath, set[Base]] = {}
         self.merged: set[WorkspacePath] = set()
+        self.based: set[WorkspacePath] = set()  # for which a base was given
 
     def is_known(self, path: WorkspacePath) -> bool:
         """True where the author has shown to know what `path` holds, or the session has seen it."""
@@ -47,6 +48,8 @@ class Bases:
 
     def look(self, path: WorkspacePath, base: Base | None, *, may_merge: bool = True) -> FileState | None:
         """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
+        if base is not None:
+            self.based.add(path)
         if path in self.known:
             self._look_again(path, base)
             return self._overlay.at(path)

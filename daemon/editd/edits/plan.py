@@ -127,6 +127,7 @@ def plan(
         reports={path: work.reports.get(path, FileReport()) for path in touched},
         merged=tuple(sorted(work.bases.merged)),
         touched=touched,
+        based=frozenset(work.bases.based),
         answers=tuple(work.answers),
         sights=tuple(work.sights),
     )

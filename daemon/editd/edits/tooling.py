@@ -149,12 +149,10 @@ class Workbench:
 
         Else the tool's own search guards it, as it does where the tool comes from.
         """
-        base = self._base
-        if base is None and not self._work.is_on_stale_given:
-            base = Base(version_at(self._work.overlay.before(path)))
-            if path in self._work.bases.known:
-                base = None
-        return self._work.bases.look(path, base)
+        known = self._work.bases.known
+        if self._base is None and not self._work.is_on_stale_given and path not in known:
+            known[path] = {Base(version_at(self._work.overlay.before(path)))}
+        return self._work.bases.look(path, self._base)
 
     def edit(self, page: Page, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
         state = self._work.bases.existing(page.path, None)

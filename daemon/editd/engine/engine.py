@@ -72,7 +72,7 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from editd.edits.expressions import Match, Search
     from editd.engine.guard import Guard
@@ -305,7 +305,7 @@ class Engine:
 
     def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
         worked_out = self._plan(batch.view, request, batch.expected)
-        self._permit(request, worked_out.changes, batch)
+        self._permit(request, worked_out.changes, batch.expected, worked_out.based)
         if self.hooks:
             worked_out = hooked(worked_out, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
@@ -324,11 +324,17 @@ class Engine:
         )  # fmt: skip
         return None
 
-    def _permit(self, request: Write, changes: Sequence[Change], batch: Batch | None = None) -> None:
+    def _permit(
+        self,
+        request: Write,
+        changes: Sequence[Change],
+        expected: Expected = MappingProxyType({}),
+        based: Container[WorkspacePath] = (),
+    ) -> None:
         """Raise Refused where the request's session may not make these changes; also for dry runs."""
         self.rules.permit(changes)
         if self.guard is not None:
-            self.guard.permit(request, changes, {} if batch is None else batch.expected)
+            self.guard.permit(request, changes, expected, based)
 
     def _plan(self, view: View, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
         knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
@@ -584,7 +590,7 @@ class Engine:
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
             worked_out = self._plan(view, request)
-            self._permit(request, worked_out.changes)
+            self._permit(request, worked_out.changes, based=worked_out.based)
         except Refused as refusal:
             with contextlib.suppress(Refused):
                 explain(refusal, self.history)

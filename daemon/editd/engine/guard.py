@@ -38,16 +38,23 @@ class Guard(Struct, frozen=True):
     clock: Clock
 
     def permit(
-        self, request: Write, changes: Sequence[Change], expected: Container[tuple[Reader, WorkspacePath]]
+        self,
+        request: Write,
+        changes: Sequence[Change],
+        expected: Container[tuple[Reader, WorkspacePath]],
+        based: Container[WorkspacePath] = (),
     ) -> None:
-        """Raises PermissionDenied, Leased or Unread. `expected`: what readers change in this very turn."""
+        """Raises PermissionDenied, Leased or Unread.
+
+        `expected`: what readers change in this very turn; `based`: the paths for which a base was given.
+        """
         name = request.authorship.session
         session = self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
         self._check_leases(name, changes)
         if session is not None and isinstance(request, Apply):
-            self._check_read(session, request, changes, expected)
+            self._check_read(session, request, changes, expected, based)
 
     def within(self, view: Snapshot, name: str | None) -> Snapshot:
         """The view as the session may look at it: a refusal must not show what it may not read."""
@@ -87,13 +94,13 @@ class Guard(Struct, frozen=True):
         request: Apply,
         changes: Sequence[Change],
         expected: Container[tuple[Reader, WorkspacePath]],
+        based: Container[WorkspacePath],
     ) -> None:
         if session.unread == "allow" and not session.is_in_doubt:
             return
-        named = {getattr(edit, "path", None) for edit in request.edits if _base_of(edit) is not None}
         for change in changes:
             is_own = (request.reader, change.path) in expected
-            if change.before is None or change.path in named or is_own:
+            if change.before is None or change.path in based or is_own:
                 continue
             if self.seen.by(request.reader, change.path) is None:
                 raise _unread(session, change.path)
@@ -119,10 +126,6 @@ class Within(Struct, frozen=True):
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
         return self.view.names(folder)
-
-
-def _base_of(edit: object) -> object:
-    return getattr(edit, "base", None)
 
 
 def _outside(session: Session, path: WorkspacePath, what: str) -> PermissionDenied:

@@ -155,13 +155,14 @@ class Plan(Struct, frozen=True):
     """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
 
     `changes` are sorted by path, one for each path whose bytes or mode change; `touched` are all paths
-    that the edits name, those that stay as they are among them.
+    that the edits name, those that stay as they are among them, and `based` those for which one gives a base.
     """
 
     changes: tuple[Change, ...]
     reports: dict[WorkspacePath, FileReport] = field(default_factory=dict)
     merged: tuple[WorkspacePath, ...] = ()
     touched: tuple[WorkspacePath, ...] = ()
+    based: frozenset[WorkspacePath] = frozenset()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what readers that a tool names have seen
     warnings: tuple[str, ...] = ()  # of the whole
