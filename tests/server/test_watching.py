@@ -533,6 +533,14 @@ def test_a_root_that_was_moved_away_and_back_is_watched_again(place: Workplace) 
     wait_for(lambda: client.status().head > head)
 
 
+def test_status_tells_of_the_watcher_while_the_baseline_is_taken(place: Workplace) -> None:
+    place.write({f"{number}": "x" for number in range(2000)})
+    with place.start() as client:
+        early = client.status().watcher
+        client.settle()
+        assert early.keys() >= client.status().watcher.keys()
+
+
 def test_status_answers_while_much_is_taken_in(place: Workplace) -> None:
     client, other = place.start(), place.client()
     client.settle()

@@ -497,7 +497,7 @@ class Daemon:
             sessions=0,
             leases=0,
             proposals=0,
-            watcher={"backend": "scan", "state": "baseline", "files": self._counted},
+            watcher=self._watching.status() | {"files": self._counted},
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
