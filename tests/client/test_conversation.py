@@ -409,3 +409,24 @@ def test_what_is_more_than_the_daemon_takes_is_refused_as_too_large(
         client.status()
         assert client.generation <= 2
     asyncio.run(later())
+
+
+def test_where_nobody_knows_which_of_several_calls_was_refused_all_of_them_are_told(
+    served: Workplace,
+) -> None:
+    async def run() -> None:
+        async with AsyncClient(served.socket) as holder, AsyncClient(served.socket) as client:
+            await holder.session_open("holder")
+            await holder.lease_acquire(["told"], 60)
+            await client.session_open("waiter")
+            waiting = asyncio.create_task(client.lease_acquire(["told"], 60, wait=60))
+            while not (await holder.lease_list()).waiting:
+                pass
+            calls = waiting, client.apply([write("many", "A" * 40)] * 400_000)
+            async with asyncio.timeout(20):
+                ends = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(end) for end in ends] == [Unreachable, Unreachable]
+            assert all("over a limit" in str(end) for end in ends)
+            await client.status()
+
+    asyncio.run(run())
