@@ -1,6 +1,6 @@
 """A daemon with faults of its own: who names `fault` finds one, and what it does by itself fails at first.
 
-Its index gives up early.
+Its index gives up early, and so does it where publishing takes long.
 
 `python faulty.py PYTHON -m editd ARGUMENT...`, as a launcher.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.cli import main
 from editd.engine.engine import Engine
-from editd.server import translate
+from editd.server import publishing, translate
 from editd.server.retention import Retention
 from editd.server.searching import Searcher
 from editd.server.watching import Watching
@@ -58,5 +58,6 @@ failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 index.BACKLOG_MAX = 600
+publishing.PUBLISH_SECONDS_MAX = 3.0
 sys.argv[1:] = sys.argv[4:]
 main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import socket
 import sqlite3
@@ -68,6 +69,24 @@ def test_a_search_that_fails_is_told(faulty: Workplace) -> None:
         assert failure.value.name == "internal_error"
         client.apply([call])
         assert client.read("a").content == "two\n"
+
+
+def test_where_publishing_gets_stuck_it_is_given_up_and_the_next_one_is_made(faulty: Workplace) -> None:
+    faulty.git("init", "-q")
+    faulty.git("commit", "-q", "--allow-empty", "-m", "first")
+    with faulty.start() as client:
+        client.apply([write("a", "1\n")])
+        wait_until(lambda: not client.status().journal["unpacked"], "packing, which fails at first")
+        config = faulty.root / ".git/config"
+        aside = config.rename(config.with_name("aside"))
+        os.mkfifo(config)
+        with pytest.raises(EditdError) as failure:
+            client.publish("stuck", from_=1, author="A <a@b.c>")
+        assert failure.value.name == "timeout"
+        assert "git log" in failure.value.data["hint"]
+        aside.rename(config)
+        client.publish("done", from_=1, author="A <a@b.c>")
+    assert faulty.git("show", "HEAD:a") == "1\n"
 
 
 def test_what_the_daemon_does_by_itself_is_tried_again(faulty: Workplace) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
-from editd.errors import Broken, HistoryDamaged, InvalidParams, NoChange
+from editd.errors import Broken, HistoryDamaged, InvalidParams, NoChange, Timeout
 from editd.server.children import PYTHON, Child
 from editd.store.index import Wanted
 from editd.wire import messages
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Transaction
 
 TRANSACTIONS_MAX = 100_000  # in one commit
+PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
 
@@ -132,7 +133,15 @@ class Publishing:
         await child.start()
         try:
             child.send(request)
-            return await answer
+            async with asyncio.timeout(PUBLISH_SECONDS_MAX):
+                return await answer
+        except TimeoutError:
+            child.kill()
+            raise Timeout(
+                f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was ended.",
+                hint="Look at `git log` before you try again. If git itself gets stuck in this repository, "
+                "one of its files may be a FIFO, or its disk does not answer.",
+            ) from None
         finally:
             await child.close()
 
