@@ -75,6 +75,24 @@ def test_a_daemon_starts_where_a_fifo_is(
     deadline.cancel()
 
 
+@pytest.mark.parametrize("name", ["home/.gitconfig", "config/git/config", "config/git/ignore"])
+def test_a_fifo_among_the_users_own_files_of_git_stops_no_daemon(place: Workplace, name: str) -> None:
+    populate(place, ".")
+    put_aside = exchanged(place.folder / name)
+    deadline = Timer(ANSWERS_SECONDS, place.end)
+    deadline.start()
+    with place.start() as client:
+        is_served(place, client, name)
+        put_back(place.folder / name, put_aside)
+        is_served(place, client, "none")
+        exchanged(place.folder / name)
+        (place.root / "beside").write_text(name)
+        is_served(place, client, name)
+        assert client.read("beside").content == name
+    place.stop()
+    deadline.cancel()
+
+
 def test_a_name_with_a_nul_in_gits_files_is_no_name(place: Workplace) -> None:
     populate(place, ".")
     with place.start() as client:

@@ -27,6 +27,7 @@ from editd.engine.lineends import as_added, converted_by, ends_of
 from editd.engine.work import Run
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, NoChange, PermissionDenied, Refused
 from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
+from editd.store.repository import open_store
 from editd.store.trailers import ident
 from editd.system.pipe import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
@@ -85,7 +86,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     author, committer = _people(repository, wanted.author)
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
     weaving = Weaving(
-        branch, pygit2.Repository(os.path.join(folder, "store.git")), "" if prefix == "." else prefix + "/"
+        branch, open_store(os.path.join(folder, "store.git")), "" if prefix == "." else prefix + "/"
     )
     for run in wanted.runs:
         weaving.carry_out(run)

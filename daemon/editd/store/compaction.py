@@ -29,6 +29,7 @@ from editd.store.floor import forget_half_written
 from editd.store.head import read_head
 from editd.store.manifest import write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid
+from editd.store.repository import open_store
 from editd.store.trailers import parse
 from editd.system.durable import sync_path
 from editd.system.flock import take
@@ -65,7 +66,7 @@ class Compactor:
         self._folder = folder
         self._store = os.path.join(folder, "store.git")
         self._packs = os.path.join(self._store, "objects", "pack")
-        self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        self._repository = open_store(self._store)
 
     def prepare(self, limits: Limits, *, is_dry: bool) -> dict[str, object]:
         """Work out the floor and, unless `is_dry`, write what is needed of the packs that hold more.

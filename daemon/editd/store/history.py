@@ -42,6 +42,7 @@ from editd.store.record import (
     change_record,
     transaction_of,
 )
+from editd.store.repository import open_store
 from editd.store.synced import forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
 from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
@@ -549,7 +550,7 @@ def commit_oid(
 
 def _open_repository(path: str) -> pygit2.Repository:
     try:
-        return pygit2.Repository(path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        return open_store(path)
     except pygit2.GitError as error:
         raise HistoryDamaged(f"The history cannot be opened: {error}.", data={"file": path}) from error
 

@@ -28,6 +28,7 @@ from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.pack import PackWriter, release
 from editd.store.proof import whole_proof
 from editd.store.record import Committed, transaction_of
+from editd.store.repository import open_store
 from editd.store.tidying import tidy
 from editd.store.trailers import parse
 from editd.system.flock import take
@@ -47,7 +48,7 @@ class Packer:
     def __post_init__(self) -> None:
         self._store = os.path.join(self.folder, "store.git")
         self._packs = os.path.join(self._store, "objects", "pack")
-        self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        self._repository = open_store(self._store)
         self._head, self.packed, root = self._where()
         self._trees = Trees(root, self._tree)
         self._new_trees: dict[Oid, bytes] = {}

@@ -25,7 +25,7 @@ from editd.store.journal import known_ends
 from editd.store.manifest import Manifest, packs_in, read_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
 from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
-from editd.store.repository import CONFIG
+from editd.store.repository import CONFIG, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -266,7 +266,7 @@ class _Walk:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._store = os.path.join(folder, "store.git")
-        self._repository = pygit2.Repository(self._store, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        self._repository = open_store(self._store)
         self._own = _own_objects(self._store)
         manifest = read_manifest(self._store)
         self._gone: list[str] = []

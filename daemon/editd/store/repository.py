@@ -15,6 +15,8 @@ from editd.system.durable import sync_path, write_durably
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pygit2
+
 CONFIG = """[core]
 \trepositoryformatversion = 0
 \tfilemode = true
@@ -25,6 +27,22 @@ CONFIG = """[core]
 _DESCRIPTION = "The history that editd keeps of one workspace: one commit for each transaction.\n"
 # Each after the one that it is in. No `hooks`: nothing runs because of what the store holds.
 _FOLDERS = ("", "objects", "objects/pack", "objects/info", "refs", "refs/heads")
+
+
+def open_store(path: str) -> pygit2.Repository:
+    """Open it with its own configuration only: the user's changes nothing here. Raises GitError."""
+    import pygit2  # late: who makes the store has no need of libgit2
+    from pygit2.enums import ConfigLevel, RepositoryOpenFlag
+
+    places = pygit2.settings.search_path
+    before = [(level, places[level]) for level in (ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)]
+    try:
+        for level, _ in before:
+            places[level] = ""
+        return pygit2.Repository(path, RepositoryOpenFlag.NO_SEARCH)
+    finally:
+        for level, place in before:
+            places[level] = place
 
 
 def create_store(path: str) -> None:
