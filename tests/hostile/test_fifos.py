@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
 
+from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
@@ -22,97 +24,104 @@ GITS = (
     *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
 )
 TOP = (".gitignore", "sub/.gitignore", "sub/.gitattributes", *(f".git/{name}" for name in GITS))
-NESTED = ("sub/.git", *(f"sub/.git/{name}" for name in ("HEAD", "packed-refs", "config")))
-ANSWERS_SECONDS = 20.0  # then the daemon is taken to be stuck, and is killed
-NOTICED_SECONDS = 0.3
+NESTED = (".git", ".git/HEAD", ".git/packed-refs", ".git/config")
+USERS_OWN = ("home/.gitconfig", "config/git/config", "config/git/ignore")
+STARTED_WITH = (
+    (".git/HEAD", ".git/packed-refs"),
+    (".git/config", ".git/commondir"),
+    (".git/info/exclude", ".git/packed-refs"),
+    (".git/index",),
+    (".git",),
+)
+STUCK_SECONDS = 60.0  # then the daemon is taken to be stuck, and is killed
 
 
-@pytest.mark.parametrize(("repository", "places"), [(".", TOP), ("sub", NESTED)], ids=["top", "nested"])
-def test_a_fifo_put_where_gits_files_are_stops_no_daemon(
-    place: Workplace, repository: str, places: tuple[str, ...]
-) -> None:
-    populate(place, repository)
-    with place.start() as client:
-        client.settle()
-        for name in places:
+def test_a_fifo_put_where_gits_files_are_stops_no_daemon(place: Workplace) -> None:
+    nested = [f"nested{number}" for number in range(len(NESTED))]
+    populate(place, ".", *nested)
+    with served(place) as client:
+        for name in TOP:
             put_aside = exchanged(place.root / name)
-            beside = place.root / ("sub/beside" if name.startswith("sub") else "beside")
-            beside.write_text(name)
-            time.sleep(NOTICED_SECONDS)
-            is_served(place, client, name)
-            assert client.read(str(beside.relative_to(place.root))).content == name
+            is_noticed(place, client, "sub" if name.startswith("sub") else ".", name)
+            is_served(client, name)
             put_back(place.root / name, put_aside)
-            time.sleep(0.05)
-            is_served(place, client, name)
+            client.settle()
+        for folder, name in zip(nested, NESTED, strict=True):
+            exchanged(place.root / folder / name)
+        for folder in nested:
+            is_noticed(place, client, folder, folder)
+        is_served(client, "nested")
         assert client.check().problems == []
-    place.stop()
 
 
 @pytest.mark.parametrize(
-    ("repository", "together"),
+    "top",
     [
-        (".", (".gitignore", "sub/.gitignore", "sub/.gitattributes", ".git/logs/refs/stash")),
-        (".", (".git/HEAD", ".git/packed-refs")),
-        (".", (".git/config", ".git/commondir")),
-        (".", (".git/info/exclude", ".git/packed-refs")),
-        (".", (".git/index",)),
-        ("sub", ("sub/.git",)),
-        ("sub", ("sub/.git/HEAD", "sub/.git/packed-refs")),
+        (".gitignore", "sub/.gitignore", "sub/.gitattributes", ".git/logs/refs/stash"),
+        sum(STARTED_WITH[:-1], ()),
     ],
+    ids=["rules", "git"],
 )
-def test_a_daemon_starts_where_a_fifo_is(
-    place: Workplace, repository: str, together: tuple[str, ...]
-) -> None:
-    populate(place, repository)
-    for name in together:
-        exchanged(place.root / name)
-    deadline = Timer(ANSWERS_SECONDS, place.end)
-    deadline.start()
-    with place.start() as client:
-        is_served(place, client, together[0])
+def test_a_daemon_starts_where_fifos_are(place: Workplace, top: tuple[str, ...]) -> None:
+    nested = [f"nested{number}" for number in range(len(STARTED_WITH))]
+    populate(place, ".", *nested)
+    for folder, names in zip((".", *nested), (top, *STARTED_WITH), strict=True):
+        for name in dict.fromkeys(names):
+            exchanged(place.root / folder / name)
+    with served(place) as client:
+        is_served(client, "started")
         assert client.read("sub/file").content == "file\n"
-    place.stop()
-    deadline.cancel()
 
 
-@pytest.mark.parametrize("name", ["home/.gitconfig", "config/git/config", "config/git/ignore"])
-def test_a_fifo_among_the_users_own_files_of_git_stops_no_daemon(place: Workplace, name: str) -> None:
+def test_a_fifo_among_the_users_own_files_of_git_stops_no_daemon(place: Workplace) -> None:
     populate(place, ".")
-    put_aside = exchanged(place.folder / name)
-    deadline = Timer(ANSWERS_SECONDS, place.end)
-    deadline.start()
-    with place.start() as client:
-        is_served(place, client, name)
-        put_back(place.folder / name, put_aside)
-        is_served(place, client, "none")
+    for name in USERS_OWN:
         exchanged(place.folder / name)
-        (place.root / "beside").write_text(name)
-        is_served(place, client, name)
-        assert client.read("beside").content == name
-    place.stop()
-    deadline.cancel()
+    with served(place) as client:
+        is_served(client, "all")
+        for name in USERS_OWN:
+            (place.folder / name).unlink()
+        for name in USERS_OWN:
+            is_served(client, "none")
+            exchanged(place.folder / name)
+            is_noticed(place, client, ".", name)
+            (place.folder / name).unlink()
 
 
 def test_a_name_with_a_nul_in_gits_files_is_no_name(place: Workplace) -> None:
     populate(place, ".")
-    with place.start() as client:
-        client.settle()
+    with served(place) as client:
         (place.root / ".git/HEAD").write_bytes(b"ref: refs/heads/a\0b\n")
         (place.root / "new").mkdir()
         (place.root / "new/.git").write_bytes(b"gitdir: a\0b\n")
         (place.root / "new/file").write_text("1")
-        is_served(place, client, "HEAD")
+        is_served(client, "HEAD")
         assert client.read("new/file").content == "1"
     assert "Traceback" not in place.log()
-    place.stop()
 
 
-def populate(place: Workplace, repository: str) -> None:
-    """A repository with a commit, and files of every kind in it."""
-    place.write({"file": "file\n", "sub/file": "file\n", f"{repository}/.gitattributes": "*.x filter=y\n"})
-    place.git("-C", repository, "init", "-q")
-    place.git("-C", repository, "add", ".")
-    place.git("-C", repository, "commit", "-q", "-m", "first")
+def populate(place: Workplace, *repositories: str) -> None:
+    """Repositories with a commit each, and files of every kind in them."""
+    for folder in reversed(repositories):  # the innermost first
+        files = {"file": "file\n", "sub/file": "file\n", ".gitattributes": "*.x filter=y\n"}
+        place.write({f"{folder}/{name}": content for name, content in files.items()})
+        place.git("-C", folder, "init", "-q")
+        place.git("-C", folder, "add", *files)
+        place.git("-C", folder, "commit", "-q", "-m", "first")
+
+
+@contextlib.contextmanager
+def served(place: Workplace) -> Iterator[Client]:
+    """A client of a daemon; one that is stuck is killed, which is an error here."""
+    deadline = Timer(STUCK_SECONDS, place.end)
+    deadline.start()
+    try:
+        with place.start() as client:
+            client.settle()
+            yield client
+        place.stop()
+    finally:
+        deadline.cancel()
 
 
 def exchanged(path: Path) -> bytes | Path | None:
@@ -136,13 +145,16 @@ def put_back(path: Path, there: bytes | Path | None) -> None:
         there.rename(path)
 
 
-def is_served(place: Workplace, client: Client, name: str) -> None:
-    """The daemon answers, takes an edit and settles; a stuck one is killed, which is an error here."""
-    deadline = Timer(ANSWERS_SECONDS, place.end)
-    deadline.start()
-    try:
-        client.status()
-        client.apply([write("edited", name), write("sub/edited", name)])
-        client.settle()
-    finally:
-        deadline.cancel()
+def is_noticed(place: Workplace, client: Client, folder: str, content: str) -> None:
+    """What is written beside it is taken in by itself."""
+    head = client.status().head
+    place.write({f"{folder}/beside": content})
+    path = f"{folder}/beside".removeprefix("./")
+    wait_until(lambda: client.log(after=head, path=path).transactions, path)
+
+
+def is_served(client: Client, name: str) -> None:
+    """The daemon answers, takes an edit and settles."""
+    client.status()
+    client.apply([write("edited", name), write("sub/edited", name)])
+    client.settle()
