@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from editd.server.turns import Turns
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship
     from editd.workspace.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -89,15 +88,6 @@ class SessionMethods:
 
     def admit_as(self, name: str | None, visitor: Visitor) -> None:
         self._sessions.admit(name, visitor.number, self._now_us())
-
-    def acting(self, said: Authorship, visitor: Visitor) -> Authorship:
-        """Who does what names a session, as an undo does: not that session where it is another's."""
-        name = said.session
-        if name is None or self._sessions.get(name) is None:
-            return said
-        if self._sessions.is_attached(name, visitor.number):
-            return said
-        return replace(said, session=visitor.session)
 
     def own(self, name: str | None, visitor: Visitor) -> str:
         """The open session that the request is for. Raises UnknownSession where there is none."""
