@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, Sight, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ class Seen:
         if known is None or known.base != base:
             self.note(reader, path, Sight(base, ((first, last),)))
         elif known.lines is not None:
-            self.note(reader, path, Sight(base, (*known.lines, (first, last))))
+            self.note(reader, path, Sight(base, merged_ranges((*known.lines, (first, last)))))
 
     def by(self, reader: Reader, path: WorkspacePath) -> Base | None:
         sight = self.sight(reader, path)

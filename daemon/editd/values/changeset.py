@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from editd.values.content import FileState, GitMode, Version
     from editd.values.path import WorkspacePath
@@ -30,6 +30,17 @@ class Sight(Struct, frozen=True):
 
     base: Base
     lines: tuple[tuple[int, int], ...] | None = None
+
+
+def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same lines in as few ranges as can be, in order."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(last, merged[-1][1])
+        else:
+            merged.append((first, last))
+    return tuple(merged)
 
 
 class Position(Struct, frozen=True):

@@ -23,7 +23,7 @@ from editd.edits.arguments import kind_of, refuse_unknown, text_of
 from editd.edits.blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.edits.desk import Dialect, Tool
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, Sight, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -211,7 +211,7 @@ def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
         return None
     unseen = set(_numbers(_gaps(seen, max(applied.origins) + 1)))
     after = (number for number, old in enumerate(applied.origins, 1) if old + 1 not in unseen)
-    return _merged((number, number) for number in after)
+    return merged_ranges((number, number) for number in after)
 
 
 def _page(path: WorkspacePath, desk: Desk) -> Page:
@@ -303,7 +303,7 @@ def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, desk: Des
     if sight is not None and sight.base.version == version:
         if sight.lines is None:
             return
-        shown = _merged((*sight.lines, *shown))
+        shown = merged_ranges((*sight.lines, *shown))
     desk.note(reader, path, Sight(Base(version), shown if _gaps(shown, total) else None))
 
 
@@ -349,7 +349,7 @@ def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
         if room < 0 and shown:
             break
         shown.append((number, number))
-    return _merged(shown)
+    return merged_ranges(shown)
 
 
 def _numbered(lines: Sequence[str], ranges: Ranges) -> str:
@@ -360,21 +360,10 @@ def _numbers(ranges: Ranges) -> Iterator[int]:
     return chain.from_iterable(range(first, last + 1) for first, last in ranges)
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The same lines in as few ranges as can be, in order."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(last, merged[-1][1])
-        else:
-            merged.append((first, last))
-    return tuple(merged)
-
-
 def _gaps(ranges: Iterable[tuple[int, int]], total: int) -> Ranges:
     """The lines from 1 to `total` that are in none of the ranges."""
     gaps, next_line = [], 1
-    for first, last in _merged(ranges):
+    for first, last in merged_ranges(ranges):
         if first > total:
             break
         if first > next_line:
