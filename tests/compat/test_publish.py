@@ -577,3 +577,15 @@ def test_what_a_command_did_in_a_session_is_published_with_it(place: Workplace) 
         client.publish("x")  # the connection's own session
     assert names(place, "HEAD") == ["M\ta.txt"]
     assert "Co-authored-by: claude" in place.git("log", "-1", "--format=%b")
+
+
+def test_another_repository_where_the_workspace_was_is_not_published_to(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "agent", replace("a.txt", "line 1\n", "line one\n"))
+        place.root.rename(place.folder / "away")
+        subprocess.run(["git", "clone", "-q", place.folder / "away", place.root], check=True)
+        place.git("config", "user.name", "Ann Example")
+        place.git("config", "user.email", "ann@example.org")
+        failure = refused(client.publish, "work", session="agent")
+        assert failure.name == "io_error"
+        assert place.git("log", "--format=%s") == "first\n"

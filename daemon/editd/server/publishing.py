@@ -54,6 +54,7 @@ class Publishing:
         }
 
     def _publish(self, params: messages.Publish, visitor: Visitor, call: Call) -> None:
+        self._engine.check_in_place()
         if isinstance(self._engine.broken, HistoryDamaged):
             raise self._engine.broken
         if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
