@@ -513,6 +513,9 @@ def test_hooks_can_be_run_on_files_as_they_are_which_changes_nothing(hooks: Desk
         {"path": "as_is.txt", "formatted_by": ["upper"]}, {"path": "as_is.other", "formatted_by": []}
     ]  # fmt: skip
     assert "+ONE" in answer.diff
+    (hooks.place.root / "link.txt").symlink_to("as_is.txt")
+    assert hooks.client.hooks_run(["link.txt"]).diff == answer.diff
+    before = hooks.place.files()
     hooks.configure(hook("no", "raise SystemExit('never')", kind="check"))
     with pytest.raises(EditdError, match="never"):
         hooks.client.hooks_run(["as_is.txt"])

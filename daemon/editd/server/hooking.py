@@ -171,7 +171,7 @@ class HookMethods:
         for path in paths:
             self._sessions.permit_reading(params.session, visitor, path, self._engine.tree)
         view = View(self._engine.tree, self._engine.history, patient=False)
-        states = {path: _file(view, path) for path in paths}
+        states = {path: _file(view, path) for path in map(view.resolve, paths)}
         files = [Planned(path, state.content, state.is_executable) for path, state in states.items()]
         trial = trial_of(files, self._engine.hooks, view.file_at)
 
