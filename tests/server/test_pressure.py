@@ -201,7 +201,7 @@ def test_a_workspace_that_is_deleted_leaves_its_history_readable(place: Workplac
         assert refusal(lambda: client.apply([write("a", "2\n")])).name == "io_error"
         place.root.mkdir()  # another folder under the same name
         assert refusal(lambda: client.apply([write("a", "2\n")])).name == "io_error"
-        client.settle()
+        assert refusal(client.settle).name == "io_error"
         assert client.read("a", at=1).content == "1\n"
         assert client.read("old", at=0).content == "old\n"
         assert client.status().head == 1
