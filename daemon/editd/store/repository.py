@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from editd.store.head import REF
 from editd.system.durable import sync_path, write_durably
+from editd.system.plain import may_wait, users_git_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +31,13 @@ _FOLDERS = ("", "objects", "objects/pack", "objects/info", "refs", "refs/heads")
 
 
 def open_store(path: str) -> pygit2.Repository:
-    """Open it with its own configuration only: the user's changes nothing here. Raises GitError."""
+    """Open it, without the user's configuration, of no use here, where that would wait. Raises GitError."""
     import pygit2  # late: who makes the store has no need of libgit2
     from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 
+    if not any(map(may_wait, users_git_files())):
+        return pygit2.Repository(path, RepositoryOpenFlag.NO_SEARCH)
+    # One for the process, in which nobody opens a repository of the user's meanwhile, as long as it is so.
     places = pygit2.settings.search_path
     before = [(level, places[level]) for level in (ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)]
     try:

@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import BufferedReader
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -47,6 +48,15 @@ def git_folder(path: bytes) -> bytes | None:
     if not text.startswith(b"gitdir: ") or b"\0" in text:
         return None
     return os.path.normpath(os.path.join(os.path.dirname(path), text[8:].rstrip(b"\r\n")))
+
+
+def users_git_files() -> Iterator[bytes]:
+    """What git reads with every repository of a user, by git-config(1) and gitignore(5)."""
+    home = os.fsencode(os.path.expanduser("~"))
+    yield os.path.join(home, b".gitconfig")
+    folder = os.environb.get(b"XDG_CONFIG_HOME") or os.path.join(home, b".config")
+    for name in (b"config", b"ignore", b"attributes"):
+        yield os.path.join(folder, b"git", name)
 
 
 def _is_plain(found: os.stat_result) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from editd.system.plain import git_folder, may_wait
+from editd.system.plain import git_folder, may_wait, users_git_files
 from editd.workspace.standing import common_folder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def is_openable(place: bytes, *, for_index: bool = False) -> bool:
 
 def opened_files(place: bytes, *, for_index: bool = False) -> Iterator[bytes]:
     """The files that libgit2 opens of such a repository, whether they are there or not."""
-    yield from _users_own()
+    yield from users_git_files()
     yield os.path.join(place, b".git")
     folder = git_folder(os.path.join(place, b".git"))
     if folder is None:
@@ -39,12 +39,3 @@ def opened_files(place: bytes, *, for_index: bool = False) -> Iterator[bytes]:
     for where in dict.fromkeys((folder, common_folder(folder))):
         for name in _OPENED + (_OPENED_FOR_INDEX if for_index else ()):
             yield os.path.join(where, name)
-
-
-def _users_own() -> Iterator[bytes]:
-    """What is read with every repository of a user, by git-config(1) and gitignore(5)."""
-    home = os.fsencode(os.path.expanduser("~"))
-    yield os.path.join(home, b".gitconfig")
-    folder = os.environb.get(b"XDG_CONFIG_HOME") or os.path.join(home, b".config")
-    for name in (b"config", b"ignore", b"attributes"):
-        yield os.path.join(folder, b"git", name)
