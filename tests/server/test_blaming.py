@@ -101,6 +101,35 @@ def test_what_an_undo_brings_back_stays_with_who_wrote_it(client: Client) -> Non
     assert seqs(client, "undone") == [one, two, one]
 
 
+def test_what_an_undo_brings_back_into_a_moved_file_stays_with_who_wrote_it(client: Client) -> None:
+    one = make(client, write("was/here", "1\n2\n3\n"))
+    two = make(client, replace("was/here", "2\n", "two\n"))
+    make(client, Move(path="was/here", to="is/here"))
+    make(client, Move(path="is/here", to="is/there"))
+    undo(client, tx=two)
+    assert seqs(client, "is/there") == [one, one, one]
+
+
+def test_what_an_undo_takes_back_from_where_it_had_overwritten_stays_with_who_wrote_it(
+    client: Client,
+) -> None:
+    one = make(client, write("over", "1\n2\n"), write("under", "x\n"))
+    moved = make(client, Move(path="over", to="under", overwrite=True))
+    two = make(client, replace("under", "2\n", "two\n"))
+    undo(client, tx=moved)
+    assert seqs(client, "over") == [one, two]
+    assert seqs(client, "under") == [one]
+
+
+def test_lines_that_a_file_had_before_another_was_moved_over_it_stay_with_who_wrote_them(
+    client: Client,
+) -> None:
+    one = make(client, write("kept", "1\n2\n3\n"))
+    two = make(client, write("kept.new", "1\ntwo\n3\n"))
+    make(client, Move(path="kept.new", to="kept", overwrite=True))
+    assert seqs(client, "kept") == [one, two, one]
+
+
 def test_an_undo_among_later_edits_gives_each_line_to_its_own(client: Client) -> None:
     one = make(client, write("among", "".join(f"{n}\n" for n in range(8))))
     two = make(client, replace("among", "1\n", "one\n"))

@@ -88,13 +88,28 @@ class Blame:
 
     def _parents(self, seq: int, touch: Touch) -> Iterator[tuple[WorkspacePath, int]]:
         """Where the lines may have been before: a path, and right after which transaction."""
-        yield touch.source or touch.path, seq - 1
+        if touch.before is not None:
+            yield touch.path, seq - 1
+        if touch.source is not None:
+            yield touch.source, seq - 1
         if self._history.index.made(seq).kind not in TAKING_BACK:
             return
         undoing = self._history.index.transaction(seq)
         for undone in () if undoing is None else undoing.undoes[:TAKEN_BACK_MAX]:
             if undone > self._history.floor.seq:  # else what it took back is compacted
-                yield touch.path, undone - 1
+                yield self._name_before(touch, seq, undone), undone - 1
+                moves = self._history.index.moves_from(touch.path)
+                yield from ((to, seq - 1) for at, to in moves if at == undone)  # it stood there until now
+
+    def _name_before(self, touch: Touch, seq: int, undone: int) -> WorkspacePath:
+        """What the file that `seq` touched was called before `undone`, which `seq` takes back."""
+        index, path = self._history.index, touch.source or touch.path
+        if index.touch_in(touch.path, undone) is not None:
+            return touch.path
+        while moves := [(at, move) for at, move in index.moves_to(path) if undone <= at < seq]:
+            seq, move = moves[-1]
+            path = move.source or path
+        return path
 
     def _content(self, version: Version) -> bytes:
         found = self._contents.pop(version, None)
