@@ -47,6 +47,11 @@ def check(place: Workplace, client: Client, files: Files) -> None:
     assert client.check().problems == []
 
 
+def shell_move(place: Workplace, client: Client, path: str, to: str) -> None:
+    (place.root / path).rename(place.root / to)
+    client.settle()
+
+
 def lineage(client: Client) -> dict[str, tuple[str, object]]:
     """What the newest transaction says of its files."""
     (newest,) = client.log(limit=1).transactions
@@ -138,6 +143,26 @@ def test_force_does_not_delete_a_file_that_came_later(place: Workplace) -> None:
     with begin(place, {"a": "A"}, *steps) as client:
         client.undo(1, on_conflict="force")
         check(place, client, {"a": "new"})
+
+
+@pytest.mark.parametrize("to", ["a", "c"])
+def test_a_file_is_followed_through_a_move_by_the_shell(place: Workplace, to: str) -> None:
+    with begin(place, {}, write("a", LINES), replace("a", *SWAP), move("a", "b")) as client:
+        shell_move(place, client, "b", to)
+        assert lineage(client) == {to: ("renamed", "b")}
+        client.undo(2)
+        check(place, client, {to: LINES})
+        client.undo(1)
+        check(place, client, {})
+
+
+def test_a_move_by_the_shell_over_another_file_is_taken_back(place: Workplace) -> None:
+    with begin(place, {"a": LINES, "b": "B"}) as client:
+        client.settle()
+        shell_move(place, client, "a", "b")
+        client.apply([replace("b", *SWAP)])
+        client.undo(1)
+        check(place, client, {"a": LINES.replace(*SWAP), "b": "B"})
 
 
 def test_what_changed_the_file_while_it_was_moved_is_in_the_way(place: Workplace) -> None:

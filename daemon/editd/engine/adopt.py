@@ -11,7 +11,7 @@ from msgspec import Struct
 from editd.engine.inspection import known_below
 from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
-from editd.values.content import FileState
+from editd.values.content import FileState, GitMode, Version
 from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Authorship, Entry, Kind
 
@@ -49,10 +49,25 @@ def adoptions(
         change = Change(path, state_of(known, history), state)
         new_to_us = known is None and not is_ours(path)
         (first_seen if new_to_us else changed).append(change)
-    found = [Adoption("baseline", tuple(first_seen)), Adoption("outside", tuple(changed))]
+    found = [Adoption("baseline", tuple(first_seen)), Adoption("outside", _with_moves(changed))]
     if any(change.after is None for change in changed):
         found.reverse()  # What is gone has made room for what is seen for the first time.
     return [adoption for adoption in found if adoption.changes]
+
+
+def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The same; a file that is gone was moved to where its bytes are new, if both are the only such files."""
+    gone: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
+    come: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
+    for change in changes:
+        if change.after is not None and change.kind != "mode":
+            come.setdefault((change.after.version, change.after.mode), []).append(change.path)
+        elif change.before is not None and change.after is None:
+            gone.setdefault((change.before.version, change.before.mode), []).append(change.path)
+    moved = {
+        to[0]: gone[what][0] for what, to in come.items() if len(to) == 1 and len(gone.get(what, ())) == 1
+    }
+    return tuple(Change(c.path, c.before, c.after, moved.get(c.path)) for c in changes)
 
 
 def nested(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
