@@ -52,6 +52,18 @@ def shell_move(place: Workplace, client: Client, path: str, to: str) -> None:
     client.settle()
 
 
+def refused(client: Client, seq: int) -> dict[str, list[int]]:
+    """The paths at which the undo of a transaction does not merge, each with those in the way."""
+    with pytest.raises(EditdError) as error:
+        client.undo(seq)
+    assert error.value.name == "conflict"
+    blocking = {file["path"]: file["blocking"] for file in error.value.data["files"]}
+    conflicts = client.undo(seq, dry_run=True).conflicts
+    assert isinstance(conflicts, list)
+    assert {one.path: one.blocking for one in conflicts} == blocking
+    return blocking
+
+
 def lineage(client: Client) -> dict[str, tuple[str, object]]:
     """What the newest transaction says of its files."""
     (newest,) = client.log(limit=1).transactions
@@ -129,10 +141,7 @@ def test_what_a_move_had_overwritten_comes_back_where_the_file_itself_is_back(pl
 def test_what_a_move_had_overwritten_does_not_come_back_over_another_file(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c"), write("b", "new")]
     with begin(place, {"a": "A", "b": "B"}, *steps) as client:
-        with pytest.raises(EditdError) as refused:
-            client.undo(1)
-        assert refused.value.name == "conflict"
-        assert [file["path"] for file in refused.value.data["files"]] == ["b"]
+        assert refused(client, 1) == {"b": [2]}
         check(place, client, {"c": "A", "b": "new"})
         client.undo(1, on_conflict="force")
         check(place, client, {"a": "A", "b": "B"})
@@ -143,6 +152,32 @@ def test_force_does_not_delete_a_file_that_came_later(place: Workplace) -> None:
     with begin(place, {"a": "A"}, *steps) as client:
         client.undo(1, on_conflict="force")
         check(place, client, {"a": "new"})
+
+
+def test_a_move_of_a_file_that_was_deleted_since_is_not_taken_back(place: Workplace) -> None:
+    with begin(place, {"a": "A"}, move("a", "b"), delete("b")) as client:
+        assert refused(client, 1) == {"b": [2]}
+        client.undo(2)
+        client.undo(1)
+        check(place, client, {"a": "A"})
+
+
+@pytest.mark.parametrize("edits", [[write("a", LINES)], [write("a", "x\n"), replace("a", "x\n", LINES)]])
+def test_a_file_is_followed_through_a_restore(place: Workplace, edits: list[AnyEdit]) -> None:
+    with begin(place, {}, *edits, move("a", "b"), replace("b", *SWAP)) as client:
+        client.restore(len(edits))
+        assert lineage(client) == {"a": ("renamed", "b")}
+        client.undo(len(edits))
+        check(place, client, {"a": "x\n"} if len(edits) > 1 else {})
+
+
+def test_files_that_were_moved_over_others_are_restored_from_where_they_are(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "c"), move("b", "c", overwrite=True), move("d", "b")]
+    with begin(place, {"a": "A", "b": "B", "d": "D"}, *steps) as client:
+        client.restore(0)
+        assert lineage(client) == {"a": ("added", None), "b": ("renamed", "c"), "d": ("added", None)}
+        client.undo(4)
+        check(place, client, {"b": "D", "c": "B"})
 
 
 @pytest.mark.parametrize("to", ["a", "c"])
@@ -165,14 +200,20 @@ def test_a_move_by_the_shell_over_another_file_is_taken_back(place: Workplace) -
         check(place, client, {"a": LINES.replace(*SWAP), "b": "B"})
 
 
+def test_what_was_deleted_and_restored_is_followed_on(place: Workplace) -> None:
+    with begin(place, {}, write("a", "A"), delete("a")) as client:
+        client.restore(1)
+        client.apply([move("a", "b")])
+        client.undo(1)
+        check(place, client, {})
+
+
 def test_what_changed_the_file_while_it_was_moved_is_in_the_way(place: Workplace) -> None:
     five = ("line five\n", "line 5, again\n")
     steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), replace("b", *five)]
     with begin(place, {"a": LINES}, *steps) as client:
         client.undo(2)
-        with pytest.raises(EditdError) as refused:
-            client.undo(1)
-        assert refused.value.data["files"] == [{"path": "a", "blocking": [3]}]
+        assert refused(client, 1) == {"a": [3]}
         (conflict,) = client.undo(1, dry_run=True).conflicts  # type: ignore[misc]
         assert (conflict.path, conflict.blocking, conflict.needs) == ("a", [3], [3])
         check(place, client, {"a": LINES.replace(SWAP[0], five[1])})
@@ -205,10 +246,5 @@ def test_a_dry_run_tells_of_conflicts_where_the_rest_would_not_fit(place: Workpl
     with place.start() as client:
         client.apply([delete("x"), write("x/y", "Y"), write("k", "1")])
         client.apply([write("x/z", "Z"), write("k", "2")])
-        with pytest.raises(EditdError) as refused:
-            client.undo(1)
-        assert refused.value.name == "conflict"
-        conflicts = client.undo(1, dry_run=True).conflicts
-        assert isinstance(conflicts, list)
-        assert [(one.path, one.blocking) for one in conflicts] == [("k", [2])]
+        assert refused(client, 1) == {"k": [2]}
         check(place, client, {"x/y": "Y", "x/z": "Z", "k": "2"})

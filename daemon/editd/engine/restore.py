@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from editd.engine.adopt import recorded_state
 from editd.engine.scopes import seq_at
+from editd.engine.undo import Past
 from editd.errors import FileMissing
 from editd.store.index import Wanted
 from editd.values.changeset import Change
 from editd.values.path import folders_of, is_among
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from editd.engine.requests import Restore
     from editd.store.history import History
@@ -46,7 +47,21 @@ def restore(
         Change(path, current(path), recorded_state(held_after(path, seq, history), history))
         for path in sorted(set(touched))
     ]
-    return seq, tuple(change for change in changes if change.before != change.after)
+    return seq, _with_moves([change for change in changes if change.before != change.after], seq, history)
+
+
+def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[Change, ...]:
+    """The same; a file that was moved after `seq`, and is not to be there any more, is moved back."""
+    past = Past(history)
+    gone = {change.path for change in changes if change.after is None}
+
+    def source(change: Change) -> WorkspacePath | None:
+        if not gone or change.after is None:
+            return None
+        here, is_there = past.whereabouts(change.path, seq)
+        return here if is_there and here in gone else None
+
+    return tuple(Change(c.path, c.before, c.after, source(c)) for c in changes)
 
 
 def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -80,8 +81,18 @@ class Past:
             to = self._moves_from[path].get(at)
             if to is None and undoes and touch.after is not None:
                 to = self._put_back(touch, at, undoes)
+            if to is None and touch.after is None and self._comes_back(touch, at):
+                continue
             if to is not None or touch.after is None or touch.source is not None:
                 yield Departure(at, to, touch.undone_by)
+
+    def _comes_back(self, touch: Touch, at: int) -> bool:
+        """Whether what was deleted is the next to be at its path again, as after a `restore`."""
+        found = self.history.index.touch_after(touch.path, at)
+        if found is None or touch.before is None:
+            return False
+        after, source = found[1].after, found[1].source
+        return source is None and after is not None and after.version == touch.before.version
 
     def _put_back(self, touch: Touch, at: int, undoes: Sequence[int]) -> WorkspacePath | None:
         """Where the undo of a move that had overwritten something put the file that it found here.
@@ -93,12 +104,29 @@ class Past:
             self._moves_to[touch.path] = dict(index.moves_to(touch.path))
         for seq in undoes:
             move = self._moves_to[touch.path].get(seq)
-            if move is None or move.source is None or move.before is None or move.before != touch.after:
+            if move is None or move.source is None:
                 continue
             put = index.touch_in(move.source, at)
-            if put is not None and put.before is None and put.after is not None:
+            if put is not None and put.before is None and put.after is not None and put.source is None:
                 return move.source
         return None
+
+    def whereabouts(
+        self, path: WorkspacePath, seq: int, targets: Mapping[int, Target] = MappingProxyType({})
+    ) -> tuple[WorkspacePath, bool]:
+        """Where the file that `path` named after `seq` is without `targets`, or was; and whether it is."""
+        while (left := self.left(path, seq)) is not None:
+            seq = left.at
+            target = targets.get(seq)
+            if target is not None and target.covers(path):
+                continue
+            if left.undone_by is not None:
+                seq = left.undone_by
+            elif left.to is None:
+                return path, False
+            else:
+                path = left.to
+        return path, True
 
     def state(self, entry: Entry | None) -> FileState | None:
         """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""
@@ -125,7 +153,7 @@ class Inversion(Struct):
             if touch.source is not None and touch.source in by_path:
                 self._move_back(touch, by_path[touch.source], seq)
             elif touch.path not in left:
-                here = self._whereabouts(touch.path, seq) if touch.after is not None else touch.path
+                here = touch.path if touch.after is None else self._whereabouts(touch.path, seq)
                 place = Place(here, seq, touch.path)
                 self.made[here] = self._merge(place, touch.after, touch.before)
                 if self.made[here] is None:
@@ -133,7 +161,10 @@ class Inversion(Struct):
 
     def _move_back(self, touch: Touch, source: Touch, seq: int) -> None:
         here = self._whereabouts(touch.path, seq)
-        state = self._merge(Place(here, seq, touch.path), touch.after, source.before)
+        place = Place(here, seq, touch.path)
+        state = self._merge(place, touch.after, source.before)
+        if state is None and not self.force:  # it was deleted meanwhile
+            self.places.append(place)
         is_taken = source.path != here and self._now(source.path) is not None
         if is_taken and not self.force:
             self.places.append(Place(source.path, seq, source.path))
@@ -162,23 +193,14 @@ class Inversion(Struct):
                 self.places.append(place)
             return wanted
 
+    def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
+        here, _ = self.past.whereabouts(path, seq, self.targets)
+        if here in self.made and self.made[here] is None:  # it may have been moved on from there by this undo
+            return next((to for to, origin in self.moved.items() if origin == here), here)
+        return here
+
     def _now(self, path: WorkspacePath) -> FileState | None:
         return self.made[path] if path in self.made else self.current(path)
-
-    def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
-        """Where the file that `path` named after `seq` is now, or was last: later moves are followed."""
-        while (left := self.past.left(path, seq)) is not None:
-            seq = left.at
-            target = self.targets.get(seq)
-            if target is not None and target.covers(path):
-                continue
-            if left.undone_by is not None:
-                seq = left.undone_by
-            elif left.to is None:
-                break
-            else:
-                path = left.to
-        return path
 
 
 def invert(
@@ -216,4 +238,4 @@ def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> Wo
     source = work.moved.get(path)
     if source is None or source == path or after is None or work.made.get(source) is not None:
         return None
-    return source if work.current(path) is None and work.current(source) is not None else None
+    return source if work.current(source) is not None else None
