@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.messages import Delete, Move
+from editd.wire.messages import Delete, Filter, Move
 from editd_client.errors import EditdError
 from workplace import replace, write
 
@@ -141,7 +141,7 @@ def test_what_a_move_had_overwritten_comes_back_where_the_file_itself_is_back(pl
 def test_what_a_move_had_overwritten_does_not_come_back_over_another_file(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c"), write("b", "new")]
     with begin(place, {"a": "A", "b": "B"}, *steps) as client:
-        assert refused(client, 1) == {"b": [2]}
+        assert refused(client, 1) == {"b": [3]}
         check(place, client, {"c": "A", "b": "new"})
         client.undo(1, on_conflict="force")
         check(place, client, {"a": "A", "b": "B"})
@@ -200,6 +200,14 @@ def test_a_move_by_the_shell_over_another_file_is_taken_back(place: Workplace) -
         check(place, client, {"a": LINES.replace(*SWAP), "b": "B"})
 
 
+def test_a_file_is_looked_for_where_the_same_undo_has_moved_it(place: Workplace) -> None:
+    steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), move("b", "a")]
+    with begin(place, {"a": LINES}, *steps) as client:
+        client.undo(2)
+        client.undo(last=2)
+        check(place, client, {"b": LINES})
+
+
 def test_what_was_deleted_and_restored_is_followed_on(place: Workplace) -> None:
     with begin(place, {}, write("a", "A"), delete("a")) as client:
         client.restore(1)
@@ -238,6 +246,59 @@ def test_several_moves_undone_at_once_are_one_from_where_the_file_is_now(place: 
         check(place, client, {"z": "Z", "s": "S"})
 
 
+# ── What stands in the way ─────────────────────────────────────────────────────────────────────
+
+
+def test_only_who_made_the_file_that_stands_there_now_is_in_the_way(place: Workplace) -> None:
+    steps: list[AnyEdit] = [move("a", "b"), write("a", "new"), move("a", "c"), write("a", "newer")]
+    with begin(place, {"a": "A"}, *steps) as client:
+        assert refused(client, 1) == {"a": [4]}
+
+
+def test_a_file_is_in_the_way_of_a_folder(place: Workplace) -> None:
+    with begin(place, {"x/y/z": "Z"}, delete("x/y/z"), write("x", "X"), replace("x", "X", "XX")) as client:
+        assert refused(client, 1) == {"x": [2, 3]}
+        check(place, client, {"x": "XX"})
+        for seq in (3, 2, 1):
+            client.undo(seq)
+        check(place, client, {"x/y/z": "Z"})
+
+
+def test_one_file_is_in_the_way_and_another_is_gone(place: Workplace) -> None:
+    with begin(place, {"a": LINES, "x/y": "Y"}) as client:
+        client.apply([replace("a", *SWAP), delete("x/y")])
+        for edit in (move("a", "b"), delete("b"), write("x", "X")):
+            client.apply([edit])
+        assert refused(client, 1) == {"b": [2, 3], "x": [4]}
+
+
+def test_the_files_of_a_folder_are_in_the_way_of_a_file(place: Workplace) -> None:
+    steps: list[AnyEdit] = [delete("x"), write("x/y", "Y"), write("x/z", "Z")]
+    with begin(place, {"x": "X"}, *steps) as client:
+        assert refused(client, 1) == {"x/y": [2], "x/z": [3]}
+        client.undo(3)
+        client.undo(2)
+        client.undo(1)
+        check(place, client, {"x": "X"})
+
+
+def test_a_transaction_is_in_its_own_way_where_only_some_paths_are_undone(place: Workplace) -> None:
+    place.write({"x": "X"})
+    with place.start() as client:
+        client.apply([delete("x"), write("x/y", "Y")])
+        (conflict,) = client.undo(filter=Filter(paths=["?"]), dry_run=True).conflicts  # type: ignore[misc]
+        assert (conflict.path, conflict.blocking, conflict.needs) == ("x/y", [1], [1])
+
+
+def test_what_changed_a_file_before_several_moves_were_undone_at_once_is_in_the_way(place: Workplace) -> None:
+    five = ("line five\n", "line 5, again\n")
+    steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), move("b", "c"), replace("c", *five)]
+    with begin(place, {"a": LINES}, *steps[:3], session="s") as client:
+        client.apply([steps[3]])
+        client.rollback("s", since=2)
+        assert refused(client, 1) == {"a": [4]}
+
+
 # ── A dry run ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -246,5 +307,5 @@ def test_a_dry_run_tells_of_conflicts_where_the_rest_would_not_fit(place: Workpl
     with place.start() as client:
         client.apply([delete("x"), write("x/y", "Y"), write("k", "1")])
         client.apply([write("x/z", "Z"), write("k", "2")])
-        assert refused(client, 1) == {"k": [2]}
+        assert refused(client, 1) == {"k": [2], "x/z": [2]}
         check(place, client, {"x/y": "Y", "x/z": "Z", "k": "2"})

@@ -13,6 +13,7 @@ from editd.engine.requests import InTheWay
 from editd.engine.scopes import Target, whole_of
 from editd.engine.undo import Past, Place, invert
 from editd.errors import Conflict
+from editd.store.index import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Touch
+
+    Lived = tuple[Seq, Touch, tuple[Seq, ...]]  # when, what was done, and what that transaction undid
 
 LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
 ROUNDS_MAX = 5  # of taking along what is in the way in the files of those that were taken along
@@ -31,16 +34,15 @@ class UndoConflict(Conflict):
 
     def __init__(self, places: Sequence[Place], targets: Sequence[Target]) -> None:
         super().__init__("The undo does not merge cleanly; nothing was changed.")
-        self.places = tuple(_one_a_path(places))
+        self.places = places
         self.targets = _by_seq(targets)
 
     def explain(self, history: History) -> None:
         """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        past = Past(history)
-        found = [(place.path.text, blocking(past, place, self.targets)) for place in self.places]
-        files = [{"path": path, "blocking": in_the_way} for path, in_the_way in found]
-        seqs = sorted({seq for _, in_the_way in found for seq in in_the_way})
-        paths = ", ".join(place.path.text for place in self.places)
+        found = blocking_by_path(Past(history), self.places, self.targets)
+        files = [{"path": path.text, "blocking": seqs} for path, seqs in found.items()]
+        seqs = sorted({seq for in_the_way in found.values() for seq in in_the_way})
+        paths = ", ".join(path.text for path in found)
         made_by = f" Transactions in the way: {', '.join(map(str, seqs))}." if seqs else ""
         self.message = f"Later changes to {paths} overlap what is to be undone; nothing was changed.{made_by}"
         self.hint = (
@@ -50,9 +52,27 @@ class UndoConflict(Conflict):
         self.data["files"] = files
 
 
+def blocking_by_path(
+    past: Past, places: Sequence[Place], targets: Mapping[int, Target]
+) -> dict[WorkspacePath, list[int]]:
+    """Of each path, rising, the transactions in the way of what was to be undone there, rising."""
+    found: dict[WorkspacePath, set[int]] = {}
+    for place in _oldest(places):
+        found.setdefault(place.path, set()).update(blocking(past, place, targets))
+    return {path: sorted(seqs) for path, seqs in found.items()}
+
+
 def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[int]:
-    """The transactions after `place.seq` that changed its file and are still in force there, rising."""
-    return [seq for seq, _ in _later(past, place, targets)]
+    """The transactions after `place.seq` that changed its file and are still in force there, rising.
+
+    Where another file stands there, those that made that one.
+    """
+    found: list[int] = []
+    for seq, touch in _later(past, place, targets):
+        if place.is_taken and touch.before is None:
+            found.clear()
+        found.append(seq)
+    return found
 
 
 def obstructions(
@@ -67,12 +87,12 @@ def obstructions(
     Where that cannot be had, because what is there is not in the history, `needs` is as near as it gets.
     """
     taken = Taken(targets)
-    found = {place.path: blocking(past, place, taken.by_seq) for place in _one_a_path(places)}
+    found = blocking_by_path(past, places, taken.by_seq)
     needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
     for attempt in range(ROUNDS_MAX):
         more: set[int] = set()
         brought: dict[int, set[int]] = {}  # by those that were taken along: what their other files need
-        for place in _one_a_path(places):
+        for place in _oldest(places):
             again = attempt and place.path in found
             added = [] if again else _dependent(past, place, taken)
             added = added or blocking(past, place, taken.by_seq)
@@ -88,7 +108,7 @@ def obstructions(
             seqs.update(*(brought[seq] for seq in seqs & brought.keys()))
         taken.add([whole_of(one) for one in past.history.index.transactions(more)])
         places = invert(taken.newest_first(), past, current).places
-    return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in sorted(found))
+    return tuple(InTheWay(path, tuple(found[path]), tuple(sorted(needs[path]))) for path in found)
 
 
 class Taken:
@@ -115,6 +135,8 @@ class Taken:
 
 def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:
     """Those in the way whose change does not merge into the file as it is without what is `taken`."""
+    if place.is_taken:
+        return blocking(past, place, taken.by_seq)
     first = min(taken.touching(place.origin))
     index = past.history.index
     touch = index.touch_in(place.origin, first)
@@ -137,7 +159,11 @@ def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:
 
 def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
     """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
-    for seq, touch, undone in _life(past, place.origin, place.seq):
+    if place.is_taken:
+        life: Iterable[Lived] = past.history.index.life(place.path, place.seq, None)
+    else:
+        life = _life(past, place.origin, place.seq)
+    for seq, touch, undone in life:
         target = targets.get(seq)
         if touch.undone_by is not None or (target is not None and target.covers(touch.path)):
             continue
@@ -146,30 +172,30 @@ def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[
         yield seq, touch
 
 
-def _life(past: Past, path: WorkspacePath, seq: int) -> Iterator[tuple[int, Touch, tuple[Seq, ...]]]:
+def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iterator[Lived]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
     life = past.history.index.life
     after = seq
-    while (left := past.left(path, seq)) is not None:
+    while (left := past.left(path, seq)) is not None and left.at < until:
         yield from life(path, after, left.at)
         after, seq = left.at - 1, left.at
-        if left.undone_by is not None:
+        if left.undone_by is not None and left.undone_by < until:
             if left.to is not None:
-                yield from life(left.to, after, left.undone_by)
+                yield from _life(past, left.to, seq, left.undone_by)
             after, seq = left.undone_by - 1, left.undone_by
         elif left.to is None:
             break  # and now what came in its place is in the way
         else:
             path = left.to
-    yield from life(path, after, None)
+    yield from life(path, after, until)
 
 
-def _one_a_path(places: Sequence[Place]) -> list[Place]:
-    """The oldest place of each path."""
-    oldest: dict[WorkspacePath, Place] = {}
+def _oldest(places: Sequence[Place]) -> list[Place]:
+    """The oldest place of each file at each path, by path."""
+    oldest: dict[tuple[WorkspacePath, WorkspacePath, bool], Place] = {}
     for place in sorted(places, key=lambda place: place.seq, reverse=True):
-        oldest[place.path] = place
-    return [oldest[path] for path in sorted(oldest)]
+        oldest[place.path, place.origin, place.is_taken] = place
+    return sorted(oldest.values(), key=lambda place: place.path)
 
 
 def _by_seq(targets: Iterable[Target]) -> dict[int, Target]:

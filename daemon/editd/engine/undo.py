@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.edits.merge import merge_states
-from editd.engine.adopt import recorded_state
+from editd.engine.adopt import displaced, recorded_state
 from editd.errors import Conflict
 from editd.values.changeset import Change
 
@@ -35,6 +35,7 @@ class Place(Struct, frozen=True):
     path: WorkspacePath
     seq: int
     origin: WorkspacePath  # what that transaction called it
+    is_taken: bool = False  # by another file, for which `origin` has no room
 
 
 class Inverted(Struct, frozen=True):
@@ -167,12 +168,12 @@ class Inversion(Struct):
             self.places.append(place)
         is_taken = source.path != here and self._now(source.path) is not None
         if is_taken and not self.force:
-            self.places.append(Place(source.path, seq, source.path))
+            self.places.append(Place(source.path, seq, source.path, is_taken=True))
         origin = self.moved.pop(here, here)
         self.made[here] = None
         if touch.before is not None:  # what the move had overwritten
             if self._now(touch.path) is not None and not self.force:
-                self.places.append(Place(touch.path, seq, touch.path))
+                self.places.append(Place(touch.path, seq, touch.path, is_taken=True))
             self.made[touch.path] = self.past.state(touch.before)
             self.moved.pop(touch.path, None)
         if state is not None or not is_taken:  # else there is another file, and nothing to put in its place
@@ -192,6 +193,18 @@ class Inversion(Struct):
             if not self.force:
                 self.places.append(place)
             return wanted
+
+    def make_room(self) -> None:
+        """Note in `places` the files that stand where a folder has to be, and those in the way of a file."""
+        made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
+        made -= {place.path for place in self.places}
+        if not displaced(made, self.past.history):
+            return
+        seqs = {touch.path: seq for seq, target in self.targets.items() for touch in target.touches}
+        for path in made:
+            for other in displaced([path], self.past.history):
+                if self._now(other) is not None:
+                    self.places.append(Place(other, seqs[path] - 1, path, is_taken=True))
 
     def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
         here, _ = self.past.whereabouts(path, seq, self.targets)
@@ -217,6 +230,8 @@ def invert(
     work = Inversion(past, current, {int(target.transaction.seq): target for target in targets}, force)
     for target in targets:
         work.take_back(target)
+    if not force:
+        work.make_room()
     conflicting = {place.path for place in work.places}
     changes = [
         Change(path, current(path), after, _source(work, path, after))
