@@ -264,6 +264,15 @@ def test_a_file_is_in_the_way_of_a_folder(place: Workplace) -> None:
         check(place, client, {"x/y/z": "Z"})
 
 
+def test_a_file_that_was_moved_to_where_another_has_to_come_back_is_in_the_way(place: Workplace) -> None:
+    with begin(place, {"a": "A", "b": "B"}, move("a", "b", overwrite=True)) as client:
+        client.undo(1)
+        client.undo(2)
+        client.apply([move("b", "a")])
+        assert refused(client, 3) == {"a": [4]}
+        check(place, client, {"a": "A"})
+
+
 def test_one_file_is_in_the_way_and_another_is_gone(place: Workplace) -> None:
     with begin(place, {"a": LINES, "x/y": "Y"}) as client:
         client.apply([replace("a", *SWAP), delete("x/y")])

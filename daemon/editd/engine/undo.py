@@ -150,12 +150,16 @@ class Inversion(Struct):
         seq = int(target.transaction.seq)
         left = {touch.source: touch for touch in target.touches if touch.source is not None}
         by_path = {touch.path: touch for touch in target.touches}
+        reached: set[WorkspacePath] = set()
         for touch in target.touches:
             if touch.source is not None and touch.source in by_path:
                 self._move_back(touch, by_path[touch.source], seq)
             elif touch.path not in left:
                 here = touch.path if touch.after is None else self._whereabouts(touch.path, seq)
                 place = Place(here, seq, touch.path)
+                if here in reached and not self.force:  # one of the two has been moved to where the other was
+                    self.places.append(place)
+                reached.add(here)
                 self.made[here] = self._merge(place, touch.after, touch.before)
                 if self.made[here] is None:
                     self.moved.pop(here, None)
