@@ -308,6 +308,19 @@ def test_what_changed_a_file_before_several_moves_were_undone_at_once_is_in_the_
         assert refused(client, 1) == {"a": [4]}
 
 
+def test_what_is_in_force_again_without_those_in_the_way_is_needed_too(place: Workplace) -> None:
+    with begin(place, {"a": "A"}, delete("a"), session="s") as client:
+        client.restore(0)
+        client.apply([move("a", "b")])
+        client.apply([delete("b")], session="s")
+        client.rollback("s")
+        (conflict,) = client.undo(3, dry_run=True).conflicts  # type: ignore[misc]
+        assert (conflict.path, conflict.blocking, conflict.needs) == ("a", [5], [4, 5])
+        for seq in (5, 4, 3):
+            client.undo(seq)
+        check(place, client, {"a": "A"})
+
+
 # ── A dry run ──────────────────────────────────────────────────────────────────────────────────
 
 

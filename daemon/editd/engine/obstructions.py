@@ -165,8 +165,10 @@ def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[
         life = _life(past, place.origin, place.seq)
     for seq, touch, undone in life:
         target = targets.get(seq)
-        if touch.undone_by is not None or (target is not None and target.covers(touch.path)):
+        if target is not None and target.covers(touch.path):
             continue
+        if touch.undone_by is not None and touch.undone_by not in targets:
+            continue  # else it is in force again by then
         if undone and all(below > place.seq for below in undone):
             continue  # it took back another one that came after: the two cancel out
         yield seq, touch
