@@ -200,6 +200,23 @@ def test_a_move_by_the_shell_over_another_file_is_taken_back(place: Workplace) -
         check(place, client, {"a": LINES.replace(*SWAP), "b": "B"})
 
 
+def test_a_file_is_followed_back_past_where_it_was_changed(place: Workplace) -> None:
+    with begin(place, {"a": LINES}, move("a", "b"), session="s") as client:
+        client.apply([replace("b", *SWAP)])
+        client.apply([move("b", "c")], session="s", on_stale="merge")
+        client.rollback("s")
+        client.undo(2)
+        check(place, client, {"a": LINES})
+
+
+def test_who_took_back_that_a_file_was_made_and_moved_is_in_the_way(place: Workplace) -> None:
+    with begin(place, {}, write("a", "A"), session="s") as client:
+        client.apply([move("a", "b")])
+        client.apply([move("b", "c")], session="s")
+        client.rollback("s")
+        assert refused(client, 2) == {"c": [4]}
+
+
 def test_a_file_is_looked_for_where_the_same_undo_has_moved_it(place: Workplace) -> None:
     steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), move("b", "a")]
     with begin(place, {"a": LINES}, *steps) as client:

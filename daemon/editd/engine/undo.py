@@ -85,7 +85,14 @@ class Past:
             if to is None and touch.after is None and self._comes_back(touch, at):
                 continue
             if to is not None or touch.after is None or touch.source is not None:
-                yield Departure(at, to, touch.undone_by)
+                yield Departure(at, to, self._brought_back(touch))
+
+    def _brought_back(self, touch: Touch) -> Seq | None:
+        """What undid `touch`, unless the file is not at its path for all that: others were undone with it."""
+        if touch.undone_by is None:
+            return None
+        put = self.history.index.touch_in(touch.path, touch.undone_by)
+        return None if put is None or put.after is None else touch.undone_by
 
     def _comes_back(self, touch: Touch, at: int) -> bool:
         """Whether what was deleted is the next to be at its path again, as after a `restore`."""
