@@ -25,7 +25,7 @@ class Workspace:
     """A folder that editd may own: its real path, and how it was found."""
 
     root: str
-    found: Literal["named", "git", "here"]
+    found: Literal["named", "socket", "git", "here"]
 
     @property
     def id(self) -> str:

@@ -304,6 +304,19 @@ def test_a_socket_that_is_another_workspaces_is_not_spoken_to(editctl: Run, plac
     assert (place.root / "app.txt").read_text() == "ours\n"
 
 
+def test_a_socket_alone_names_the_workspace_but_leads_no_edit_there(editctl: Run, place: Workplace) -> None:
+    editctl("start")
+    another = place.folder / "another"
+    another.mkdir()
+    there = {"folder": "../another", "EDITD_SOCKET": place.socket, "EDITD_WORKSPACE": ""}
+    assert document(editctl("status", "--json", **there))["root"] == str(place.root)
+    refused = editctl("write", "app.txt", "--force", code=1, stdin="ours\n", **there)
+    assert f"app.txt is not in the workspace {place.root} of the daemon at EDITD_SOCKET" in refused.stderr
+    editctl("write", f"{place.root}/app.txt", "--force", stdin="ours\n", **there)
+    assert (place.root / "app.txt").read_text() == "ours\n"
+    editctl("stop", **there)
+
+
 def test_twenty_clients_at_once_start_one_daemon(place: Workplace) -> None:
     begin = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "start", "--json"]
     clients = [

@@ -31,8 +31,13 @@ class Invocation:
 
     @functools.cached_property
     def workspace(self) -> Workspace:
-        """The workspace; a person who has named none and is in no repository is told which it is."""
+        """The workspace; a person who has named none and is in no repository is told which it is.
+
+        Where none is named, it is that of the daemon that listens at EDITD_SOCKET.
+        """
         workspace = find_workspace(self.named)
+        if workspace.found != "named" and (root := self._root_at_socket(workspace)):
+            return Workspace(root, "socket")
         if workspace.found == "here":
             hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
             streams.tell(f"hint: {hint}")
@@ -48,11 +53,15 @@ class Invocation:
         """A client of the workspace's daemon, which is started where `start` is true and none answers.
 
         Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Raises
-        EditdError (`path_outside`) where EDITD_SOCKET leads to the daemon of another folder here.
+        EditdError (`path_outside`) where EDITD_SOCKET leads to another folder's daemon than the one named.
         """
         client = self._connected(start=start)
-        if os.environ.get("EDITD_SOCKET"):
-            self._check_served(client)
+        if self.workspace.found == "named" and (root := self._root_at_socket(self.workspace)):
+            raise refusal(
+                "path_outside",
+                f"The daemon at {self.workspace.socket_path} has {root}, and not {self.workspace.root}.",
+                hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
+            )
         session = os.environ.get("EDITD_SESSION")
         if start and attach and session:
             client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
@@ -70,29 +79,40 @@ class Invocation:
             check_not_elsewhere(self.workspace)
             raise
 
-    def _check_served(self, client: Client) -> None:
+    def _root_at_socket(self, workspace: Workspace) -> str | None:
+        """The folder of the daemon at EDITD_SOCKET, where that is another than this workspace's."""
+        if not os.environ.get("EDITD_SOCKET"):
+            return None
         from editd.wire.messages import Status
+        from editd_client.cli.waiting import PatientClient
         from editd_client.requests import Asked
 
-        root: str = client.ask(Asked(Status(), lambda told: told["root"]))
+        try:
+            with PatientClient(workspace.socket_path, reconnect=False) as client:
+                root: str = client.ask(Asked(Status(), lambda told: told["root"]))
+        except Unreachable:
+            return None
         # A folder that is not here is that of a daemon in a container, whose socket was handed out.
-        if os.path.isdir(root) and not os.path.samefile(root, self.workspace.root):
-            raise refusal(
-                "path_outside",
-                f"The daemon at {self.workspace.socket_path} has {root}, and not {self.workspace.root}.",
-                hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
-            )
+        return root if os.path.isdir(root) and not os.path.samefile(root, workspace.root) else None
 
     def absolute(self, given: str) -> str:
         """The absolute path of what the command line names, relative to the current folder.
 
-        Where the current folder is not in the workspace, it is relative to the workspace's root.
-        Raises EditdError (`invalid_params`) for an empty one.
+        Where the current folder is not in the workspace that was named, it is relative to that one's root.
+        Raises EditdError: `invalid_params` for an empty one, `path_outside` where EDITD_SOCKET, perhaps set
+        for something else, would lead what is named here into another folder.
         """
         if not given:
             raise refusal("invalid_params", "A path is empty.")
         root = self.workspace.root
         here = current_folder()
+        if self.workspace.found == "socket" and not _is_in(here, root) and not os.path.isabs(given):
+            raise refusal(
+                "path_outside",
+                f"{given} is not in the workspace {root} of the daemon at EDITD_SOCKET.",
+                hint="Unset EDITD_SOCKET, name the workspace (--workspace DIR), or give an absolute path.",
+                data={"path": given},
+            )
         absolute = os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
         if _is_in(absolute, root):
             return absolute
