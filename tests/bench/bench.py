@@ -303,7 +303,8 @@ def machine() -> str:
     ).stdout.strip()
     return (
         f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()},"
-        f" {kind}, Python {platform.python_version()}, {subprocess.getoutput('git --version')}"
+        f" {kind}, Python {platform.python_version()} ({os.path.realpath(sys.executable)}),"
+        f" {subprocess.getoutput('git --version')}"
     )
 
 
