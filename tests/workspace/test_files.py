@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import pytest
 
 from editd.errors import IoError, Refused
-from editd.system.disk import RealDisk
+from editd.system.disk import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.files import TRANSITIONS, HalfPublished, Overtaken, State
@@ -421,6 +421,23 @@ def test_a_temporary_that_cannot_be_removed_in_time_is_removed_later(
     assert held(tmp_path).keys() > expected.keys(), "something is left"
     files.make_ahead()
     assert held(tmp_path) == expected
+
+
+def test_a_folder_that_cannot_be_removed_when_it_is_empty_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, {"made/below/a": OLD, "b": OLD})
+    files = files_on(RealDisk(str(tmp_path)))
+    with monkeypatch.context() as failing:
+        failing.setattr(RealFolder, "remove_folder", _fails)
+        carry_out(files, [change("made/below/a", OLD, None)])
+    assert (tmp_path / "made/below").is_dir()
+    files.make_ahead()
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def _fails(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def _no_descriptor(*_: object) -> NoReturn:

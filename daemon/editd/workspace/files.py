@@ -152,6 +152,7 @@ class Files:
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
         self._left: list[bytes] = []  # temporaries that could not be removed when it was time to
+        self._emptied: set[bytes] = set()  # folders of which the same is true
         with disk.folder(b"") as root:
             self._device = stat_of(root, b".").st_dev
         self._mounts: dict[int, bytes] = {}  # other file systems that we have written to, by device
@@ -262,7 +263,7 @@ class Files:
                 self._remove(item)
             if item.change.after is None:
                 emptied.add(item.folder)
-        prune(self._disk, emptied)
+        self._emptied |= prune(self._disk, emptied)
         self._let_go(staging.token)
         self._remove_left()
 
@@ -437,6 +438,8 @@ class Files:
         """Try once more; what is still there at the end, a scan sweeps."""
         if self._left:
             self._left = [path for path in self._left if not self.sweep(path)]
+        if self._emptied:
+            self._emptied = prune(self._disk, self._emptied)
 
     def _finish_all(self) -> None:
         for staging in tuple(self._unfinished):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NO_WAY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """What the disk says where a folder is missing, or something else stands in its place."""
+_STAYS = NO_WAY | {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS}
+"""What the disk says of a folder that is gone, holds something, is a mount's, or is not ours to remove."""
 
 
 def is_folder(disk: Disk, path: bytes) -> bool:
@@ -87,14 +89,22 @@ def remove_folder(disk: Disk, path: bytes) -> os.stat_result:
     return found
 
 
-def prune(disk: Disk, paths: Iterable[bytes]) -> None:
-    """Remove those folders that are empty, and those above them that are so then, but never the root."""
+def prune(disk: Disk, paths: Iterable[bytes]) -> set[bytes]:
+    """Remove those folders that are empty, and those above them that are so then, but never the root.
+
+    Returns those that may have to be tried again, since the disk has failed.
+    """
+    failed: set[bytes] = set()
     for start in sorted(paths, key=len, reverse=True):
         path = start
-        with suppress(OSError):  # Not empty, or gone.
+        try:
             while path:
                 remove_folder(disk, path)
                 path, _ = split(path)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                failed.add(path)
+    return failed
 
 
 def stat_of(folder: Folder, name: bytes) -> os.stat_result:
