@@ -12,7 +12,7 @@ import pytest
 from editd.system.disk import RealDisk
 from editd.workspace.files import Files
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
-from editd.workspace.spares import AHEAD, PERMISSIONS
+from editd.workspace.spares import AHEAD, BATCH, PERMISSIONS
 from working_files import NEW, NEWEST, OLD, THEIRS, change, held, put, written_since
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_what_was_replaced_is_a_spare_when_it_has_been_kept_and_is_used_again(sp
     first = inode(spared.root / "a")
     spared.replace(OLD, NEW)
     assert held(spared.root) == {"a": NEW}
-    assert len(spared.spares) == AHEAD
+    assert len(spared.spares) == BATCH
     assert spared.spares[first] == b".editd-" + spared.spares[first].removeprefix(b".editd-")
     spared.wait()
     assert (spared.kept / os.fsdecode(spared.spares[first])).read_bytes() == b""
@@ -85,12 +85,20 @@ def test_the_transaction_takes_the_token_of_its_spare_so_that_nothing_is_renamed
     assert held(spared.root) == {"a": OLD}
 
 
+def test_more_are_made_each_time_until_there_are_enough(spared: Spared) -> None:
+    spared.files.make_ahead()
+    assert len(spared.spares) == 2 * BATCH
+    for _ in range(AHEAD // BATCH):
+        spared.files.make_ahead()
+    assert len(spared.spares) == AHEAD
+
+
 def test_a_transaction_that_changes_nothing_has_a_token_too(spared: Spared) -> None:
     assert f".editd-{spared.files.token([])}-0".encode() not in spared.spares.values()
 
 
 def test_with_more_files_than_spares_the_rest_are_made(spared: Spared) -> None:
-    names = [f"f{number}" for number in range(AHEAD + 3)]
+    names = [f"f{number}" for number in range(BATCH + 3)]
     put(spared.root, dict.fromkeys(names, OLD))
     changes = [change(name, OLD, NEW) for name in names]
     staging = spared.files.stage(changes, spared.files.token(changes))
@@ -107,7 +115,7 @@ def test_a_spare_that_lent_its_token_and_was_not_taken_has_another_name(spared: 
     changes = [change("a", OLD, NEW)]
     token = spared.files.token(changes)
     staging = spared.files.stage(changes, token)
-    assert len(spared.spares) == AHEAD
+    assert len(spared.spares) == BATCH
     assert f".editd-{token}-0".encode() not in spared.spares.values()
     spared.files.publish(staging)
     spared.files.finish(staging)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from editd.system.disk import Folder
     from editd.values.content import Version
 
-AHEAD = 16  # made at the start and whenever fewer are left: more than one turn of some clients needs
-SPARES_MAX = 512  # half a second's worth of what eight clients write as fast as they can
+AHEAD = 1024  # what one client writes in a second as fast as it can: then what it has replaced comes back
+BATCH = 64  # made in one go: 2 ms
+SPARES_MAX = 2048  # as many as eight clients have in use: kept for a second, and to come back when they pause
 PERMISSIONS = 0o644  # what most files have: then they need not be set again
 
 
@@ -43,8 +44,8 @@ class Spares:
         self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
 
     def fill(self) -> None:
-        """Make some where few are left. Raises OSError."""
-        while len(self._names) < AHEAD:
+        """Make some more, up to `AHEAD`. Raises OSError."""
+        for _ in range(min(BATCH, AHEAD - len(self._names))):
             name = _fresh_name()
             descriptor = self.folder.create(name, 0o600)
             try:
