@@ -593,3 +593,17 @@ def test_our_own_echo_is_looked_at_later_and_holds_up_nothing() -> None:
     assert pending.due() == pytest.approx(10.25)
     pending.add(Notice(frozenset({b"theirs"})), 10.2, is_echo=False)
     assert pending.due() == pytest.approx(10.25)
+
+
+def test_the_echo_of_edit_after_edit_is_looked_at_once_a_second() -> None:
+    pending = Pending()
+    for step in range(10):
+        pending.add(Notice(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
+    assert pending.due() == pytest.approx(10.41), "it is quiet then"
+    for step in range(10, 30):
+        pending.add(Notice(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
+    assert pending.due() == pytest.approx(11.0)
+    again = Pending()
+    again.add(Notice(frozenset({b"ours"})), 11.1, is_echo=True)
+    again.take_back(pending)
+    assert again.due() == pytest.approx(11.0)

@@ -59,7 +59,7 @@ STEPS_SECONDS = 0.5  # the same in the middle of a rebase
 NOISE_SECONDS_MAX = 1.0  # then what never becomes quiet is taken in all the same
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
-ECHO_SECONDS_MAX = 0.25  # then these are looked at all the same: somebody may have written as well
+ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are looked at all the same: others may have written
 LOCKED_SECONDS = 0.02  # until git's lock is looked at again
 COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader gets on meanwhile
 COOKIE_SECONDS_MAX = 10.0
@@ -81,6 +81,7 @@ class Pending(Struct):
     grown: float = 0.0  # when something was noticed that had not been before
     last: float = 0.0
     echo: float = 0.0  # when the first was noticed that is probably our own doing
+    echoed: float = 0.0  # when the last was
 
     def is_empty(self) -> bool:
         return not (self.paths or self.folders or self.repositories)
@@ -92,6 +93,7 @@ class Pending(Struct):
         self.repositories |= notice.repositories
         if is_echo:
             self.echo = self.echo or now
+            self.echoed = now
             return
         self.first = self.first or now
         self.last = now
@@ -106,10 +108,14 @@ class Pending(Struct):
         self.first = taken.first or self.first
         self.grown, self.last = max(taken.grown, self.grown), max(taken.last, self.last)
         self.echo = taken.echo or self.echo
+        self.echoed = max(taken.echoed, self.echoed)
 
     def due(self) -> float:
         """When it is to be taken in."""
-        dues = [self.echo + ECHO_SECONDS_MAX] if self.echo else []
+        dues: list[float] = []
+        if self.echo:
+            quiet = max(self.echo + ECHOED_SECONDS, self.echoed + QUIET_SECONDS)
+            dues.append(min(quiet, self.echo + NOISE_SECONDS_MAX))
         if self.first:
             quiet = self.last + self._quiet_seconds()
             most = min(self.first + GROWING_SECONDS_MAX, self.grown + NOISE_SECONDS_MAX)
