@@ -93,6 +93,22 @@ def test_more_are_made_each_time_until_there_are_enough(spared: Spared) -> None:
     assert len(spared.spares) == AHEAD
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_where_few_files_have_room_most_of_it_is_left_to_others(tmp_path: Path) -> None:
+    small = ["mount", "-t", "tmpfs", "-o", "nr_inodes=600", "spares", str(tmp_path)]
+    if subprocess.run(small, check=False, capture_output=True).returncode:
+        pytest.skip("no mounting here")
+    try:
+        spared = Spared(tmp_path)
+        assert len(spared.spares) == 5
+        for old, new in ((OLD, NEW), (NEW, OLD)) * 5:
+            spared.replace(old, new)
+        spared.wait()
+        assert len(spared.spares) == 5
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
 def test_a_transaction_that_changes_nothing_has_a_token_too(spared: Spared) -> None:
     assert f".editd-{spared.files.token([])}-0".encode() not in spared.spares.values()
 

@@ -50,6 +50,7 @@ class Background:
         self._task: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._has_journal_failed = False
+        self._rests_until = 0.0  # with making files ahead, since that has failed
 
     def start(self) -> None:
         self._make_files()  # before the first edit: who goes on without a pause leaves no time for it
@@ -152,11 +153,13 @@ class Background:
 
     def _make_files(self) -> None:
         """Have some files ready, so that no edit waits for them to be made."""
-        if self._engine.broken is None:
+        now = asyncio.get_running_loop().time()
+        if self._engine.broken is None and now >= self._rests_until:
             try:
                 self._engine.files.make_ahead()
             except OSError as error:
                 log.warning(_NOT_AHEAD, error)
+                self._rests_until = now + RETRY_SECONDS
 
     async def _make_segment(self) -> None:
         """The same with a segment of the journal. It is 8 MiB, so it is made beside the edits."""

@@ -418,6 +418,12 @@ def file_flags(descriptor: int) -> int:
     return flags[0]
 
 
+def files_left(folder: RealFolder) -> int | None:
+    """How many more files the file system of a folder takes; None where that is not limited, as on btrfs."""
+    found = os.fstatvfs(folder.descriptor)
+    return found.f_favail if found.f_files else None
+
+
 def folder_bytes(path: str) -> int:
     """The bytes of the files right in a folder; what is renamed meanwhile may be left out.
 

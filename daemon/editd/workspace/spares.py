@@ -16,36 +16,42 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.disk import file_flags, read_whole, take_lease
+from editd.system.disk import file_flags, files_left, read_whole, take_lease
 from editd.values.content import version_of
 from editd.workspace.folders import stat_of
 from editd.workspace.item import temporary_name, token_of
 from editd.workspace.metadata import attributes_of
 
 if TYPE_CHECKING:
-    from editd.system.disk import Folder
+    from editd.system.disk import RealFolder
     from editd.values.content import Version
 
 AHEAD = 1024  # what one client writes in a second as fast as it can: then what it has replaced comes back
 BATCH = 64  # made in one go: 2 ms
 SPARES_MAX = 2048  # as many as eight clients have in use: kept for a second, and to come back when they pause
+SHARE = 100  # one of so many files that there is room for, at most: the others are not ours to take
 PERMISSIONS = 0o644  # what most files have: then they need not be set again
 
 
 class Spares:
     """The empty files in a folder of the daemon's own that nobody else reaches."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: RealFolder) -> None:
         self.folder = folder
         self._names: list[bytes] = []  # each `temporary_name(token, 0)`
         there = stat_of(folder, b".")
         self._device, self._owner = there.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # of a file as the file system makes it
         self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
+        self._most = SPARES_MAX
 
     def fill(self) -> None:
-        """Make some more, up to `AHEAD`. Raises OSError."""
-        for _ in range(min(BATCH, AHEAD - len(self._names))):
+        """Make some more, up to `AHEAD`, or to our share where room for files is scarce. Raises OSError."""
+        if len(self._names) >= AHEAD:
+            return
+        left = files_left(self.folder)
+        self._most = SPARES_MAX if left is None else min(SPARES_MAX, left // SHARE)
+        for _ in range(min(BATCH, min(AHEAD, self._most) - len(self._names))):
             name = _fresh_name()
             descriptor = self.folder.create(name, 0o600)
             try:
@@ -97,7 +103,7 @@ class Spares:
         None where that cannot be, and the file is as it was, or gone: nobody else may have it open, be it
         only to read, and it must be as a new file would be: one name, our own, no attributes. In any thread.
         """
-        if len(self._names) >= SPARES_MAX:
+        if len(self._names) >= self._most:
             return None
         try:
             descriptor = self.folder.open_to_write(name)
@@ -130,8 +136,8 @@ class Spares:
         return spare
 
     def add(self, spare: bytes) -> None:
-        """Take in what `reuse` has made; beyond `SPARES_MAX`, which a thread may pass by, it goes."""
-        if len(self._names) < SPARES_MAX:
+        """Take in what `reuse` has made; beyond what we may have, which a thread may pass by, it goes."""
+        if len(self._names) < self._most:
             self._names.append(spare)
             return
         with suppress(OSError):
