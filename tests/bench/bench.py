@@ -287,9 +287,18 @@ def table(rows: Sequence[Row]) -> str:
         )
         rates = (f"{row.raw8:.0f}", f"{row.edit8:.0f}", f"**{row.edit8 / row.raw8:.2f} ×**")
         lines.append(line((f"{row.files:,}", *times, *rates)))
-    ratios = [row.edit_us / row.raw_us for row in rows]
-    lines += ["", f"Between the sizes the ratio differs by {100 * (max(ratios) / min(ratios) - 1):.0f} %."]
+    edit = spread([row.edit_us for row in rows])
+    ratio = spread([row.edit_us / row.raw_us for row in rows])
+    lines += [
+        "",
+        f"Between the sizes an edit's time differs by {edit:.0f} %, and its ratio to RAW by {ratio:.0f} %.",
+    ]
     return "\n".join(lines)
+
+
+def spread(values: Sequence[float]) -> float:
+    """By how many percent the largest is over the smallest."""
+    return 100 * (max(values) / min(values) - 1)
 
 
 def line(cells: Sequence[str]) -> str:
