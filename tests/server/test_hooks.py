@@ -342,6 +342,19 @@ def test_a_hook_that_hangs_is_killed_and_others_are_served_meanwhile(hooks: Desk
     assert not is_running("60.125")
 
 
+STOPS_ITS_PARENT = "import os, time; os.kill(os.getppid(), 19); time.sleep(64.75)"  # SIGSTOP
+
+
+@pytest.mark.long
+def test_a_hook_that_stops_the_process_it_runs_in_holds_up_its_edit_for_a_time_only(hooks: Desk) -> None:
+    hooks.configure(hook("stops", STOPS_ITS_PARENT, seconds=0.5))
+    with within(30):
+        refusal = hooks.refused(write("stops.txt", "x\n"))
+    assert refusal.name == "timeout"
+    assert "had not answered after 15.5 s" in refusal.message
+    assert not is_running("64.75")
+
+
 FORKS_AWAY = """
 import os, sys, time
 sys.stdout.write(sys.stdin.read())

@@ -10,16 +10,20 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import time
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from editd.engine.hook_process import TRIAL_SECONDS
 from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, requests_of, trial_of
 from editd.engine.view import View
-from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown
+from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import translate
 from editd.server.children import PYTHON, Child
 from editd.store.trailers import rfc3339
+from editd.system.progeny import KILL_SECONDS
 from editd.values.changeset import Change
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
@@ -39,6 +43,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 4  # trials whose hooks run; more wait in line
 CLOSE_SECONDS = 2.0  # for a process that is not needed any more to end all that it has started
+SPARE_SECONDS = 10.0  # beyond the hooks' own, for what the process does beside running them
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
 
 
@@ -98,7 +103,11 @@ class Hooker:
         try:
             for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
                 child.send(frame)
-            await ended
+            async with asyncio.timeout(_seconds(trial)):  # it may have been stopped itself
+                await ended
+        except TimeoutError:
+            log.error("the process that runs the hooks is killed: it gave no answer in %g s", _seconds(trial))
+            return _stuck(_seconds(trial))
         finally:
             self._running.discard(child)
             await child.close(CLOSE_SECONDS)
@@ -142,6 +151,9 @@ class _Process(Child):
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         self._settle()
+        if self._transport is not None:
+            with suppress(ProcessLookupError):  # where it is stopped, it cannot end what it has started
+                self._transport.send_signal(signal.SIGCONT)
         await super().close(seconds)
 
 
@@ -234,6 +246,19 @@ def _file(view: View, path: WorkspacePath) -> FileState:
     if state is None:
         raise FileMissing(f"{path} does not exist.", data={"path": path.text})
     return state
+
+
+def _seconds(trial: Trial) -> float:
+    """How long the process may take for a trial: each hook runs once for each file at most."""
+    wanted = sum(hook.seconds + KILL_SECONDS for hook in trial.hooks) * len(trial.files)
+    return min(wanted, TRIAL_SECONDS) + SPARE_SECONDS
+
+
+def _stuck(seconds: float) -> Refused:
+    return Timeout(
+        f"The process that runs the hooks had not answered after {seconds:g} s.",
+        hint="Nothing was changed. Something has stopped it, be it a hook; send the edit again.",
+    )
 
 
 def _closing() -> Refused:
