@@ -535,3 +535,27 @@ def test_where_no_workspace_can_be_the_tools_are_listed_and_a_call_says_why(shar
         assert data["error"] == "permission_denied"
         assert "--workspace DIR" in text
     assert os.listdir(home) == []
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_socket_of_another_workspace_leads_no_edit_there(
+    shared: Workplace, modern: Agent, is_named: bool
+) -> None:
+    another = shared.folder / "another"
+    another.mkdir(exist_ok=True)
+    words = ["--workspace", str(another)] if is_named else []
+    there = {"EDITD_SOCKET": shared.socket, "EDITD_WORKSPACE": ""}
+    with agent(shared, *words, name="stray", folder=another, **there) as stray:
+        said, told = stray.is_refused("apply_edits", edits=[write("stray.txt", "x\n")])
+    assert told["error"] == "path_outside"
+    assert f"has {shared.root}, and not {another}" in said
+    assert "stray.txt" not in shared.files()
+
+
+def test_a_socket_of_the_workspace_that_the_agent_is_in_is_good(shared: Workplace, modern: Agent) -> None:
+    below = shared.root / "below"
+    below.mkdir(exist_ok=True)
+    there = {"EDITD_SOCKET": shared.socket, "EDITD_WORKSPACE": ""}
+    with agent(shared, name="inside", folder=below, **there) as inside:
+        inside.does("apply_edits", edits=[write("inside.txt", "x\n")])
+    assert "inside.txt" in shared.files()
