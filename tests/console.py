@@ -72,6 +72,12 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
         yield command, printed
 
 
+def lacking(page: str) -> list[str]:
+    """The programs that blocks of the page need and that are not here."""
+    needed = {block["what"] for block in _BLOCK.finditer(page) if block["mark"] == "needs"}
+    return sorted(what for what in needed if shutil.which(what) is None)
+
+
 def carried_out(place: Workplace, page: str) -> list[Step]:
     """Run the page's commands in the workspace, and return each with what it printed."""
     given = list(steps(page))
