@@ -55,13 +55,11 @@ class Invocation:
         Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Raises
         EditdError (`path_outside`) where EDITD_SOCKET leads to another folder's daemon than the one named.
         """
+        from editd_client.served import elsewhere, root_elsewhere
+
         client = self._connected(start=start)
-        if self.workspace.found == "named" and (root := self._root_at_socket(self.workspace)):
-            raise refusal(
-                "path_outside",
-                f"The daemon at {self.workspace.socket_path} has {root}, and not {self.workspace.root}.",
-                hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
-            )
+        if self.workspace.found == "named" and (root := root_elsewhere(client, self.workspace)):
+            raise elsewhere(self.workspace, root)
         session = os.environ.get("EDITD_SESSION")
         if start and attach and session:
             client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
@@ -83,17 +81,14 @@ class Invocation:
         """The folder of the daemon at EDITD_SOCKET, where that is another than this workspace's."""
         if not os.environ.get("EDITD_SOCKET"):
             return None
-        from editd.wire.messages import Status
         from editd_client.cli.waiting import PatientClient
-        from editd_client.requests import Asked
+        from editd_client.served import root_elsewhere
 
         try:
             with PatientClient(workspace.socket_path, reconnect=False) as client:
-                root: str = client.ask(Asked(Status(), lambda told: told["root"]))
+                return root_elsewhere(client, workspace)
         except Unreachable:
             return None
-        # A folder that is not here is that of a daemon in a container, whose socket was handed out.
-        return root if os.path.isdir(root) and not os.path.samefile(root, workspace.root) else None
 
     def absolute(self, given: str) -> str:
         """The absolute path of what the command line names, relative to the current folder.

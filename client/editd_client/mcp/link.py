@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from editd.wire.messages import Status
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.requests import Asked
+from editd_client.served import elsewhere, root_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,19 +168,9 @@ class Link:
 
     def _check_served(self, client: Client) -> None:
         """Raise EditdError (`path_outside`) where EDITD_SOCKET leads to the daemon of another folder."""
-        if not os.environ.get("EDITD_SOCKET"):
-            return
-        served: str = client.ask(Asked(Status(), lambda told: told["root"]))
-        here = self.workspace.root
-        # A folder that is not here is that of a daemon in a container, whose socket was handed out.
-        if not os.path.isdir(served) or os.path.samefile(served, here):
-            return
-        if self.workspace.found == "named" or os.path.commonpath([served, here]) != served:
-            raise refusal(
-                "path_outside",
-                f"The daemon at EDITD_SOCKET has {served}, and not {here}.",
-                hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
-            )
+        here, root = self.workspace, root_elsewhere(client, self.workspace)
+        if root and (here.found == "named" or os.path.commonpath([root, here.root]) != root):
+            raise elsewhere(here, root)
 
     def _hang_up(self) -> None:
         while self._idle:
