@@ -55,7 +55,9 @@ class Step:
 def steps(page: str) -> Iterator[tuple[str, str]]:
     """Each command of the page's console blocks, here-documents and all, and what it is to print."""
     for block in _BLOCK.finditer(page):
-        if block["mark"] == "not run" or (block["mark"] == "needs" and shutil.which(block["what"]) is None):
+        if block["mark"] == "not run":
+            continue
+        if block["mark"] == "needs" and not all(map(shutil.which, block["what"].split())):
             continue
         lines = iter(block["text"].splitlines(keepends=True))
         command, printed = "", ""
@@ -70,12 +72,6 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
             while here is not None and not command.endswith(f"\n{here[1]}\n"):
                 command += next(lines)
         yield command, printed
-
-
-def lacking(page: str) -> list[str]:
-    """The programs that blocks of the page need and that are not here."""
-    needed = {block["what"] for block in _BLOCK.finditer(page) if block["mark"] == "needs"}
-    return sorted(what for what in needed if shutil.which(what) is None)
 
 
 def carried_out(place: Workplace, page: str) -> list[Step]:
