@@ -83,7 +83,7 @@ class Hooker:
         await asyncio.gather(*(child.close(CLOSE_SECONDS) for child in list(self._running)))
 
     async def _run(self, trial: Trial) -> Formatted | Refused:
-        answers = Answers(trial)
+        answers, seconds = Answers(trial), _seconds(trial)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settle() -> None:
@@ -103,11 +103,11 @@ class Hooker:
         try:
             for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
                 child.send(frame)
-            async with asyncio.timeout(_seconds(trial)):  # it may have been stopped itself
+            async with asyncio.timeout(seconds):  # it may have been stopped itself
                 await ended
         except TimeoutError:
-            log.error("the process that runs the hooks is killed: it gave no answer in %g s", _seconds(trial))
-            return _stuck(_seconds(trial))
+            log.error("the process that runs the hooks is killed: it gave no answer in %g s", seconds)
+            return _stuck(seconds)
         finally:
             self._running.discard(child)
             await child.close(CLOSE_SECONDS)

@@ -43,7 +43,7 @@ class Spares:
         self._device, self._owner = there.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # of a file as the file system makes it
         self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
-        self._most = SPARES_MAX
+        self._most = SPARES_MAX  # or fewer, where room for files is scarce
 
     def fill(self) -> None:
         """Make some more, up to `AHEAD`, or to our share where room for files is scarce. Raises OSError."""
@@ -51,7 +51,7 @@ class Spares:
             return
         left = files_left(self.folder)
         self._most = SPARES_MAX if left is None else min(SPARES_MAX, left // SHARE)
-        for _ in range(min(BATCH, min(AHEAD, self._most) - len(self._names))):
+        for _ in range(min(BATCH, AHEAD - len(self._names), self._most - len(self._names))):
             name = _fresh_name()
             descriptor = self.folder.create(name, 0o600)
             try:
