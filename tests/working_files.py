@@ -32,8 +32,14 @@ def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange"
     if not is_spared:
         return Files(disk, publish=publish)
     files = Files(disk, publish=publish, replaced=Replaced(f"{os.fsdecode(disk.root)}.replaced"))
-    files.make_ahead()
+    make_ahead(files)
     return files
+
+
+def make_ahead(files: Files) -> None:
+    """Have some spares ready, as the daemon does in its pauses."""
+    if (make := files.make_ahead()) is not None:
+        files.made_ahead(make())
 
 
 def written_since(files: Files, now: float | None) -> Generator[tuple[WorkspacePath | None, FileState]]:

@@ -13,7 +13,7 @@ from editd.system.disk import RealDisk
 from editd.workspace.files import Files
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
 from editd.workspace.spares import AHEAD, BATCH, PERMISSIONS
-from working_files import NEW, NEWEST, OLD, THEIRS, change, held, put, written_since
+from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class Spared:
         put(self.root, {"a": OLD})
         self.replaced = Replaced(str(self.kept))
         self.files = Files(RealDisk(str(self.root)), replaced=self.replaced)
-        self.files.make_ahead()
+        make_ahead(self.files)
         self.now = 0.0
 
     def replace(self, old: FileState, new: FileState, path: str = "a") -> None:
@@ -86,10 +86,10 @@ def test_the_transaction_takes_the_token_of_its_spare_so_that_nothing_is_renamed
 
 
 def test_more_are_made_each_time_until_there_are_enough(spared: Spared) -> None:
-    spared.files.make_ahead()
+    make_ahead(spared.files)
     assert len(spared.spares) == 2 * BATCH
     for _ in range(AHEAD // BATCH):
-        spared.files.make_ahead()
+        make_ahead(spared.files)
     assert len(spared.spares) == AHEAD
 
 

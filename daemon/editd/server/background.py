@@ -1,6 +1,7 @@
 """The background: packing what is committed, syncing what is published, and giving segments back.
 
-None of it is waited for by an edit; all of it is finished before the daemon ends.
+None of it is waited for by an edit; all of it is finished before the daemon ends. What was replaced is looked
+at by a task of its own: packing and syncing take seconds, in which eight clients replace thousands of files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from editd.server.waiting import happens
 from editd.store.journal import Position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from editd.engine.engine import Engine
     from editd.server.turns import Turns
@@ -47,29 +48,31 @@ class Background:
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
         self._busy = asyncio.Lock()  # one request to the packer at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
-        self._task: asyncio.Task[None] | None = None
+        self._work: asyncio.Future[tuple[None, None]] | None = None
         self._end = asyncio.Event()
         self._has_journal_failed = False
         self._rests_until = 0.0  # with making files ahead, since that has failed
 
     def start(self) -> None:
-        self._make_files()  # before the first edit: who goes on without a pause leaves no time for it
-        self._task = asyncio.create_task(self._run())
+        if self._engine.broken is None and (make := self._engine.files.make_ahead()) is not None:
+            with contextlib.suppress(OSError):  # which is said when it is tried again
+                self._engine.files.made_ahead(make())  # now: who edits without a pause leaves no time for it
+        self._work = asyncio.gather(self._run(self._tick), self._run(self._look))
 
     async def finish(self) -> None:
         """Pack and sync all there is, then end the packing process."""
         self._end.set()
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
-                if self._task is not None:  # not cancelled: its answer would be taken for the next one
-                    await asyncio.shield(self._task)
+                if self._work is not None:  # not cancelled: its answer would be taken for the next one
+                    await asyncio.shield(self._work)
                 await self._pack()
         except TimeoutError:
             log.error("not all is packed: the packing process does not answer, and is killed")
             if self._packer is not None:
                 self._packer.kill()
-            if self._task is not None:
-                await self._task
+            if self._work is not None:
+                await self._work
         except (Refused, OSError) as error:
             log.error("not all is packed: %s", error)  # it stays in the journal
         try:
@@ -110,30 +113,24 @@ class Background:
                 await packer.close()
             yield
 
-    async def _run(self) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         seconds = TICK_SECONDS
         while not await happens(self._end, seconds):
             try:
-                await self._tick()
+                await work()
                 seconds = TICK_SECONDS
             except (Refused, OSError) as error:
                 log.critical("what is done in the background failed, and is tried again: %s", error)
                 seconds = RETRY_SECONDS
-            except Exception:  # a fault of ours; without this task nothing would be packed or synced any more
+            except Exception:  # a fault of ours; without this task all that it does would be left undone
                 log.exception("what is done in the background failed, and is tried again")
                 seconds = RETRY_SECONDS
 
     async def _tick(self) -> None:
-        """Do what is due. Raises Refused, OSError."""
+        """Sync and pack what is due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._turns.back()
-        look = self._engine.look_at_replaced()
-        if look is not None:
-            looks = await loop.run_in_executor(None, look)
-            await self._turns.back()
-            self._engine.record_written(looks)
-        now = loop.time()
-        quiet = self._engine.clock.monotonic() - self._engine.last_write
+        now, quiet = loop.time(), self._quiet
         if self._engine.synced < self._engine.history.head:
             if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
                 await self._sync()
@@ -145,21 +142,40 @@ class Background:
             await self._pack()
             self._packed_at = loop.time()
         await self._turns.back()
-        if quiet > QUIET_SECONDS:
-            self._make_files()
         await self._make_segment()
         if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
             self._engine.history.index.flush()
 
-    def _make_files(self) -> None:
+    @property
+    def _quiet(self) -> float:
+        """Seconds since the last edit."""
+        return self._engine.clock.monotonic() - self._engine.last_write
+
+    async def _look(self) -> None:
+        """Look at what was replaced a while ago, and have files ready. Raises Refused, OSError."""
+        loop = asyncio.get_running_loop()
+        await self._turns.back()
+        if (look := self._engine.look_at_replaced()) is not None:
+            looks = await loop.run_in_executor(None, look)
+            await self._turns.back()
+            self._engine.record_written(looks)
+        if self._quiet > QUIET_SECONDS and loop.time() >= self._rests_until:
+            await self._make_files()
+
+    async def _make_files(self) -> None:
         """Have some files ready, so that no edit waits for them to be made."""
-        now = asyncio.get_running_loop().time()
-        if self._engine.broken is None and now >= self._rests_until:
-            try:
-                self._engine.files.make_ahead()
-            except OSError as error:
-                log.warning(_NOT_AHEAD, error)
-                self._rests_until = now + RETRY_SECONDS
+        make = self._engine.files.make_ahead() if self._engine.broken is None else None
+        if make is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            made = await loop.run_in_executor(None, make)
+        except OSError as error:
+            log.warning(_NOT_AHEAD, error)
+            self._rests_until = loop.time() + RETRY_SECONDS
+            return
+        await self._turns.back()
+        self._engine.files.made_ahead(made)
 
     async def _make_segment(self) -> None:
         """The same with a segment of the journal. It is 8 MiB, so it is made beside the edits."""

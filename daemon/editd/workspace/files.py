@@ -166,11 +166,22 @@ class Files:
         """
         obstacles.check(self._disk, changes, pending)
 
-    def make_ahead(self) -> None:
-        """Have some spares ready, and remove what could not be removed before. Raises OSError."""
+    def make_ahead(self) -> Callable[[], list[bytes]] | None:
+        """What makes some spares, for any thread, and is to be given to `made_ahead`; None: there are enough.
+
+        Removes what could not be removed before.
+        """
         self._remove_left()
-        if self._spares is not None and self._is_exchanging:
-            self._spares.fill()
+        if self._spares is None or not self._is_exchanging:
+            return None
+        lacking = self._spares.lacking()
+        return partial(self._spares.make, lacking) if lacking else None
+
+    def made_ahead(self, spares: Iterable[bytes]) -> None:
+        """Have these ready for the edits to come."""
+        for spare in spares:
+            assert self._spares is not None, "who has made them?"
+            self._spares.add(spare)
 
     def token(self, changes: Sequence[Change]) -> str:
         """A name for a transaction in those of its temporaries, never used before."""

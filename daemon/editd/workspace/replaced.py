@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
 KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
-LOOKS_MAX = 200  # in one go: some 10 ms of a thread
+LOOKS_MAX = 1000  # in one go: some 0.1 s of a thread
 
 ELSEWHERE = (
     "The state folder lies on another file system than the workspace: what a program writes into a file "
