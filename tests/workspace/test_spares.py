@@ -11,8 +11,8 @@ import pytest
 
 from editd.system.disk import RealDisk
 from editd.workspace.files import Files
-from editd.workspace.replaced import KEPT_SECONDS, Replaced
-from editd.workspace.spares import AHEAD, BATCH, PERMISSIONS
+from editd.workspace.replaced import KEPT_SECONDS, KEPT_SECONDS_MAX, Replaced
+from editd.workspace.spares import AHEAD, BATCH, FEW, PERMISSIONS
 from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
 
 if TYPE_CHECKING:
@@ -91,6 +91,29 @@ def test_more_are_made_each_time_until_there_are_enough(spared: Spared) -> None:
     for _ in range(AHEAD // BATCH):
         make_ahead(spared.files)
     assert len(spared.spares) == AHEAD
+
+
+def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pressing(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while len(spared.spares) <= FEW:
+        make_ahead(spared.files)
+    spared.replace(OLD, NEW)
+    assert spared.files.look_at_replaced(10.0, is_busy=True) is None
+    late = 10.0 + KEPT_SECONDS
+    assert spared.files.look_at_replaced(late, is_busy=True) is None
+    with monkeypatch.context() as patched:
+        patched.setattr("editd.workspace.replaced.KEPT_BYTES_MAX", len(OLD.content) - 1)
+        assert spared.files.look_at_replaced(late, is_busy=True) is not None, "it takes too much room"
+    spared.replace(NEW, NEWEST)
+    assert spared.files.look_at_replaced(late, is_busy=True) is None
+    too_late = late + KEPT_SECONDS_MAX
+    assert spared.files.look_at_replaced(too_late, is_busy=True) is not None, "it was kept for too long"
+    spared.replace(NEWEST, OLD)
+    assert spared.files.look_at_replaced(too_late, is_busy=True) is None
+    spared.replaced.spares.clear()
+    few = spared.files.look_at_replaced(too_late + KEPT_SECONDS, is_busy=True)
+    assert few is not None, "spares are few"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

@@ -496,12 +496,14 @@ class Engine:
         """Begin to look at files that a notice or a scan names."""
         return Inspection(self.tree, self.history, self.adopt)
 
-    def look_at_replaced(self) -> Callable[[], list[Look]] | None:
+    def look_at_replaced(self, *, is_busy: bool) -> Callable[[], list[Look]] | None:
         """A look at what was replaced a while ago, for any thread; None where there is nothing to see.
 
-        What it returns is for `record_written`.
+        What it returns is for `record_written`. `is_busy`: edits come without a pause, so only what must be.
         """
-        return None if self.broken is not None else self.files.look_at_replaced(self.clock.monotonic())
+        if self.broken is not None:
+            return None
+        return self.files.look_at_replaced(self.clock.monotonic(), is_busy=is_busy)
 
     def record_written(self, looks: Sequence[Look]) -> None:
         """Record what somebody wrote into a file that had just been replaced (C4)."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.15  # without an edit, before packing starts: a burst of edits has the machine for itself
+QUIET_SECONDS = 0.15  # without an edit, before packing or a look starts: a burst has the machine for itself
 LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
 SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
 SYNC_SECONDS_MAX = 5.0  # under load
@@ -155,11 +155,12 @@ class Background:
         """Look at what was replaced a while ago, and have files ready. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._turns.back()
-        if (look := self._engine.look_at_replaced()) is not None:
+        is_busy = self._quiet <= QUIET_SECONDS
+        if (look := self._engine.look_at_replaced(is_busy=is_busy)) is not None:
             looks = await loop.run_in_executor(None, look)
             await self._turns.back()
             self._engine.record_written(looks)
-        if self._quiet > QUIET_SECONDS and loop.time() >= self._rests_until:
+        if not is_busy and loop.time() >= self._rests_until:
             await self._make_files()
 
     async def _make_files(self) -> None:

@@ -278,11 +278,16 @@ class Files:
         self._let_go(staging.token)
         self._remove_left()
 
-    def look_at_replaced(self, now: float | None) -> Callable[[], list[Look]] | None:
-        """A look at what was replaced long enough ago, for any thread; None where there is nothing to see."""
+    def look_at_replaced(
+        self, now: float | None, *, is_busy: bool = False
+    ) -> Callable[[], list[Look]] | None:
+        """A look at what was replaced long enough ago, for any thread; None where there is nothing to see.
+
+        The parameters are those of `Replaced.due`.
+        """
         if self._replaced is None:
             return None
-        due = self._replaced.due(now)
+        due = self._replaced.due(now, is_busy=is_busy)
         return partial(self._replaced.look, due, at_the_end=now is None) if due else None
 
     def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editd.workspace.item import Item
 
 KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
+KEPT_SECONDS_MAX = 3.0  # while edits come without a pause: a look in a thread takes a tenth of their time
 KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
 LOOKS_MAX = 1000  # in one go: some 0.1 s of a thread
 
@@ -103,16 +104,19 @@ class Replaced:
         with suppress(FileNotFoundError):
             self._folder.remove(name)
 
-    def due(self, now: float | None) -> list[Kept]:
+    def due(self, now: float | None, *, is_busy: bool = False) -> list[Kept]:
         """What has been kept for long enough, to be looked at with `look`, and then given to `written`.
 
-        `now` is in seconds of any clock that never goes back; None is the end of it all.
+        `now` is in seconds of any clock that never goes back; None is the end of it all. `is_busy`: edits
+        come without a pause, so that it waits for one, unless it is pressing.
         """
         for kept in reversed(self._kept):
             if kept.since is not None:
                 break
             kept.since = now
         due: list[Kept] = []
+        if is_busy and not self._is_pressing(now):
+            return due
         while self._kept and (now is None or len(due) < LOOKS_MAX):
             kept = self._kept[0]
             is_old = now is None or kept.since is None or now - kept.since >= KEPT_SECONDS
@@ -121,6 +125,12 @@ class Replaced:
             due.append(self._kept.popleft())
             self._bytes -= kept.size
         return due
+
+    def _is_pressing(self, now: float | None) -> bool:
+        """Whether what is kept is needed for spares, or is too much, or has been kept for too long."""
+        since = self._kept[0].since if self._kept else None
+        is_late = now is not None and since is not None and now - since >= KEPT_SECONDS_MAX
+        return is_late or self.spares.are_few or self._bytes > KEPT_BYTES_MAX
 
     def look(self, due: Sequence[Kept], *, at_the_end: bool = False) -> list[Look]:
         """Look at each, and let it go where nobody has written into it. In any thread: the disk is slow."""

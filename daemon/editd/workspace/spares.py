@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 AHEAD = 1024  # what one client writes in a second as fast as it can: then what it has replaced comes back
 BATCH = 64  # made in one go: 10 ms of a thread where many files were removed lately, else 2
-SPARES_MAX = 2048  # as many as eight clients have in use: kept for a second, and to come back when they pause
+FEW = 256  # what eight clients take while the next are asked for and looked at
+SPARES_MAX = 4096  # what eight clients replace in two seconds: so many come back when they pause
 SHARE = 100  # one of so many files that there is room for, at most: the others are not ours to take
 PERMISSIONS = 0o644  # what most files have: then they need not be set again
 
@@ -44,6 +45,11 @@ class Spares:
         self._flags: int | None = None  # of a file as the file system makes it
         self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
         self._most = SPARES_MAX  # or fewer, where room for files is scarce
+
+    @property
+    def are_few(self) -> bool:
+        """Whether more are needed soon, if edits go on as fast as they can."""
+        return len(self._names) < FEW
 
     def lacking(self) -> int:
         """How many to `make` next, up to `AHEAD`, or to our share where room for files is scarce."""
