@@ -7,6 +7,9 @@ where it was acknowledged; once where it is asked for again. CI tries a sample o
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +27,22 @@ from workplace import workplace, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from workplace import Workplace
+
 IN_A_THREAD = (UNDO, ROLLBACK, LARGE)
 TOGETHER = 40  # of the 500 calls, nearly all of which write a bit more, or remove one pack of fifty
 DELAY_SECONDS = 1.0  # for a packing process that outlives its daemon: until the next one is there
+
+PUTS_TOGETHER = """
+import os, sys
+from editd.store.consolidate import consolidate
+from editd.store.repository import open_store
+repository = open_store(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.read()
+consolidate(repository)
+os._exit(0)
+"""
 
 pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
 
@@ -116,15 +132,33 @@ def test_packs_are_whole_wherever_their_putting_together_is_killed(tmp_path: Pat
         while len(list((place.store / "objects" / "pack").glob("*.pack"))) < PACKS_MAX:
             chain.start().apply([write("one", f"{time.monotonic()}\n")])
             assert chain.start().check().problems == []  # which packs
+        head = chain.start().status().head
         place.stop()
         kept.keep()
-        calls = recorded_packing(chain, ONE)
-        begun = next(at for at, call in enumerate(calls) if "pack/tmp_" in call.text and call.name == "mkdir")
-        for call in worth_killing_at(calls[begun:], TOGETHER, is_long=False):
-            place.stop()
+        calls = putting_together(place)
+        assert len(list((place.store / "objects" / "pack").glob("*.pack"))) == 1
+        for call in worth_killing_at(calls, TOGETHER, is_long=False):
             kept.again()
-            kill_packing(chain, call, ONE, with_daemon=False)
-        print(f"putting packs together: {TOGETHER} kills at {len(calls) - begun} calls")
+            putting_together(place, call)
+            with place.start() as client:
+                assert client.check().problems == [], f"killed at {call}"
+                assert client.status().head == head
+            place.stop()
+            assert not list(place.store.rglob("tmp_*"))
+        print(f"putting packs together: {TOGETHER} kills at {len(calls)} calls")
+
+
+def putting_together(place: Workplace, killed_at: Call | None = None) -> list[Call]:
+    """The calls of a process that puts the store's packs together; it is killed at one of them."""
+    argv = [sys.executable, "-c", PUTS_TOGETHER, str(place.store)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    with attached(process.pid, [] if killed_at is None else [killed_at.struck(KILL)]) as trace:
+        process.stdin.close()
+        assert process.wait() == (0 if killed_at is None else -signal.SIGKILL)
+        return trace.calls()
 
 
 def recorded_packing(chain: Chain, scenario: Scenario = TEN) -> list[Call]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pygit2
 import pytest
 
 from editd.store import consolidate
 from editd.store.head import move_head
+from editd.store.manifest import read_manifest, unchanging, write_manifest
 from editd.store.objects import commit_content
 from editd.store.pack import PackWriter
 from editd.store.repository import create_store
+from torment import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +48,10 @@ def commits(store: Path, count: int) -> list[bytes]:
 
 
 def run(store: Path) -> None:
-    repository = pygit2.Repository(str(store))
-    consolidate.consolidate(repository, str(store / "objects/pack"))
+    """Put packs together if there are many, as the packing process has it done, and wait for that."""
+    consolidation = consolidate.Consolidation(str(store))
+    consolidation.begin()
+    wait_until(lambda: not consolidation.is_under_way, "it does not end")
 
 
 def test_few_packs_are_left_alone(store: Path) -> None:
@@ -85,6 +90,100 @@ def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:
     run(store)
     assert kept in packs(store)
     assert len(packs(store)) == 2
+
+
+def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits(store, consolidate.PACKS_MAX + 1)
+    is_going, may_end = threading.Event(), threading.Event()
+    put_together = pygit2.Repository.pack
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        is_going.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        return put_together(*arguments, **options)
+
+    monkeypatch.setattr(pygit2.Repository, "pack", slowly)
+    consolidation = consolidate.Consolidation(str(store))
+    consolidation.begin()
+    assert is_going.wait(PATIENCE_SECONDS)
+    with unchanging(str(store)):
+        new = commits_more(store)
+        write_manifest(str(store))
+    assert consolidation.is_under_way
+    consolidation.begin()
+    may_end.set()
+    wait_until(lambda: not consolidation.is_under_way, "it does not end")
+    manifest = read_manifest(str(store))
+    assert manifest is not None
+    assert manifest.packs.keys() == {pack.stem for pack in packs(store)}
+    assert new in manifest.packs
+    assert len(manifest.packs) == 2
+
+
+def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consolidate, "SMALL_OBJECTS", 3 * 20 - 1)
+    commits(store, consolidate.PACKS_MAX + 1)  # of three objects each
+    run(store)
+    assert len(packs(store)) == consolidate.PACKS_MAX + 1 - 20 + 1
+    commits(store, 20)
+    large = next(pack for pack in packs(store) if len(objects_of(pack)) == 60)
+    run(store)
+    assert large in packs(store)
+
+
+def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
+    store: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits(store, consolidate.PACKS_MAX + 1)
+    before = packs(store)
+    tried = 0
+
+    def fails(*_: object, **__: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise pygit2.GitError("failed to write: No space left on device")
+
+    monkeypatch.setattr(pygit2.Repository, "pack", fails)
+    consolidation = consolidate.Consolidation(str(store))
+    for _ in range(2):
+        consolidation.begin()
+        wait_until(lambda: not consolidation.is_under_way, "it does not end")
+    assert packs(store) == before
+    assert [path.name for path in before[0].parent.iterdir() if path.name.startswith("tmp_")] == []
+    assert caplog.messages == [
+        "small packs could not be put together: failed to write: No space left on device"
+    ]
+    assert tried == 1, "until there are many more"
+
+
+def test_a_pack_whose_index_is_cut_off_is_left_alone(store: Path) -> None:
+    commits(store, consolidate.PACKS_MAX + 2)
+    broken = packs(store)[0]
+    os.truncate(broken.with_suffix(".idx"), 100)
+    run(store)
+    assert broken in packs(store)
+
+
+def commits_more(store: Path) -> str:
+    """One more pack, and its name."""
+    writer = PackWriter(str(store / "objects/pack"))
+    writer.add("blob", os.urandom(100))
+    name = writer.finish()
+    assert name is not None
+    return name
+
+
+def objects_of(pack: Path) -> list[str]:
+    listed = subprocess.run(
+        ["git", "show-index"],
+        stdin=pack.with_suffix(".idx").open("rb"),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return listed.stdout.splitlines()
 
 
 def test_a_large_pack_is_left_alone(store: Path) -> None:

@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from editd.errors import HistoryDamaged, Refused
 from editd.store.floor import forget_half_written
 from editd.store.head import read_head
-from editd.store.manifest import write_manifest
+from editd.store.manifest import drop_packs, unchanging, write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.repository import open_store
 from editd.store.trailers import parse
@@ -73,7 +73,8 @@ class Compactor:
 
         Raises HistoryDamaged, OSError, pygit2.GitError; nothing has changed then.
         """
-        packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
+        with unchanging(self._store):
+            packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
         sizes = {oid: size for entries in packs.values() for oid, size in entries}
         reached = self._reach(limits, sizes)
         mixed = [name for name, oids in packs.items() if not reached.oids.issuperset(oid for oid, _ in oids)]
@@ -87,13 +88,8 @@ class Compactor:
 
     def sweep(self, packs: Iterable[str]) -> None:
         """Let those packs go, which the new one stands for. Raises OSError."""
-        gone = [name for name in packs if os.path.exists(os.path.join(self._packs, name + ".pack"))]
-        write_manifest(self._store, without=gone)
-        for name in gone:
-            for suffix in (".idx", ".pack"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self._packs, name + suffix))
-        sync_path(self._packs)
+        with unchanging(self._store):
+            drop_packs(self._store, list(packs))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, MARKER))
 
@@ -114,12 +110,13 @@ class Compactor:
             name = next(name[: -len(".idx")] for name in os.listdir(made) if name.endswith(".idx"))
             if {oid for oid, _ in pack_sizes(made, name)} != needed:
                 raise HistoryDamaged("The new pack does not hold what is needed.", data={"file": self._store})
-            for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
-                sync_path(os.path.join(made, name + suffix))
-                os.chmod(os.path.join(made, name + suffix), 0o600)
-                os.rename(os.path.join(made, name + suffix), os.path.join(self._packs, name + suffix))
-        sync_path(self._packs)
-        write_manifest(self._store)
+            with unchanging(self._store):
+                for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
+                    sync_path(os.path.join(made, name + suffix))
+                    os.chmod(os.path.join(made, name + suffix), 0o600)
+                    os.rename(os.path.join(made, name + suffix), os.path.join(self._packs, name + suffix))
+                sync_path(self._packs)
+                write_manifest(self._store)
 
     def _reach(self, limits: Limits, sizes: dict[Oid, int]) -> Reached:
         """Go back from head as far as the limits let, and gather all that is needed on the way."""

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
-from editd.system.durable import write_durably
+from editd.system.durable import sync_path, write_durably
+from editd.system.flock import take
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 NAME = "manifest"
+_LOCK = "packs.lock"  # beside the store
 _HEAD = b"editd manifest 1\n"
 
 
@@ -30,6 +33,21 @@ class Manifest(Struct, frozen=True):
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
     floor: bytes | None = None  # the commit of `store.floor`, or of the one before where that has just moved
+
+
+@contextmanager
+def unchanging(store: str) -> Iterator[None]:
+    """Waits until nobody else is in here: of processes and of threads, one at a time adds or removes packs.
+
+    Packing, the thread that puts packs together and compaction do so, and each lists all that are there. Not
+    to be entered twice. Raises OSError.
+    """
+    flock = take(os.path.join(os.path.dirname(store), _LOCK), wait=True)
+    assert flock is not None
+    try:
+        yield
+    finally:
+        flock.release()
 
 
 def write_manifest(
@@ -48,6 +66,17 @@ def write_manifest(
     lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
     write_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")
+
+
+def drop_packs(store: str, names: Collection[str]) -> None:
+    """Remove these packs, the manifest first. Raises OSError, HistoryDamaged."""
+    write_manifest(store, without=names)
+    folder = os.path.join(store, "objects", "pack")
+    for name in names:
+        for suffix in (".idx", ".pack"):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name + suffix))
+    sync_path(folder)
 
 
 def read_manifest(store: str) -> Manifest | None:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.consolidate import consolidate
+from editd.store.consolidate import Consolidation
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.journal import Frame, Position, committed, frames
-from editd.store.manifest import write_manifest
+from editd.store.manifest import unchanging, write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.pack import PackWriter, release
 from editd.store.proof import whole_proof
@@ -90,7 +90,6 @@ class Packer:
         if name is not None:
             self._kept.append(name)
         self._release()
-        consolidate(self._repository, self._packs)
 
     def _release(self) -> None:
         """Remove each `.keep` that is not needed any more. Raises OSError; the rest is for the next time."""
@@ -152,19 +151,29 @@ def main() -> None:
     # next daemon's: there is one at a time, and only then is head read.
     alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
     assert alone is not None
-    tidy(os.path.join(sys.argv[1], "store.git", "objects", "pack"))
+    store = os.path.join(sys.argv[1], "store.git")
+    packs = os.path.join(store, "objects", "pack")
+    tidy(packs)
+    consolidation = Consolidation(store)
     packer: Packer | None = None
     while (request := read_frame(sys.stdin.buffer)) is not None:
-        if request["do"] == "check":
-            problems, is_damaged = whole_proof(sys.argv[1])
-            answer: dict[str, object] = {"problems": problems, "damaged": is_damaged}
-        else:
-            try:
-                packer = packer or Packer(sys.argv[1])
-                answer = _packed(packer, request)
-            except (Refused, KeyError, ValueError, pygit2.GitError) as error:
-                answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
+        with unchanging(store):
+            if request["do"] == "check":
+                problems, is_damaged = whole_proof(sys.argv[1])
+                answer: dict[str, object] = {"problems": problems, "damaged": is_damaged}
+            else:
+                try:
+                    packer = packer or Packer(sys.argv[1])
+                    answer = _packed(packer, request)
+                except (Refused, KeyError, ValueError, pygit2.GitError) as error:
+                    answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
         write_frame(sys.stdout.buffer, answer)
+        if "packed" in answer:
+            consolidation.begin()
+    with unchanging(store):  # packs are not put together by half
+        if consolidation.is_under_way:
+            tidy(packs)
+        leave()
 
 
 def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
@@ -179,4 +188,3 @@ def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     main()
-    leave()
