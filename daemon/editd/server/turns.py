@@ -1,8 +1,11 @@
-"""Turns: all that has come in during one turn of the loop goes to the engine together.
+"""Turns: all that has come in goes to the engine together.
 
-So whatever waits shares one sync (group commit), without a timer and without a lock. A turn of much
-content goes to a thread, where most of its time is spent without Python's lock (hashing, writing, syncing),
-so that the loop goes on answering; a small one is faster where it is.
+So whatever waits shares one sync (group commit), without a timer and without a lock. Where several have just
+had a turn, the next begins when a round of the loop has brought nothing more: eight clients, each of which
+waits for its answer, then share one sync, and not one for each four. Who is alone waits for no round.
+
+A turn of much content goes to a thread, where most of its time is spent without Python's lock (hashing,
+writing, syncing), so that the loop goes on answering; a small one is faster where it is.
 """
 
 from __future__ import annotations
@@ -63,6 +66,8 @@ class Turns:
         self._waiting: deque[Waiting] = deque()
         self._postponed = 0
         self._is_called = False
+        self._is_in_company = False  # more than one had the last turn
+        self._counted = 0  # who waited when the round of the loop began
         self._is_away = False  # the engine works in a thread
         self._deferred: deque[Callable[[], None]] = deque()
 
@@ -106,9 +111,13 @@ class Turns:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_called = False
+        if not self._is_away and self._is_gathering():
+            self._loop.call_soon(self._turn)
+            return
+        self._is_called, self._counted = False, 0
         if self._is_away:
             return
+        self._is_in_company = len(self._waiting) > 1
         taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), TURN_REQUESTS_MAX))]
         requests = [waiting.request for waiting in taken]
         if sum(self._engine.weight(request) for request in requests) < HEAVY_BYTES:
@@ -116,6 +125,11 @@ class Turns:
         else:
             future = self._send_away(lambda: self._carried_out(requests))
             future.add_done_callback(lambda done: self._answer(taken, done.result()))
+
+    def _is_gathering(self) -> bool:
+        """Whether the last round of the loop has brought some, so that the next may, too."""
+        before, self._counted = self._counted, len(self._waiting)
+        return self._is_in_company and before < self._counted < TURN_REQUESTS_MAX
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
         try:

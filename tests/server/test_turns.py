@@ -1,0 +1,108 @@
+"""server.turns: who shares a turn, and so a sync. The engine is one that only counts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from editd.engine.requests import Apply, Outcome
+from editd.server.turns import TURN_REQUESTS_MAX, Turns
+from editd.values.transaction import Authorship
+from editd.wire.messages import Empty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd.engine.engine import Engine
+    from editd.engine.requests import Result, Write
+    from editd.errors import Refused
+    from editd.wire.messages import Message
+
+
+class Counting:
+    """As much of an engine as a turn needs; `turns` has how many requests came together."""
+
+    def __init__(self) -> None:
+        self.turns: list[int] = []
+
+    def turn(self, requests: Sequence[Write]) -> list[Result]:
+        self.turns.append(len(requests))
+        return [Outcome(None, ()) for _ in requests]
+
+    def weight(self, _request: Write) -> int:
+        return 0
+
+    def relieve(self) -> None:
+        """Nothing waits here."""
+
+
+class Asked:
+    """A request's answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[Message] = []
+
+    def reply(self, result: Message) -> None:
+        self.answers.append(result)
+
+    def refuse(self, refusal: Refused) -> None:
+        pytest.fail(refusal.text())
+
+    def fail(self) -> None:
+        pytest.fail("a fault of ours")
+
+
+def submit(turns: Turns) -> Asked:
+    asked = Asked()
+    turns.submit(Apply((), Authorship("a"), "r"), asked, lambda _: Empty())
+    return asked
+
+
+def rounds(check: Callable[[Turns, Counting], Any]) -> None:
+    """Run `check`, which is async, in a loop of its own."""
+
+    async def run() -> None:
+        engine = Counting()
+        await check(Turns(cast("Engine", engine), cast("Any", None), cast("Any", None)), engine)
+
+    asyncio.run(run())
+
+
+def test_who_is_alone_does_not_wait_for_others() -> None:
+    async def check(turns: Turns, engine: Counting) -> None:
+        for _ in range(3):
+            asked = submit(turns)
+            await asyncio.sleep(0)
+            assert len(asked.answers) == 1
+        assert engine.turns == [1, 1, 1]
+
+    rounds(check)
+
+
+def test_after_a_turn_of_several_the_next_begins_when_a_round_brings_no_more() -> None:
+    async def check(turns: Turns, engine: Counting) -> None:
+        submit(turns), submit(turns)
+        await asyncio.sleep(0)
+        assert engine.turns == [2]
+        for _ in range(6):
+            asked = submit(turns)
+            await asyncio.sleep(0)
+            assert not asked.answers
+        await asyncio.sleep(0)
+        assert engine.turns == [2, 6]
+        assert len(asked.answers) == 1
+
+    rounds(check)
+
+
+def test_a_flood_is_not_waited_for() -> None:
+    async def check(turns: Turns, engine: Counting) -> None:
+        for _ in range(TURN_REQUESTS_MAX + 40):
+            submit(turns)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert engine.turns == [TURN_REQUESTS_MAX, 40]
+
+    rounds(check)
