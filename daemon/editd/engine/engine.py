@@ -171,7 +171,8 @@ class Engine:
     def turn(self, requests: Sequence[Write]) -> list[Result]:
         """Carry out what came in, in its order; one result for each."""
         requests = [self._meant(request) for request in requests]
-        results: list[Result | None] = [self._not_now(request) for request in requests]
+        absence = self.absence()
+        results: list[Result | None] = [absence or self._not_now(request) for request in requests]
         waiting = deque((i, request) for i, request in enumerate(requests) if results[i] is None)
         rounds = 0
         is_alone = False  # what overtook each other in one batch does not in two
@@ -242,8 +243,6 @@ class Engine:
         return total
 
     def _not_now(self, request: Write) -> Result | None:
-        if (absence := self.absence()) is not None:
-            return absence
         if request.dry_run:
             return None
         if self.broken is not None:
@@ -402,6 +401,8 @@ class Engine:
             batch.view.forget_strangers()
             return
         self._find_displaced(batch.view, changes)
+        if not batch.view.strangers:
+            return
         found = dict(batch.view.strangers)
         batch.view.strangers.clear()
         for adoption in adoptions(found, self.history, self._is_ours):
@@ -414,6 +415,8 @@ class Engine:
         Raises NotAFile where there is no room for `changes`, InUse where the disk was seen now so, now so.
         """
         made = [change.path for change in changes if change.before is None and change.after is not None]
+        if not (made or view.strangers):
+            return
         in_the_way = displaced(made, self.history) - {change.path for change in changes}
         for path in in_the_way:
             with contextlib.suppress(Refused):  # what is in the way indeed, `Files.check` tells
