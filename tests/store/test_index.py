@@ -6,9 +6,10 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError
-from editd.store.index import Index, Wanted
+from editd.store.index import LOT, WAITING_MAX, Index, Wanted
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Seq, Touch, Transaction
@@ -173,3 +174,41 @@ def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_
     with pytest.raises(HistoryDamaged, match="malformed"):
         damaged.flush()
     damaged.close()  # which does not raise: the history has all of it
+
+
+def test_a_burst_leaves_its_transactions_to_a_pause_and_no_write_is_long(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    other = sqlite3.connect(tmp_path / "index.db")
+
+    def written() -> int:
+        return int(other.execute("select count(*) from tx").fetchone()[0])
+
+    count = WAITING_MAX + LOT
+    for seq in range(count):
+        made = transaction(seq)
+        said = replace(made.authorship, request_id=f"request {seq}")
+        index.add(replace(made, authorship=said))
+        index.relieve()
+        assert written() == (0 if seq + 1 < WAITING_MAX else (seq + 1 - WAITING_MAX) // LOT * LOT + LOT)
+    while index.write_some():
+        assert index.by_request("request 0") == 0
+        assert index.by_request(f"request {count - 1}") == count - 1  # which waits yet
+        assert written() % LOT == 0
+    assert written() == count
+    assert index.by_request(f"request {count - 1}") == count - 1
+    other.close()
+    index.close()
+
+
+def test_undos_that_are_written_together_mark_what_they_would_one_by_one(tmp_path: Path) -> None:
+    undoes = {1: (), 2: (1,), 3: (2,), 4: (3,), 5: (), 6: (5, 4)}
+    found: list[dict[int, int | None]] = []
+    for name, is_each in (("together", False), ("each", True)):
+        index = Index(str(tmp_path / f"{name}.db"))
+        for seq, undone in undoes.items():
+            index.add(replace(transaction(seq), undoes=tuple(map(Seq, undone))))
+            if is_each:
+                index.flush()
+        found.append({int(one.seq): one.undone_by for one in index.log(Wanted(), 10)})
+        index.close()
+    assert found == [{1: None, 2: 3, 3: None, 4: 6, 5: 6, 6: None}] * 2

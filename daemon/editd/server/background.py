@@ -144,7 +144,9 @@ class Background:
         await self._turns.back()
         await self._make_segment()
         if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
-            self._engine.history.index.flush()
+            while self._engine.history.index.write_some():
+                await asyncio.sleep(0)  # who asks now does not wait for all of it
+                await self._turns.back()
 
     @property
     def _quiet(self) -> float:

@@ -30,7 +30,8 @@ SCHEMA = 3
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
-WAITING_MAX = 500  # then they are written, so that one flush stays under 10 ms
+WAITING_MAX = 2_000  # then some are written at once, which else is left to a pause; a question waits 50 ms
+LOT = 500  # transactions in one write, which takes some 10 ms
 BACKLOG_MAX = 20_000  # while they cannot be; some 50 MB of memory
 
 _TABLES = """
@@ -138,10 +139,10 @@ class Index:
         self._remember(touch.path.raw for touch in transaction.touches)
 
     def relieve(self) -> None:
-        """Write what waits, if that is much. To be called when nobody waits for an answer."""
+        """Write some of what waits, if that is much. To be called when nobody waits for an answer."""
         if len(self._waiting) >= WAITING_MAX and self.flaw is None:
             with contextlib.suppress(Refused):  # then it waits on; the transaction stands without it
-                self.flush()
+                self.write_some()
 
     @property
     def is_backed_up(self) -> bool:
@@ -153,15 +154,24 @@ class Index:
 
         So each of them may raise IoError, or HistoryDamaged where the file is no database any more.
         """
-        if not self._waiting:
-            return
-        database = self._database
+        while self.write_some():
+            pass
+
+    def write_some(self) -> bool:
+        """Write the oldest of what waits; returns whether there is more. Raises as `flush`."""
+        lot = self._waiting[:LOT]
+        if not lot:
+            return False
         with self._writing():
-            for transaction, notes in self._waiting:
-                _insert(database, transaction, notes)
-                undone.mark_all(database, transaction)
-        self._waiting.clear()
-        self._requests.clear()
+            _insert(self._database, lot)
+            for transaction, _ in lot:
+                undone.mark_all(self._database, transaction)
+        del self._waiting[:LOT]
+        for transaction, _ in lot:
+            request = transaction.authorship.request_id
+            if request is not None and self._requests.get(request) == transaction.seq:
+                del self._requests[request]
+        return bool(self._waiting)
 
     def clear(self) -> None:
         """Forget everything: it is to be built anew."""
@@ -190,7 +200,7 @@ class Index:
         self._touched.clear()
         with self._writing():
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
-            _insert(self._database, transaction, notes)
+            _insert(self._database, [(transaction, notes)])
 
     # ── asking ──
 
@@ -481,14 +491,15 @@ def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
     )
 
 
-def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes) -> None:
-    said = transaction.authorship
-    database.execute(
+def _insert(database: sqlite3.Connection, given: Sequence[tuple[Transaction, bytes]]) -> None:
+    database.executemany(
         "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            transaction.seq, transaction.id, transaction.kind, _stored(said.actor), _stored(said.session),
-            _stored(said.message), _stored(said.request_id), transaction.time_us,
-            undone.written(transaction), transaction.undone_by, notes,
+            (
+                transaction.seq, transaction.id, transaction.kind, *_said(transaction.authorship),
+                transaction.time_us, undone.written(transaction), transaction.undone_by, notes,
+            )
+            for transaction, notes in given
         ),
     )  # fmt: skip
     database.executemany(
@@ -498,9 +509,14 @@ def _insert(database: sqlite3.Connection, transaction: Transaction, notes: bytes
                 touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
                 None if touch.source is None else touch.source.raw,
             )
+            for transaction, _ in given
             for touch in transaction.touches
         ),
     )  # fmt: skip
+
+
+def _said(said: Authorship) -> Iterator[str | bytes | None]:
+    return map(_stored, (said.actor, said.session, said.message, said.request_id))
 
 
 def _at_or_below(path: WorkspacePath) -> tuple[bytes, bytes, bytes]:
