@@ -57,7 +57,7 @@ failing_once(Searcher, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-index.BACKLOG_MAX = 600
+index.WAITING_MAX, index.BACKLOG_MAX = 500, 600
 publishing.PUBLISH_SECONDS_MAX = 3.0
 sys.argv[1:] = sys.argv[4:]
 main()

@@ -53,6 +53,10 @@ class Refused(Exception):
         """The message and the hint as one text of one or two sentences."""
         return f"{self.message} {self.hint}".strip()
 
+    def forget_stack(self) -> None:
+        """Let go of what it was raised on and from: who keeps a refusal else keeps all that stood there."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+
 
 class InvalidParams(Refused):
     code = "invalid_params"

@@ -759,4 +759,7 @@ def _notes(outcome: Outcome, request: Write) -> bytes:
 
 def _answered(result: Result | None) -> Result:
     assert result is not None, "a request was left without an answer"
+    refusal = result.reason if isinstance(result, Postponed) else result
+    if isinstance(refusal, Refused):
+        refusal.forget_stack()
     return result

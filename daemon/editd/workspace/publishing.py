@@ -66,7 +66,8 @@ class Publishing:
         self.done: list[Step] = []
 
     def close(self) -> None:
-        """Let go of the folders: nothing is to be taken back any more."""
+        """Let go of the folders, and of what the steps hold: nothing is to be taken back any more."""
+        self.done.clear()  # each knows us: else both contents of a file stay until garbage is collected
         for item in list(self._sites):
             self._close(item)
 
