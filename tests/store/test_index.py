@@ -212,3 +212,18 @@ def test_undos_that_are_written_together_mark_what_they_would_one_by_one(tmp_pat
         found.append({int(one.seq): one.undone_by for one in index.log(Wanted(), 10)})
         index.close()
     assert found == [{1: None, 2: 3, 3: None, 4: 6, 5: 6, 6: None}] * 2
+
+
+def test_only_so_many_paths_are_remembered_also_while_transactions_wait_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.store.index.TOUCHED_MAX", 1000)
+    index = Index(str(tmp_path / "index.db"))
+    paths = [WorkspacePath(f"file-{seq}") for seq in range(2 * WAITING_MAX)]
+    for seq, path in enumerate(paths):
+        made = transaction(seq)
+        index.add(replace(made, touches=(replace(made.touches[0], path=path),)))
+        index.relieve()
+    assert len(index._touched) <= WAITING_MAX
+    assert all(index.is_touched(path) for path in paths)
+    index.close()

@@ -99,7 +99,7 @@ class Index:
         self._database = self._open()
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[str, int] = {}
-        self._touched: set[bytes] = set()
+        self._touched: set[bytes] = set()  # so that an edit does not ask the database
         self.flaw: Refused | None = None  # why it cannot be asked; what is added meanwhile waits in memory
 
     def _open(self) -> sqlite3.Connection:
@@ -136,7 +136,7 @@ class Index:
         request = transaction.authorship.request_id
         if request is not None:
             self._requests[request] = transaction.seq
-        self._remember(touch.path.raw for touch in transaction.touches)
+        self._touched.update(touch.path.raw for touch in transaction.touches)
 
     def relieve(self) -> None:
         """Write some of what waits, if that is much. To be called when nobody waits for an answer."""
@@ -171,6 +171,8 @@ class Index:
             request = transaction.authorship.request_id
             if request is not None and self._requests.get(request) == transaction.seq:
                 del self._requests[request]
+        if len(self._touched) > TOUCHED_MAX:
+            self._touched = {touch.path.raw for waiting, _ in self._waiting for touch in waiting.touches}
         return bool(self._waiting)
 
     def clear(self) -> None:
@@ -310,14 +312,8 @@ class Index:
         if raw not in self._touched:
             if self._written("select 1 from touch where path = ? limit 1", (raw,)) is None:
                 return False
-            self._remember((raw,))
+            self._touched.add(raw)
         return True
-
-    def _remember(self, touched: Iterable[bytes]) -> None:
-        """Keep in memory which paths were touched, so that an edit does not ask the database."""
-        if len(self._touched) > TOUCHED_MAX and not self._waiting:
-            self._touched.clear()
-        self._touched.update(touched)
 
     def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
         """The last touch of `path` at or before `seq`."""
