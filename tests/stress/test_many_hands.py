@@ -118,6 +118,9 @@ def edit(place: Workplace, number: int, told: Told, stop: threading.Event) -> No
             try:
                 read = client.read(path)
                 time.sleep(chance.uniform(0, 0.01))
+                if not read.content:
+                    assert path in GITS, path  # git has just made it, and not written it yet
+                    continue
                 line = chance.choice(read.content.splitlines())
                 edits: list[AnyEdit] = [replace(path, f"{line}\n", f"{mark}\n", base=read.version)]
                 if chance.random() < 0.2:
