@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from editd_client.errors import Unreachable
 from injection import Call, attached
 from scenarios import Expected, Scenario, Standing, differing, standing
-from torment import fsck, strays, transactions
+from torment import fsck, strays, transactions, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,8 +166,11 @@ def verify_whole(chain: Chain, scenario: Scenario, tag: str, expected: Expected,
     assert [one.request_id for one in made if one.request_id is not None] == [tag]
     wrong = differing(standing(chain.place), expected.after)
     assert not wrong, wrong
-    problems, left = client.check().problems, leftovers(chain.place, expected.after)
+    problems = client.check().problems
     assert not problems, problems
+    packs = chain.place.store / "objects" / "pack"
+    wait_until(lambda: not list(packs.glob("tmp_*")), "small packs are put together, which has no end")
+    left = leftovers(chain.place, expected.after)
     assert not left, left
     fsck(chain.place)
 
