@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Touch
 
-    Lived = tuple[Seq, Touch, tuple[Seq, ...]]  # when, what was done, and what that transaction undid
-
 LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
 ROUNDS_MAX = 5  # of taking along what is in the way in the files of those that were taken along
 
@@ -160,21 +158,22 @@ def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:
 def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
     """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
     if place.is_taken:
-        life: Iterable[Lived] = past.history.index.life(place.path, place.seq, None)
+        life: Iterable[tuple[Seq, Touch]] = past.history.index.life(place.path, place.seq, None)
     else:
         life = _life(past, place.origin, place.seq)
-    for seq, touch, undone in life:
+    for seq, touch in life:
         target = targets.get(seq)
         if target is not None and target.covers(touch.path):
             continue
         if touch.undone_by is not None and touch.undone_by not in targets:
             continue  # else it is in force again by then
+        undone = past.undoes(seq)
         if undone and all(below > place.seq for below in undone):
             continue  # it took back another one that came after: the two cancel out
         yield seq, touch
 
 
-def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iterator[Lived]:
+def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iterator[tuple[Seq, Touch]]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
     life = past.history.index.life
     after = seq

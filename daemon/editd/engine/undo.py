@@ -62,6 +62,13 @@ class Past:
         self._known_after: dict[WorkspacePath, int] = {}  # from where on the departures of a path are known
         self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
         self._moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
+        self._undoes: dict[int, tuple[Seq, ...]] = {}
+
+    def undoes(self, seq: int) -> tuple[Seq, ...]:
+        """The transactions that `seq` undid, whole or in part."""
+        if seq not in self._undoes:
+            self._undoes[seq] = self.history.index.undoes(seq)
+        return self._undoes[seq]
 
     def left(self, path: WorkspacePath, seq: int) -> Departure | None:
         """When the file that `path` names after `seq` leaves it for the first time."""
@@ -76,12 +83,12 @@ class Past:
 
     def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[Departure]:
         index = self.history.index
-        for at, touch, undoes in index.life(path, after, before):
+        for at, touch in index.life(path, after, before):
             if path not in self._moves_from:
                 self._moves_from[path] = dict(index.moves_from(path))
             to = self._moves_from[path].get(at)
-            if to is None and undoes and touch.after is not None:
-                to = self._put_back(touch, at, undoes)
+            if to is None and touch.after is not None:
+                to = self._put_back(touch, at)
             if to is None and touch.after is None and self._comes_back(touch, at):
                 continue
             if to is not None or touch.after is None or touch.source is not None:
@@ -102,15 +109,16 @@ class Past:
         after, source = found[1].after, found[1].source
         return source is None and after is not None and after.version == touch.before.version
 
-    def _put_back(self, touch: Touch, at: int, undoes: Sequence[int]) -> WorkspacePath | None:
+    def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
         """Where the undo of a move that had overwritten something put the file that it found here.
 
         It restores what was overwritten, so that the history does not tell it as a move.
         """
         index = self.history.index
-        if touch.path not in self._moves_to:
+        undone = self.undoes(at)
+        if undone and touch.path not in self._moves_to:
             self._moves_to[touch.path] = dict(index.moves_to(touch.path))
-        for seq in undoes:
+        for seq in undone:
             move = self._moves_to[touch.path].get(seq)
             if move is None or move.source is None:
                 continue

@@ -334,19 +334,19 @@ class Index:
         rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
         return [row[0] for row in rows]
 
-    def life(
-        self, path: WorkspacePath, after: int, before: int | None
-    ) -> list[tuple[Seq, Touch, tuple[Seq, ...]]]:
-        """What was done to `path` in (after, before), rising: when, what, and what that transaction undid.
-
-        `before` None: until now.
-        """
-        query = (
-            "select touch.*, tx.undoes from touch join tx on tx.seq = touch.seq"
-            " where path = ? and touch.seq > ? and touch.seq < ? order by touch.seq"
+    def life(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
+        """What was done to `path` in (after, before), rising. `before` None: until now."""
+        rows = self._all(
+            "select * from touch where path = ? and seq > ? and seq < ? order by seq",
+            (path.raw, after, NEVER if before is None else before),
         )
-        rows = self._all(query, (path.raw, after, NEVER if before is None else before))
-        return [(Seq(row[1]), _touch(row[:-1]), undone.read(row[-1])[0]) for row in rows]
+        return [(Seq(row[1]), _touch(row)) for row in rows]
+
+    def undoes(self, seq: int) -> tuple[Seq, ...]:
+        """The transactions that `seq` undid, whole or in part; where in part, as slow as it has paths."""
+        row = self._one("select undoes from tx where seq = ?", (seq,))
+        assert row is not None, "nobody asks for what was not recorded"
+        return undone.read(row[0])[0]
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
         """The newest transaction after which `path` held `version`."""

@@ -1,0 +1,53 @@
+"""engine.undo: what an undo asks of the history does not grow with the square of the number of files."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from editd.engine.undo import Past
+from editd.store.index import Index
+from editd.values.content import FILE, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from editd.store.history import History
+
+PATHS = [WorkspacePath(f"file-{number}") for number in range(100)]
+OLD, NEW = (Entry(FILE, Version(text * 40)) for text in "01")
+
+
+def recorded(seq: int, touches: list[Touch], undoes: list[Part]) -> Transaction:
+    said = Authorship("actor", None, "why")
+    return Transaction(
+        Seq(seq),
+        CommitId(f"{seq:040x}"),
+        "undo" if undoes else "edit",
+        said,
+        seq,
+        tuple(touches),
+        undoes=tuple({part.seq: None for part in undoes}),
+        parts=tuple(undoes),
+    )
+
+
+def test_what_a_transaction_undid_is_read_once_for_all_its_files(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    index.add(recorded(0, [], []))
+    index.add(recorded(1, [Touch(path, None, OLD) for path in PATHS], []))
+    index.add(recorded(2, [Touch(path, OLD, NEW) for path in PATHS], []))
+    half = PATHS[::2]
+    index.add(recorded(3, [Touch(path, NEW, OLD) for path in half], [Part(Seq(2), path) for path in half]))
+    past = Past(cast("History", SimpleNamespace(index=index)))
+    asked: list[str] = []
+    index.flush()
+    index._database.set_trace_callback(asked.append)
+    assert [past.whereabouts(path, 1) for path in PATHS] == [(path, True) for path in PATHS]
+    index._database.set_trace_callback(None)
+    assert past.undoes(3) == (2,)
+    lists = [query for query in asked if "undoes" in query]
+    assert 0 < len(lists) <= 2, "one for each transaction after 1, not one for each of its files"
+    index.close()
