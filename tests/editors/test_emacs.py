@@ -36,6 +36,7 @@ def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.C
         errors="backslashreplace",
         timeout=SECONDS_MAX,
         check=False,
+        restore_signals=False,  # SIGPIPE stays ignored, as any Emacs but one in batch mode has it
     )
 
 
