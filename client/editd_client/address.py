@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -21,18 +22,25 @@ RETRY_SECONDS = 0.02
 
 
 class Address(Struct, frozen=True):
-    """A socket's path; where there is a `workspace`, its daemon is started if none answers there."""
+    """A socket's path; where there is a `workspace`, its daemon is started if none answers there.
+
+    `named` is the workspace whose daemon it has to be: EDITD_SOCKET may have been set for another one.
+    """
 
     path: str
     workspace: Workspace | None = None
     on_wait: Callable[[], None] | None = None
+    named: Workspace | None = None
 
     @classmethod
     def of(
         cls, workspace: Workspace, *, start: bool = True, on_wait: Callable[[], None] | None = None
     ) -> Self:
         """That of a workspace's daemon; `on_wait` is called where its start takes over a second."""
-        return cls(workspace.socket_path, workspace if start else None, on_wait)
+        is_doubtful = workspace.found == "named" and bool(os.environ.get("EDITD_SOCKET"))
+        return cls(
+            workspace.socket_path, workspace if start else None, on_wait, workspace if is_doubtful else None
+        )
 
     def first(self) -> socket.socket:
         """A connection, at once. Raises Unreachable where there is no daemon, and none to be started."""

@@ -81,7 +81,8 @@ class AsyncClient:
     def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
         self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
         self._given = None if isinstance(at, Address | str) else at
-        self._conversation = Conversation(is_lasting=reconnect and self._address is not None)
+        named = None if self._address is None else self._address.named
+        self._conversation = Conversation(is_lasting=reconnect and self._address is not None, named=named)
         self._link: _Link | None = None
         self._linking: asyncio.Task[_Link] | None = None
         self._is_closed = False
@@ -97,8 +98,9 @@ class AsyncClient:
     ) -> Self:
         """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
 
-        Nothing is connected yet. Raises EditdError for a folder that editd will not own; `on_wait` is
-        called, in a thread, where the start takes over a second.
+        Nothing is connected yet. Raises EditdError for a folder that editd will not own; the first call does
+        (`path_outside`) where EDITD_SOCKET leads to the daemon of another workspace than the one named.
+        `on_wait` is called, in a thread, where the start takes over a second.
         """
         return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
@@ -296,10 +298,10 @@ class AsyncClient:
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: _Link(self._conversation), sock=stream)
-        is_first = self._conversation.generation == 0
+        is_to_greet = self._conversation.is_to_greet
         self._conversation.begun()
         try:
-            if not is_first:
+            if is_to_greet:
                 await link.exchange(self._conversation.greeting(first))
             for subscription in self._conversation.unheard():
                 try:

@@ -80,13 +80,22 @@ class Client:
 
     def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
         self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
-        self._conversation = Conversation(is_lasting=reconnect and self._address is not None)
+        named = None if self._address is None else self._address.named
+        self._conversation = Conversation(is_lasting=reconnect and self._address is not None, named=named)
         self._wire = ClientConnection()
         self._is_closed = False
         self._process = os.getpid()
         self._use = threading.Lock()
-        self._stream: socket.socket | None = self._address.first() if self._address is not None else at  # type: ignore[assignment]
-        self._conversation.begun()
+        stream: socket.socket = self._address.first() if self._address is not None else at  # type: ignore[assignment]
+        self._stream: socket.socket | None = stream
+        if not self._conversation.is_to_greet:
+            self._conversation.begun()
+            return
+        try:
+            self._begin(stream, None)
+        except OSError as error:
+            self._drop()
+            raise Unreachable(f"The daemon went away: {error}.") from error
 
     @classmethod
     def connect(
@@ -99,7 +108,8 @@ class Client:
     ) -> Self:
         """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
 
-        Raises EditdError for a folder that editd will not own, Unreachable where no daemon answers;
+        Raises EditdError for a folder that editd will not own, and (`path_outside`) where EDITD_SOCKET leads
+        to the daemon of another workspace than the one named; Unreachable where no daemon answers.
         `on_wait` is called where the start takes over a second.
         """
         return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
@@ -246,7 +256,12 @@ class Client:
         """Take up the conversation on a new connection. Raises OSError where that is lost, too."""
         self._stream, self._wire = stream, ClientConnection()
         self._conversation.begun()
-        self._exchange(self._conversation.greeting(first))
+        try:
+            self._exchange(self._conversation.greeting(first))
+        except EditdError as refusal:
+            if refusal.name == "path_outside":  # another workspace's daemon is not spoken to again
+                self._drop()
+            raise
         for subscription in self._conversation.unheard():
             try:
                 self._exchange(self._conversation.subscribing(subscription))

@@ -25,11 +25,13 @@ from editd_client import requests
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import Subscription
 from editd_client.requests import Asked, Identified
+from editd_client.served import elsewhere, is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.wire.connection import Event, Reply
+    from editd_client.locate import Workspace
 
 Result = TypeVar("Result")
 
@@ -53,9 +55,13 @@ class Outcome(Struct, Generic[Result], frozen=True):
 class Conversation:
     """`generation` counts the connections: what belongs to one of them is gone with it."""
 
-    def __init__(self, *, is_lasting: bool) -> None:
-        """`is_lasting`: it goes on after its connection, so its requests must bear being repeated."""
+    def __init__(self, *, is_lasting: bool, named: Workspace | None = None) -> None:
+        """`is_lasting`: it goes on after its connection, so its requests must bear being repeated.
+
+        `named` is the workspace whose daemon each connection has to lead to, where that is in doubt.
+        """
         self.is_lasting = is_lasting
+        self.named = named
         self.generation = 0
         self.has_ended = False  # the daemon said that it ends
         self.subscriptions: list[Subscription] = []
@@ -95,7 +101,7 @@ class Conversation:
             return Outcome(error=EditdError(error.code, error.name, error.message, error.data))
         try:
             result = asked.read(answer.result)
-        except (msgspec.ValidationError, UnicodeEncodeError) as fault:
+        except (msgspec.ValidationError, UnicodeEncodeError, EditdError) as fault:
             return Outcome(error=fault)
         self._remember(asked.params, result)
         return Outcome([result])
@@ -113,17 +119,29 @@ class Conversation:
         self.generation += 1
         self.has_ended = False
 
+    @property
+    def is_to_greet(self) -> bool:
+        """Whether a new connection is greeted: the first one only where it may lead elsewhere."""
+        return self.generation > 0 or self.named is not None
+
     def greeting(self, first: messages.Params | None) -> Asked[messages.HelloResult]:
         """What a new connection is to hear before the request that it is made for.
 
-        Where it is that of a daemon that is dying, this is lost, and not the request.
+        Where it is that of a daemon that is dying, this is lost, and not the request. Where it is that of
+        another workspace's daemon than the one named, the answer is a refusal (`path_outside`).
         """
         hello = self._hello
         if isinstance(first, messages.Hello | messages.SessionOpen) and hello is not None:
             # That says who we are: the session that we had may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
         said = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
-        return requests.asking(said, messages.HelloResult)
+        return Asked(said, self._greeted)
+
+    def _greeted(self, plain: Any) -> messages.HelloResult:
+        result = convert(plain, messages.HelloResult)
+        if self.named is not None and is_elsewhere(result.workspace.root, self.named):
+            raise elsewhere(self.named, result.workspace.root)
+        return result
 
     def unheard(self) -> list[Subscription]:
         """The subscriptions that this connection does not know."""

@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from editd_client.locate import Workspace
 
 
+def is_elsewhere(root: str, workspace: Workspace) -> bool:
+    """Whether a daemon's folder is another than this workspace's.
+
+    A folder that is not here is that of a daemon in a container, whose socket was handed out.
+    """
+    return os.path.isdir(root) and not os.path.samefile(root, workspace.root)
+
+
 def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
     """The folder of the client's daemon, where EDITD_SOCKET has led to that of another workspace."""
     if not os.environ.get("EDITD_SOCKET"):
         return None
     root: str = client.ask(Asked(Status(), lambda told: told["root"]))
-    # A folder that is not here is that of a daemon in a container, whose socket was handed out.
-    return root if os.path.isdir(root) and not os.path.samefile(root, workspace.root) else None
+    return root if is_elsewhere(root, workspace) else None
 
 
 def elsewhere(workspace: Workspace, root: str) -> EditdError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client import connect as connecting
+from editd_client.aio import AsyncClient
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
-from editd_client.errors import Unreachable
+from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import Workspace
+from torment import wait_until
+from workplace import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from workplace import Workplace
@@ -106,6 +110,67 @@ def test_a_daemon_listens_at_a_socket_that_is_named_from_the_current_folder(
     with Client.connect(str(place.root)) as client:
         assert (place.runtime / "s.sock").is_socket()
         client.shutdown()
+
+
+@pytest.fixture
+def another(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder beside a workspace that has a daemon, with EDITD_SOCKET the socket of that one."""
+    place.start().close()
+    for name, value in {**place.environment, "EDITD_SOCKET": place.socket}.items():
+        monkeypatch.setenv(name, value)
+    folder = place.folder / "another"
+    folder.mkdir()
+    yield folder
+    assert "stray" not in place.files()
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_socket_of_another_workspace_is_refused(place: Workplace, another: Path, start: bool) -> None:
+    with pytest.raises(EditdError, match=f"has {place.root}, and not {another}") as refused:
+        Client.connect(str(another), start=start)
+    assert refused.value.name == "path_outside"
+    assert "EDITD_SOCKET" in refused.value.hint
+    with Client.connect(str(place.root), start=start) as client:
+        client.apply([write("here", "x\n")])
+    assert "here" in place.files()
+
+
+def test_a_socket_that_becomes_another_workspaces_is_refused_from_then_on(
+    place: Workplace, another: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = tmp_path / "either"
+    monkeypatch.setenv("EDITD_SOCKET", str(at))
+    with Client.connect(str(another)) as theirs, Client.connect(str(another), start=False) as waiting:
+        theirs.apply([write("first", "x\n")])
+        theirs.shutdown()
+        wait_until(lambda: not at.exists(), "the daemon ends")
+        at.symlink_to(place.socket)
+        for client in (theirs, waiting) * 2:
+            with pytest.raises(EditdError, match=f"has {place.root}") as refused:
+                client.apply([write("stray", "x\n")])
+            assert refused.value.name == "path_outside"
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_socket_of_another_workspace_is_refused_to_who_awaits(another: Path, start: bool) -> None:
+    async def stray() -> None:
+        client = AsyncClient.connect(str(another), start=start)
+        for _ in range(2):
+            with pytest.raises(EditdError, match="EDITD_SOCKET") as refused:
+                await client.apply([write("stray", "x\n")])
+            assert refused.value.name == "path_outside"
+        await client.close()
+
+    asyncio.run(stray())
+
+
+def test_a_socket_names_the_workspace_where_nothing_else_does(
+    place: Workplace, another: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(another)
+    monkeypatch.delenv("EDITD_WORKSPACE", raising=False)
+    with Client.connect() as client:
+        assert client.status().root == str(place.root)
 
 
 def test_a_daemon_that_ends_before_it_is_ready_is_told_with_its_log(

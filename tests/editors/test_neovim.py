@@ -714,3 +714,20 @@ def test_a_daemon_is_started_where_none_answers(place: Workplace) -> None:
         assert (place.root / "text.txt").read_text() == TEN.replace("line 1\n", "z\n")
     finally:
         subprocess.run(["editctl", "-C", str(place.root), "stop"], env=environment(place), check=True)
+
+
+def test_a_socket_of_another_workspace_leads_no_save_there(place: Workplace) -> None:
+    place.write({"text.txt": TEN})
+    another = place.folder / "another"
+    (another / ".git").mkdir(parents=True)
+    (another / "text.txt").write_text("theirs\n")
+    setup = f"vim.env.EDITD_SOCKET = '{place.socket}'"
+    with place.start() as client, neovim(place, setup) as editor:
+        editor.edit(another / "text.txt")
+        editor.command("call setline(1, 'mine')\nwrite")
+        assert (another / "text.txt").read_text() == "mine\n"
+        why = f"No editd answers: the daemon at EDITD_SOCKET has {place.root}, and not {another}"
+        assert [said.startswith(f"editd: Vim writes by itself: {why}") for said in editor.said()] == [True]
+        assert client.log(actor="nvim").transactions == []
+        editor.end()
+    assert place.files()["text.txt"] == TEN.encode()

@@ -187,6 +187,10 @@ function Connection:connected(pipe)
   self:send({ method = 'hello', params = hello, callback = function(err, result)
     if err then
       self:lost(err.message)
+    elseif workspace.is_elsewhere(result.workspace.root, self.root) then
+      self:drop()
+      self.sent = {}
+      self:failed(('the daemon at EDITD_SOCKET has %s, and not %s'):format(result.workspace.root, self.root))
     else
       self:ready(result)
     end

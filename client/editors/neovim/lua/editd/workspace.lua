@@ -87,6 +87,13 @@ function M.socket(root)
   return folder .. '/' .. vim.fn.sha256(root):sub(1, 16) .. '.sock'
 end
 
+--- Is `served`, the folder of a daemon, another than `root`? EDITD_SOCKET may have been set for another one.
+--- A folder that is not here is that of a daemon in a container, whose socket was handed out.
+function M.is_elsewhere(served, root)
+  local there, here = uv.fs_stat(served), uv.fs_stat(root)
+  return there ~= nil and here ~= nil and (there.dev ~= here.dev or there.ino ~= here.ino)
+end
+
 --- Is the socket there, and ours? Somebody else's in a folder that all may write to is not spoken to.
 function M.is_ours(socket)
   local stat = uv.fs_stat(socket)
