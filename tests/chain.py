@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,9 @@ KEPT = ("workspace", "state")  # folders of a Workplace
 KILL = "signal=SIGKILL"
 PACKED_SECONDS = 0.6  # after the reply, until packing is done
 BACKGROUND_SECONDS = 2.2  # after the reply, until files are synced and what was replaced is removed
+ALIKE_MAX = 20  # calls of one kind that are struck: an edit of ten files makes fewer
+NUMBER = re.compile(r"[0-9a-f]{6,}|\d+")
+OUTCOME = re.compile(r"\)? +(= |<unfinished).*$", re.DOTALL)
 ROUNDS_OF_A_HISTORY = 40  # all of it is proven in each round: of an endless one the later would take minutes
 MISSED_SHARE = 0.05  # of the calls: a notice, or the index being written, is one more or less
 
@@ -195,9 +200,16 @@ def worth_killing_at(calls: Sequence[Call], count: int, *, is_long: bool) -> lis
     """The calls that stand for all of these; but in the long form so many of them, evenly spread.
 
     What changes nothing leaves what the next call finds: to be killed at it is to be killed at the next that
-    changes something.
+    changes something. Of calls that are alike but for their numbers, as those that make hundreds of files
+    ahead, the first stand for all.
     """
-    changing = [call for call in calls if call.is_change or call is calls[-1]]
+    seen: Counter[tuple[str, str]] = Counter()
+    changing: list[Call] = []
+    for call in calls:
+        alike = call.name, NUMBER.sub("#", OUTCOME.sub("", call.text))
+        seen[alike] += call.is_change
+        if (call.is_change and seen[alike] <= ALIKE_MAX) or call is calls[-1]:
+            changing.append(call)
     if is_long or len(changing) <= count:
         return changing
     return [changing[(2 * step + 1) * len(changing) // (2 * count)] for step in range(count)]
