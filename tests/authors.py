@@ -98,4 +98,7 @@ def verify(place: Workplace, client: Client, writers: list[Writer]) -> None:
         assert writer.acknowledged.items() <= seqs.items()
         lacking = asked.keys() & writer.asked.keys() - seqs.keys()
         assert lacking <= ({writer.unsure[0]} if writer.unsure is not None else set())
-    assert versions(held(place)) == replayed(made, {})
+    there, told = versions(held(place)), replayed(made, {})
+    wrong = {path: (there.get(path), told.get(path)) for path in there.keys() | told.keys()}
+    wrong = {path: both for path, both in wrong.items() if both[0] != both[1]}
+    assert not wrong, f"{wrong}\n{place.log()}"

@@ -56,7 +56,7 @@ def missing() -> str | None:
 def mounted(what: Path | str, where: Path, *, options: str = "loop", kind: str = "ext4") -> Iterator[None]:
     """`what` mounted at `where` until the block ends. Raises CalledProcessError."""
     where.mkdir(exist_ok=True)
-    _run("mount", "-t", kind, "-o", options, str(what), str(where))
+    _mount(what, where, "-t", kind, "-o", options)
     try:
         yield
     finally:
@@ -93,14 +93,15 @@ class Machine:
         self._image.unlink()
         self._image = after
         self.cuts += 1
-        _run("mount", "-o", "loop", str(after), str(self.place.folder))
+        _mount(after, self.place.folder, "-o", "loop")
 
     def end(self) -> None:
         """Stop the daemon, and prove that the file system is whole."""
         self.place.stop()
         _unmount(self.place.folder)
+        _wait_for(self._image)
         _run("e2fsck", "-fn", str(self._image))
-        _run("mount", "-o", "loop", str(self._image), str(self.place.folder))
+        _mount(self._image, self.place.folder, "-o", "loop")
 
     def _begin(self, *, is_waited_for: bool) -> Workplace:
         """The daemon in a namespace of its own, where the machine has another boot id after each cut."""
@@ -184,6 +185,26 @@ def _is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def _mount(what: Path | str, where: Path, *options: str) -> None:
+    """Mount a file system, and not what is still there of it as it was mounted before."""
+    _wait_for(what)
+    _run("mount", *options, str(what), str(where))
+
+
+def _wait_for(image: Path | str) -> None:
+    """Return when nothing has it mounted: another test's `unshare --mount` keeps each mount until it ends."""
+    wait_until(lambda: os.path.realpath(image) not in _in_loops(), f"{image} is still mounted somewhere")
+
+
+def _in_loops() -> set[str]:
+    """The files that are mounted."""
+    found: set[str] = set()
+    for behind in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it has just been let go
+            found.add(behind.read_text().removesuffix("\n"))
+    return found
 
 
 def _unmount(where: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
+from editd.store.journal import SEGMENT_BYTES
 from editd_client.errors import EditdError
 from machine import mounted
 from torment import fsck, held, strays, wait_until
@@ -58,6 +59,12 @@ def fill(where: Path) -> Path:
 def write_on(file: RawIOBase, size: int) -> None:
     while file.write(bytes(size)):
         continue
+
+
+def has_spare(place: Workplace) -> bool:
+    """Whether a segment of the journal is ready for when the current one is full."""
+    made = (place.state / "journal").glob("*.new")
+    return any(segment.stat().st_size == SEGMENT_BYTES for segment in made)
 
 
 def take_inodes(where: Path) -> Path:
@@ -133,12 +140,13 @@ def test_sessions_and_leases_end_though_the_disk_is_full(tmp_path: Path, mounts:
         where = small(mounts, tmp_path / "place" / "state")
         with place.start() as holder, place.client() as waiter, ThreadPoolExecutor() as apart:
             with place.client() as client:
-                client.session_open("gone", ttl=1)
+                client.session_open("gone", ttl=3)
             holder.session_open("holder")
             waiter.session_open("waiter")
-            holder.lease_acquire(["src/"], 1.5)
+            holder.lease_acquire(["src/"], 4)  # by then the disk is full
             waiting = apart.submit(waiter.lease_acquire, ["src/"], 60, wait=60)
             wait_until(lambda: holder.lease_list().waiting == 1, "nobody waits")
+            wait_until(lambda: has_spare(place), "no segment is ready, and one that is half made gives room")
             taken = fill(where)
             with pytest.raises(EditdError) as refusal:
                 waiting.result(30)
