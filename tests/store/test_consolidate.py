@@ -12,7 +12,7 @@ import pytest
 
 from editd.store import consolidate
 from editd.store.head import move_head
-from editd.store.manifest import read_manifest, unchanging, write_manifest
+from editd.store.manifest import read_manifest, staying, unchanging, write_manifest
 from editd.store.objects import commit_content
 from editd.store.pack import PackWriter
 from editd.store.repository import create_store
@@ -118,6 +118,20 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
     assert manifest.packs.keys() == {pack.stem for pack in packs(store)}
     assert new in manifest.packs
     assert len(manifest.packs) == 2
+
+
+def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> None:
+    commits(store, consolidate.PACKS_MAX + 1)
+    before = packs(store)
+    consolidation = consolidate.Consolidation(str(store))
+    with staying(str(store)):
+        consolidation.begin()
+        wait_until(lambda: list(store.glob("objects/pack/tmp_*/*.idx")), "they are not put together")
+        with unchanging(str(store)):
+            assert packs(store) == before
+        assert consolidation.is_under_way
+    wait_until(lambda: not consolidation.is_under_way, "it does not end")
+    assert len(packs(store)) == 1
 
 
 def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(

@@ -1,4 +1,4 @@
-"""The background: packing what is committed, syncing what is published, and giving segments back.
+"""The background: packing what is committed, syncing what is published, giving segments back, and proving.
 
 None of it is waited for by an edit; all of it is finished before the daemon ends. What was replaced is looked
 at by a task of its own: packing and syncing take seconds, in which eight clients replace thousands of files.
@@ -13,7 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import Broken, HistoryDamaged, Refused
+from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.children import PYTHON, Child
 from editd.server.waiting import happens
 from editd.store.journal import Position
@@ -33,6 +33,7 @@ SYNC_SECONDS_MAX = 5.0  # under load
 TICK_SECONDS = 0.1
 RETRY_SECONDS = 2.0  # after a failure, such as a full disk, of which the log is told each time
 PACKER_NICE = 10
+PROVER_NICE = 15  # whoever packs goes first
 FINISH_SECONDS_MAX = 60.0  # for packing at the end; what is not packed then stays in the journal
 
 _NOT_AHEAD = "what the next edits need could not be made ahead: %s"
@@ -47,6 +48,8 @@ class Background:
         self._deaths = 0  # of it, one after the other
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
         self._busy = asyncio.Lock()  # one request to the packer at a time
+        self._proof: asyncio.Future[dict[str, Any] | None] | None = None  # what is waited for of a proof
+        self._proving = asyncio.Lock()  # one proof at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._work: asyncio.Future[tuple[None, None]] | None = None
         self._end = asyncio.Event()
@@ -60,10 +63,11 @@ class Background:
         self._work = asyncio.gather(self._run(self._tick), self._run(self._look))
 
     async def finish(self) -> None:
-        """Pack and sync all there is, then end the packing process."""
+        """Pack and sync all there is, then end the packing process. A proof is cut off."""
         self._end.set()
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
+                await self._end_proof()
                 if self._work is not None:  # not cancelled: its answer would be taken for the next one
                     await asyncio.shield(self._work)
                 await self._pack()
@@ -88,16 +92,22 @@ class Background:
         await self._pack()
 
     async def check(self) -> list[str]:
-        """Have the packing process prove the store's objects and their chain; what is wrong, as sentences."""
-        try:
-            await self._pack()
-            await self._turns.back()
-            self._engine.history.index.flush()  # the process compares what is packed with the index's file
-        except Refused as refusal:
-            return [refusal.text()]
-        answer = await self._ask({"do": "check"})
+        """Have a process prove the store's objects and their chain; what is wrong, as sentences.
+
+        Packing goes on meanwhile: a long history takes minutes. Raises ShuttingDown.
+        """
+        async with self._proving:
+            self._check_open()
+            try:
+                await self._pack()
+                await self._turns.back()
+                self._engine.history.index.flush()  # the process holds its file against what is packed
+            except Refused as refusal:
+                return [refusal.text()]
+            through = None if self._engine.broken is not None else int(self._engine.history.head)
+            answer = await self._proven({"through": through})
         if answer is None:
-            return ["The packing process ended during the check."]
+            return ["The process that checks the history ended before it was done."]
         problems = list(answer["problems"])
         if answer["damaged"] and self._engine.broken is None:
             await self._turns.back()
@@ -106,8 +116,12 @@ class Background:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """While this lasts nothing is packed or proven; after it packing looks at the store anew."""
-        async with self._busy:
+        """While this lasts nothing is packed or proven; after it packing looks at the store anew.
+
+        A proof that is under way is waited for first, while packing goes on. Raises ShuttingDown.
+        """
+        async with self._proving, self._busy:
+            self._check_open()
             if self._packer is not None:
                 packer, self._packer = self._packer, None
                 await packer.close()
@@ -200,7 +214,6 @@ class Background:
             return
         start, until, through = due
         request = {
-            "do": "pack",
             "start": [start.segment, start.offset],
             "until": [until.segment, until.offset],
             "through": through,
@@ -276,6 +289,38 @@ class Background:
             self._packer.send(request)
             return await self._answer
 
+    async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer of a process that is started for this proof; None where it died. Raises ShuttingDown."""
+        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+
+        def heard(said: dict[str, Any] | None) -> None:
+            if not answer.done():
+                answer.set_result(said)
+
+        argv = [*PYTHON, "editd.store.proving", self._folder]
+        prover = Child(argv, nice=PROVER_NICE, on_frame=heard, on_death=lambda _: heard(None))
+        await prover.start()
+        try:
+            self._check_open()
+            self._proof = answer
+            prover.send(request)
+            return await answer
+        finally:
+            self._proof = None
+            await prover.close()
+
+    async def _end_proof(self) -> None:
+        """Cut off a proof that is under way. Who has asked for it, or waited for its end, has been told."""
+        if self._proof is not None and not self._proof.done():
+            self._proof.set_exception(_cut_off())
+        async with self._proving:
+            return
+
+    def _check_open(self) -> None:
+        """Raises ShuttingDown where all this is being finished."""
+        if self._end.is_set():
+            raise _cut_off()
+
     def _heard(self, answer: dict[str, Any] | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
@@ -283,3 +328,7 @@ class Background:
     def _died(self, _status: int) -> None:
         self._packer = None
         self._heard(None)  # which nobody waits for where it was killed between two requests
+
+
+def _cut_off() -> ShuttingDown:
+    return ShuttingDown("The daemon is ending.", hint="Connect again, and ask again: nothing was changed.")

@@ -33,26 +33,10 @@ class Checking:
     async def _answer(self, call: Call) -> None:
         self._engine.check_in_place()
         await self._workshop.scanner.settle(self._engine, self._workshop.turns)
-        problems = await self._workshop.background.check()
-        problems += await asyncio.get_running_loop().run_in_executor(None, self._of_journal)
+        problems = await problems_of_history(self._workshop)
         await self._workshop.turns.back()
         problems += self._disagreements(problems)
         call.reply(messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None))
-
-    def _of_journal(self) -> list[str]:
-        """What is wrong with the journal, all of it read, while it is being written."""
-        for _ in range(TRIES):
-            try:
-                for _frame in frames(self._engine.history.journal.folder, Position(0, 0)):
-                    continue
-            except FileNotFoundError:
-                continue
-            except Refused as refusal:
-                return [refusal.text()]
-            except OSError as error:
-                return [f"The journal cannot be read: {error}."]
-            break
-        return []
 
     def _disagreements(self, known: list[str]) -> list[str]:
         """Where index, head and files do not agree, and why the engine is broken, if that is not `known`."""
@@ -73,3 +57,26 @@ class Checking:
                 f"the history {history.head - history.floor.seq}."
             )
         return problems
+
+
+async def problems_of_history(workshop: Workshop) -> list[str]:
+    """What is wrong with store, index and journal, as sentences. Raises ShuttingDown."""
+    problems = await workshop.background.check()
+    journal = workshop.engine.history.journal.folder
+    return problems + await asyncio.get_running_loop().run_in_executor(None, _of_journal, journal)
+
+
+def _of_journal(folder: str) -> list[str]:
+    """What is wrong with the journal, all of it read, while it is being written."""
+    for _ in range(TRIES):
+        try:
+            for _frame in frames(folder, Position(0, 0)):
+                continue
+        except FileNotFoundError:
+            continue
+        except Refused as refusal:
+            return [refusal.text()]
+        except OSError as error:
+            return [f"The journal cannot be read: {error}."]
+        break
+    return []

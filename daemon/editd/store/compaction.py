@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from editd.errors import HistoryDamaged, Refused
 from editd.store.floor import forget_half_written
 from editd.store.head import read_head
-from editd.store.manifest import drop_packs, unchanging, write_manifest
+from editd.store.manifest import drop_packs, staying, unchanging, write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.repository import open_store
 from editd.store.trailers import parse
@@ -88,7 +88,7 @@ class Compactor:
 
     def sweep(self, packs: Iterable[str]) -> None:
         """Let those packs go, which the new one stands for. Raises OSError."""
-        with unchanging(self._store):
+        with staying(self._store), unchanging(self._store):
             drop_packs(self._store, list(packs))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, MARKER))

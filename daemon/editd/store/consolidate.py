@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pygit2
 
 from editd.errors import Refused
-from editd.store.manifest import drop_packs, unchanging
+from editd.store.manifest import drop_packs, staying, unchanging
 from editd.store.repository import open_store
 from editd.system.durable import sync_path
 
@@ -81,7 +81,7 @@ def consolidate(repository: pygit2.Repository) -> None:
         for name in names:
             sync_path(os.path.join(made, name))
             os.chmod(os.path.join(made, name), 0o600)
-        with unchanging(store):
+        with staying(store), unchanging(store):
             for name in names:
                 os.rename(os.path.join(made, name), os.path.join(folder, name))
                 small.discard(name.rpartition(".")[0])  # the same objects give the same name

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "manifest"
 _LOCK = "packs.lock"  # beside the store
+_STAYING = "packs.staying"
 _HEAD = b"editd manifest 1\n"
 
 
@@ -40,9 +41,26 @@ def unchanging(store: str) -> Iterator[None]:
     """Waits until nobody else is in here: of processes and of threads, one at a time adds or removes packs.
 
     Packing, the thread that puts packs together and compaction do so, and each lists all that are there. Not
-    to be entered twice. Raises OSError.
+    to be entered twice, and never for long: packing waits. Raises OSError.
     """
-    flock = take(os.path.join(os.path.dirname(store), _LOCK), wait=True)
+    with _taken(store, _LOCK):
+        yield
+
+
+@contextmanager
+def staying(store: str) -> Iterator[None]:
+    """While this lasts each pack that is there stays; more may come.
+
+    Who proves them all is in here, and who removes some: before `unchanging`, never within. So a proof,
+    however long, holds up nobody who packs. Raises OSError.
+    """
+    with _taken(store, _STAYING):
+        yield
+
+
+@contextmanager
+def _taken(store: str, name: str) -> Iterator[None]:
+    flock = take(os.path.join(os.path.dirname(store), name), wait=True)
     assert flock is not None
     try:
         yield
@@ -69,7 +87,7 @@ def write_manifest(
 
 
 def drop_packs(store: str, names: Collection[str]) -> None:
-    """Remove these packs, the manifest first. Raises OSError, HistoryDamaged."""
+    """Remove these packs, the manifest first; within `staying`. Raises OSError, HistoryDamaged."""
     write_manifest(store, without=names)
     folder = os.path.join(store, "objects", "pack")
     for name in names:

@@ -26,7 +26,6 @@ from editd.store.journal import Frame, Position, committed, frames
 from editd.store.manifest import unchanging, write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.pack import PackWriter, release
-from editd.store.proof import whole_proof
 from editd.store.record import Committed, transaction_of
 from editd.store.repository import open_store
 from editd.store.tidying import tidy
@@ -144,8 +143,7 @@ def _reading(folder: str, start: Position, until: Position) -> Iterator[Frame]:
 def main() -> None:
     """Serve requests until stdin closes.
 
-    `{do: "pack", start, until, through}` → `{packed, until}` or `{failed, damaged}`;
-    `{do: "check"}` → `{problems, damaged}`.
+    `{start, until, through}` → `{packed, until}` or `{failed, damaged}`.
     """
     # A packer outlives a killed daemon until its pack is done, and would then move head back behind the
     # next daemon's: there is one at a time, and only then is head read.
@@ -158,15 +156,11 @@ def main() -> None:
     packer: Packer | None = None
     while (request := read_frame(sys.stdin.buffer)) is not None:
         with unchanging(store):
-            if request["do"] == "check":
-                problems, is_damaged = whole_proof(sys.argv[1])
-                answer: dict[str, object] = {"problems": problems, "damaged": is_damaged}
-            else:
-                try:
-                    packer = packer or Packer(sys.argv[1])
-                    answer = _packed(packer, request)
-                except (Refused, KeyError, ValueError, pygit2.GitError) as error:
-                    answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
+            try:
+                packer = packer or Packer(sys.argv[1])
+                answer = _packed(packer, request)
+            except (Refused, KeyError, ValueError, pygit2.GitError) as error:
+                answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
         write_frame(sys.stdout.buffer, answer)
         if "packed" in answer:
             consolidation.begin()

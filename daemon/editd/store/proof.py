@@ -1,7 +1,8 @@
 """The proof: what is wrong with a history on disk, said precisely. Reads only.
 
 `quick_proof` is made at each start, and reads what is small whole and of the packs the newest up to a budget;
-`whole_proof` is made by `check`, reads everything, and looks at each object and each transaction.
+`whole_proof` is made by `check`, reads everything, and looks at each object and each transaction. Packing
+may go on meanwhile, as long as no pack goes and the floor stays.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
+TRIES = 5  # of looking at a journal whose segments are being given new names
 NAMED_MAX = 20  # objects or transactions that are named one by one
 MENDS = "`editctl check --repair` mends what can be."
+MADE = "proof-"  # how the folder of an index begins that is made for a proof
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
 
 
@@ -88,12 +91,24 @@ def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage
     found += _of_head(store, folder, own)
     journal = os.path.join(folder, "journal")
     if os.path.isdir(journal):
-        try:
-            known_ends(journal)
-        except HistoryDamaged as damage:
-            found.append(_of(damage))
+        found += _of_journal(journal)
     elif os.path.lexists(os.path.join(folder, "index.db")):  # which is made after it
         found.append(Damage(journal, "it is missing", _NO_JOURNAL))
+    return found
+
+
+def _of_journal(journal: str) -> list[Damage]:
+    """What its small parts say, which may be written while they are read: what is damaged stays so."""
+    found: list[Damage] = []
+    for _ in range(TRIES):
+        try:
+            known_ends(journal)
+        except FileNotFoundError:  # it was given another number just now
+            continue
+        except HistoryDamaged as damage:
+            found = [_of(damage)]
+            continue
+        return []
     return found
 
 
@@ -221,8 +236,10 @@ def _lost_in(path: str) -> str:
 # ── All of it ──
 
 
-def whole_proof(folder: str) -> tuple[list[str], bool]:
+def whole_proof(folder: str, through: int | None = None) -> tuple[list[str], bool]:
     """Prove everything that is packed: files, objects, chain, what transactions touched, and the index.
+
+    `through`: the index's file need have no transaction beyond it; None: each that is packed.
 
     Returns what is wrong, as sentences, and whether the history itself is damaged: of the index, and of what
     was borrowed, nothing that was recorded depends.
@@ -235,7 +252,7 @@ def whole_proof(folder: str) -> tuple[list[str], bool]:
         return problems, True
     walk = _Walk(folder)
     problems = walk.problems()
-    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index()], False)
+    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index(through)], False)
 
 
 def _own_objects(store: str) -> pygit2.Odb:
@@ -266,6 +283,7 @@ class _Walk:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._store = os.path.join(folder, "store.git")
+        self._head = read_head(self._store)  # which packing may move on meanwhile
         self._repository = open_store(self._store)
         self._own = _own_objects(self._store)
         manifest = read_manifest(self._store)
@@ -277,7 +295,7 @@ class _Walk:
         found: list[str] = []
         chain: list[tuple[Oid, CommitObject]] = []
         expected: int | None = None
-        oid = read_head(self._store)
+        oid = self._head
         while oid is not None:
             try:
                 commit = CommitObject.decode(self._tree(oid))
@@ -343,13 +361,15 @@ class _Walk:
                 "rests on it. `editctl check --repair` takes it from the files that still hold it."
             )
 
-    def of_index(self) -> Iterator[str]:
+    def of_index(self, through: int | None) -> Iterator[str]:
         """Hold the index against one that is made anew from the commits."""
         path = os.path.join(self._folder, "index.db")
-        with tempfile.TemporaryDirectory(prefix="proof-", dir=self._folder) as made:
+        with tempfile.TemporaryDirectory(prefix=MADE, dir=self._folder) as made:
             fresh = Index(os.path.join(made, "index.db"))
             last = -1
-            for transaction, notes in transactions_of(self._tree, read_head(self._store)):
+            for transaction, notes in transactions_of(self._tree, self._head):
+                if through is not None and transaction.seq > through:
+                    break
                 fresh.add(transaction, notes)
                 fresh.relieve()
                 last = int(transaction.seq)

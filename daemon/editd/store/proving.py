@@ -1,0 +1,44 @@
+"""Proving: the process in which a `check` looks at the whole history, while packing goes on.
+
+`python -m editd.store.proving STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`). One for
+each check. It writes nothing but an index of its own, beside the one that it proves; and it ends with the
+daemon, however long it would have taken.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+
+from editd.store.manifest import staying
+from editd.store.proof import MADE, whole_proof
+from editd.system.leaving import leave
+from editd.system.pipe import read_frame, write_frame
+
+
+def main() -> None:
+    """Serve one request: `{through}` → `{problems, damaged}`, as `whole_proof` has them."""
+    request = read_frame(sys.stdin.buffer)
+    if request is None:
+        return
+    folder = sys.argv[1]
+    threading.Thread(target=_end_with_the_daemon, daemon=True).start()
+    with staying(os.path.join(folder, "store.git")):
+        for name in os.listdir(folder):
+            if name.startswith(MADE):  # of a proof that was cut off
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        problems, is_damaged = whole_proof(folder, request["through"])
+    write_frame(sys.stdout.buffer, {"problems": problems, "damaged": is_damaged})
+
+
+def _end_with_the_daemon() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        continue
+    os._exit(0)  # what it has made is removed by the next
+
+
+if __name__ == "__main__":
+    main()
+    leave()

@@ -1,0 +1,142 @@
+"""A check of a long history takes minutes: meanwhile all goes on, and what goes on does not make it wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.store.proof import whole_proof
+from editd_client.errors import EditdError, Unreachable
+from torment import child, wait_until
+from workplace import TOP, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from workplace import Workplace
+
+LONG = """
+import sys, time
+from pathlib import Path
+
+if any(argument.startswith("editd.store.") for argument in sys.orig_argv):
+    from editd.store import proof
+
+    here, proved = Path(__file__).parent, proof.whole_proof
+
+    def whole_proof(*arguments):
+        (here / "begun").touch()
+        while (here / "long").exists():
+            time.sleep(0.01)
+        return proved(*arguments)
+
+    proof.whole_proof = whole_proof
+"""
+
+
+class LongCheck:
+    """A check in the daemon's processes does not get on until `go_on`."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._folder = place.folder / "long"
+        self._folder.mkdir()
+        (self._folder / "sitecustomize.py").write_text(LONG)
+        (self._folder / "long").touch()
+        paths = [TOP / "daemon", TOP / "client", self._folder]
+        place.variables["PYTHONPATH"] = os.pathsep.join(map(os.fspath, paths))
+
+    def wait_until_begun(self) -> None:
+        wait_until((self._folder / "begun").exists, "it does not begin")
+
+    def go_on(self) -> None:
+        (self._folder / "long").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def long_check(place: Workplace) -> Iterator[LongCheck]:
+    made = LongCheck(place)
+    yield made
+    made.go_on()
+
+
+@pytest.fixture
+def beside() -> Iterator[Executor]:
+    with ThreadPoolExecutor() as executor:
+        yield executor
+
+
+def test_packing_goes_on_while_the_history_is_checked(
+    place: Workplace, long_check: LongCheck, beside: Executor
+) -> None:
+    with place.start() as client, place.client() as checking, place.client() as compacting:
+        client.apply([write("a", "0\n")])
+        asked = beside.submit(checking.check)
+        try:
+            long_check.wait_until_begun()
+            collected = beside.submit(compacting.gc)
+            wait_until(lambda: client.status().history["compacting"], "it does not begin")
+            for number in range(1, 4):
+                client.apply([write("a", f"{number}\n")])
+                wait_until(lambda: client.status().journal["unpacked"] == 0, "it is not packed")
+            assert not asked.done()
+            assert not collected.done()
+        finally:
+            long_check.go_on()
+        assert asked.result().problems == []
+        assert collected.result().oldest == 0
+        assert client.check().problems == []
+
+
+def test_what_was_packed_since_the_index_was_written_is_not_missing_in_it(place: Workplace) -> None:
+    with place.start() as client:
+        for number in range(3):
+            client.apply([write("a", f"{number}\n")])
+    place.stop()
+    with contextlib.closing(sqlite3.connect(place.state / "index.db")) as index, index:
+        index.execute("delete from tx where seq = 3")
+        index.execute("delete from touch where seq = 3")
+    assert whole_proof(str(place.state), 2) == ([], False)
+    problems, is_damaged = whole_proof(str(place.state))
+    assert "what it says of transaction 3" in problems[0]
+    assert not is_damaged
+
+
+def test_a_daemon_that_ends_does_not_wait_for_a_check(
+    place: Workplace, long_check: LongCheck, beside: Executor
+) -> None:
+    stalling = str(TOP / "tests/stalling.py")
+    place.launcher = (sys.executable, stalling, str(place.folder / "never"))  # it drains for a moment
+    with place.start() as client:
+        asked = beside.submit(client.check)
+        long_check.wait_until_begun()
+        place.stop()
+        with pytest.raises(EditdError) as refused:
+            asked.result()
+        assert refused.value.name == "shutting_down"
+
+
+def test_a_check_ends_with_a_daemon_that_is_killed(
+    place: Workplace, long_check: LongCheck, beside: Executor
+) -> None:
+    with place.start() as client:
+        asked = beside.submit(client.check)
+        long_check.wait_until_begun()
+        prover = child(place, "editd.store.proving")
+        assert prover is not None
+        place.kill()
+        with pytest.raises(Unreachable):
+            asked.result()
+    wait_until(lambda: not Path(f"/proc/{prover}").exists(), "it goes on")
+    long_check.go_on()
+    (place.state / "proof-left").mkdir()
+    with place.start() as client:
+        assert client.check().problems == []
+    assert not (place.state / "proof-left").exists()
