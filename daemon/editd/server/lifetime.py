@@ -433,7 +433,7 @@ class Daemon:
                     ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
                 )
             case messages.Check(repair=True):
-                self._repairing.ask(params, call)
+                self._repairing.ask(params, call, self._workshop)
             case _ if self._failed is not None:
                 call.refuse(self._failed)
             case _ if self._dispatch is None:

@@ -7,17 +7,19 @@ something would be lost, else it ends, repairs once nobody has the history open,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged, IoError, Refused
+from editd.server.checking import problems_of_history
 from editd.store.repair import Repair
 from editd.values.path import WorkspacePath
 from editd.wire import messages
 from editd.workspace.tree import Tree
 
 if TYPE_CHECKING:
-    from editd.server.dispatch import Call
+    from editd.server.dispatch import Call, Workshop
     from editd.system.disk import RealDisk
 
 log = logging.getLogger(__name__)
@@ -34,19 +36,19 @@ class Repairing:
         self._waiting: Call | None = None  # whose repair is to be done at the end
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, params: messages.Check, call: Call) -> None:
-        """Begin to plan a repair."""
-        task = asyncio.get_running_loop().create_task(self._ask(params, call))
+    def ask(self, params: messages.Check, call: Call, workshop: Workshop | None) -> None:
+        """Begin to plan a repair. `workshop`: who has the history open, if anybody has."""
+        task = asyncio.get_running_loop().create_task(self._ask(params, call, workshop))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, params: messages.Check, call: Call) -> None:
+    async def _ask(self, params: messages.Check, call: Call, workshop: Workshop | None) -> None:
         try:
-            repair = await asyncio.get_running_loop().run_in_executor(None, self._plan)
+            repair = await self._planned(workshop)
         except (Refused, OSError) as error:
             call.refuse(_refusal(error))
             return
-        if not repair.done and not repair.lost:
+        if repair is None or (not repair.done and not repair.lost):
             call.reply(messages.CheckResult(ok=True, problems=[], repaired=[], lost=[], aside=None))
         elif repair.lost and not params.lose:
             call.refuse(_would_lose(repair))
@@ -55,6 +57,29 @@ class Repairing:
         else:
             self._waiting = call
             self._stop.set()
+
+    async def _planned(self, workshop: Workshop | None) -> Repair | None:
+        """What is to be mended; None where a check finds nothing wrong. Raises Refused, OSError.
+
+        A plan is made of a history that stands still: one that grows beneath it would look as if the half of
+        it were lost. A check does not need that, so nobody waits where all is well.
+        """
+        loop = asyncio.get_running_loop()
+        if workshop is None:
+            return await loop.run_in_executor(None, self._plan)
+        engine = workshop.engine
+        if engine.broken is None and not await problems_of_history(workshop):
+            return None
+        async with workshop.background.alone():
+            if engine.broken is not None:  # so that nobody edits
+                return await loop.run_in_executor(None, self._plan)
+
+            def plan() -> Repair:
+                with contextlib.suppress(Refused):  # what is damaged may be the index
+                    engine.history.index.flush()
+                return self._plan()
+
+            return await workshop.turns.apart(plan)
 
     async def finish(self) -> None:
         """Do what was asked for; nobody has the history open any more."""

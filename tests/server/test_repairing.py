@@ -1,0 +1,83 @@
+"""server.repairing: a repair is asked of a daemon that serves others, and lives on where all is well."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from itertools import count
+from typing import TYPE_CHECKING
+
+from editd_client.errors import EditdError
+from torment import wait_until
+from workplace import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workplace import Workplace
+
+AHEAD = 500  # transactions that are packed, while those who edit leave no pause to write the index in
+
+
+@contextlib.contextmanager
+def editing(place: Workplace) -> Iterator[list[str]]:
+    """Somebody edits without a pause, until told or until the daemon ends; what was refused."""
+    refused: list[str] = []
+    stop = threading.Event()
+
+    def edit() -> None:
+        with place.client() as client, contextlib.suppress(EditdError):
+            for number in count():
+                if stop.is_set():
+                    return
+                try:
+                    client.apply([write("a", f"{number}\n")])
+                except EditdError as refusal:
+                    refused.append(refusal.name)
+                    raise
+
+    thread = threading.Thread(target=edit)
+    thread.start()
+    try:
+        yield refused
+    finally:
+        stop.set()
+        thread.join()
+
+
+def has_grown(place: Workplace) -> None:
+    with place.client() as client:
+
+        def is_ahead() -> bool:
+            status = client.status()
+            return status.head - status.journal["unpacked"] > AHEAD
+
+        wait_until(is_ahead, "it is not packed")
+
+
+def test_a_sound_history_that_grows_is_in_no_need_of_a_repair(place: Workplace) -> None:
+    with place.start() as client, editing(place) as refused:
+        has_grown(place)
+        said = client.check(repair=True)
+        assert (said.repaired, said.lost) == ([], [])
+        assert client.status().state == "ready"
+        assert refused == []
+
+
+def test_of_a_history_that_grows_only_what_is_damaged_is_made_anew(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("b", "0\n")])
+        assert client.check().problems == []
+        with contextlib.closing(sqlite3.connect(place.state / "index.db")) as index, index:
+            index.execute("update tx set actor = 'somebody' where seq = 1")
+        with editing(place):
+            has_grown(place)
+            said = client.check(repair=True)
+        assert said.repaired == [f"{place.state}/index.db is made anew."]
+        assert said.lost == []
+    assert place.process is not None
+    assert place.process.wait(30) == 0
+    with place.start() as client:
+        assert client.check().problems == []
+        assert client.show(1).transaction.actor != "somebody"
