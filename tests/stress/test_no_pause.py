@@ -30,6 +30,7 @@ def test_what_was_replaced_becomes_spares_from_the_first_edit_on(tmp_path: Path)
 def test_what_was_replaced_does_not_wait_for_packing(tmp_path: Path) -> None:
     """Packing takes its time: what gathers meanwhile takes room, and somebody may have written into it."""
     with workplace(tmp_path, {"a.txt": "0\n"}) as place, place.start() as client:
+        client.apply([write("a.txt", "0.5\n")])
         assert client.check().problems == []  # which packs
         packing, replaced = packer(place), place.state / "replaced"
         os.kill(packing, signal.SIGSTOP)
