@@ -173,11 +173,16 @@ def verify_whole(chain: Chain, scenario: Scenario, tag: str, expected: Expected,
     assert not wrong, wrong
     problems = client.check().problems
     assert not problems, problems
-    packs = chain.place.store / "objects" / "pack"
-    wait_until(lambda: not list(packs.glob("tmp_*")), "small packs are put together, which has no end")
+    wait_until_tidy(chain.place)
     left = leftovers(chain.place, expected.after)
     assert not left, left
     fsck(chain.place)
+
+
+def wait_until_tidy(place: Workplace) -> None:
+    """Until no packs are put together, and what a killed packing process had left of its own is gone."""
+    packs = place.store / "objects" / "pack"
+    wait_until(lambda: not [*packs.glob("tmp_*"), *packs.glob("*.keep")], "there is no end to the packing")
 
 
 def leftovers(place: Workplace, known: Standing) -> list[str]:

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import KILL, MISSED_SHARE, Chain, Kept, of_the_engine, verify_whole, worth_killing_at
+from chain import (
+    KILL,
+    MISSED_SHARE,
+    Chain,
+    Kept,
+    of_the_engine,
+    verify_whole,
+    wait_until_tidy,
+    worth_killing_at,
+)
 from editd.store.consolidate import PACKS_MAX
 from injection import Call, attached
 from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, UNDO, Scenario
@@ -143,8 +152,8 @@ def test_packs_are_whole_wherever_their_putting_together_is_killed(tmp_path: Pat
             with place.start() as client:
                 assert client.check().problems == [], f"killed at {call}"
                 assert client.status().head == head
+                wait_until_tidy(place)
             place.stop()
-            assert not list(place.store.rglob("tmp_*"))
         print(f"putting packs together: {TOGETHER} kills at {len(calls)} calls")
 
 

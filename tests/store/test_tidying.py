@@ -10,10 +10,14 @@ from editd.store.manifest import write_manifest
 from editd.store.pack import PackWriter
 from editd.store.proof import quick_proof
 from editd.store.repository import create_store
-from editd.store.tidying import tidy
+from editd.store.tidying import is_tidy, tidy
+from torment import wait_until
+from workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from workplace import Workplace
 
 
 @pytest.fixture
@@ -38,8 +42,10 @@ def names(packs: Path) -> set[str]:
 
 def test_a_whole_pack_is_kept_from_nothing_any_more_and_stays(packs: Path) -> None:
     name = whole_pack(packs)
+    assert not is_tidy(str(packs))
     tidy(str(packs))
     assert names(packs) == {f"{name}.pack", f"{name}.idx"}
+    assert is_tidy(str(packs))
 
 
 @pytest.mark.parametrize("left", [["pack-1.keep"], ["pack-1.keep", "pack-1.pack", "pack-1.idx.tmp"]])
@@ -100,3 +106,17 @@ def test_a_pack_that_compaction_is_putting_into_its_place_stays(packs: Path) -> 
     (packs.parent.parent.parent / "compacting").touch()
     tidy(str(packs))
     assert names(packs) == {f"{name}.pack"}
+
+
+def test_a_start_removes_what_is_left_though_nobody_edits(place: Workplace) -> None:
+    packs = place.store / "objects" / "pack"
+    with place.start() as client:
+        client.apply([write("a", "1\n")])
+    place.stop()
+    before = names(packs)
+    (packs / "pack-1.keep").write_bytes(b"editd\n")
+    (packs / "tmp_abc").mkdir()
+    (packs / "tmp_abc" / "pack-2.pack").write_bytes(b"PACK")
+    with place.start() as client:
+        wait_until(lambda: names(packs) == before, "it stays")
+        assert client.status().head == 1

@@ -17,6 +17,7 @@ from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.children import PYTHON, Child
 from editd.server.waiting import happens
 from editd.store.journal import Position
+from editd.store.tidying import is_tidy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -54,12 +55,16 @@ class Background:
         self._work: asyncio.Future[tuple[None, None]] | None = None
         self._end = asyncio.Event()
         self._has_journal_failed = False
+        self._is_tidy = True
         self._rests_until = 0.0  # with making files ahead, since that has failed
 
     def start(self) -> None:
         if self._engine.broken is None and (make := self._engine.files.make_ahead()) is not None:
             with contextlib.suppress(OSError):  # which is said when it is tried again
                 self._engine.files.made_ahead(make())  # now: who edits without a pause leaves no time for it
+        if self._engine.broken is None:
+            with contextlib.suppress(OSError):
+                self._is_tidy = is_tidy(os.path.join(self._folder, "store.git", "objects", "pack"))
         self._work = asyncio.gather(self._run(self._tick), self._run(self._look))
 
     async def finish(self) -> None:
@@ -155,6 +160,9 @@ class Background:
         if self._engine.packing_due() and (quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX):
             await self._pack()
             self._packed_at = loop.time()
+        if not self._is_tidy:
+            async with self._busy:
+                await self._begin_packer()
         await self._turns.back()
         await self._make_segment()
         if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
@@ -280,14 +288,19 @@ class Background:
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """One request to the packing process, started if need be; None where it died."""
         async with self._busy:
-            if self._packer is None:
-                argv = [*PYTHON, "editd.store.packing", self._folder]
-                packer = Child(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
-                await packer.start()
-                self._packer = packer
+            packer = await self._begin_packer()
             self._answer = asyncio.get_running_loop().create_future()
-            self._packer.send(request)
+            packer.send(request)
             return await self._answer
+
+    async def _begin_packer(self) -> Child:
+        """The packing process, started if need be. What one that was killed has left, it removes then."""
+        if self._packer is None:
+            argv = [*PYTHON, "editd.store.packing", self._folder]
+            packer = Child(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
+            await packer.start()
+            self._packer, self._is_tidy = packer, True
+        return self._packer
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of a process that is started for this proof; None where it died. Raises ShuttingDown."""

@@ -1,4 +1,4 @@
-"""Tidying: what a packing process that was killed has left among the packs goes before the next one begins.
+"""Tidying: what a packing process that was killed has left among the packs goes as the next one begins.
 
 A `.keep` of its own would keep its pack from being put together with others for ever, and a pack whose index
 went before it would take its room for ever. What it had not finished is in the journal still.
@@ -17,6 +17,7 @@ from editd.store.manifest import read_manifest
 from editd.store.pack import UNFINISHED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
 OTHERS = "tmp_gc_"  # what compaction is making right now, perhaps
@@ -28,15 +29,26 @@ def tidy(packs: str) -> None:
     A pack that is whole stays: what is in it is in the history, or will be put there once more. So does one
     that the history rests on, though its index is missing: that is damage, and no leaving of ours.
     """
+    for name in _leavings(packs):
+        _remove(packs, name)
+
+
+def is_tidy(packs: str) -> bool:
+    """Is there nothing that `tidy` would remove? Raises OSError."""
+    return next(_leavings(packs), None) is None
+
+
+def _leavings(packs: str) -> Iterator[str]:
     names = set(os.listdir(packs))
     for stem in _without_index(names):
         if _is_left(packs, stem):
-            _remove(packs, stem + ".pack")
-            _remove(packs, stem + ".idx" + UNFINISHED)
+            yield stem + ".pack"
+            if stem + ".idx" + UNFINISHED in names:
+                yield stem + ".idx" + UNFINISHED
     for name in names:
         is_temporary = name.startswith("tmp_") and not name.startswith(OTHERS)
         if is_temporary or name.endswith((".keep", ".keep" + UNFINISHED)):
-            _remove(packs, name)
+            yield name
 
 
 def _without_index(names: AbstractSet[str]) -> set[str]:
