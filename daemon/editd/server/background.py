@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.children import PYTHON, Child
+from editd.server.children import PYTHON, Child, answering
 from editd.server.waiting import happens
 from editd.store.journal import Position
 from editd.store.tidying import is_tidy
@@ -304,23 +304,11 @@ class Background:
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of a process that is started for this proof; None where it died. Raises ShuttingDown."""
-        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-
-        def heard(said: dict[str, Any] | None) -> None:
-            if not answer.done():
-                answer.set_result(said)
-
         argv = [*PYTHON, "editd.store.proving", self._folder]
-        prover = Child(argv, nice=PROVER_NICE, on_frame=heard, on_death=lambda _: heard(None))
-        await prover.start()
-        try:
+        async with answering(argv, request, nice=PROVER_NICE) as (_, answer):
             self._check_open()
             self._proof = answer
-            prover.send(request)
             return await answer
-        finally:
-            self._proof = None
-            await prover.close()
 
     async def _end_proof(self) -> None:
         """Cut off a proof that is under way. Who has asked for it, or waited for its end, has been told."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from editd.system import pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +116,29 @@ class Child:
         self._ended.set_result(None)
         if not self._closing:
             self._on_death(-1 if status is None else status)
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    argv: Sequence[str], request: pipe.Frame, *, nice: int = 0
+) -> AsyncIterator[tuple[Child, asyncio.Future[pipe.Frame | None]]]:
+    """A process for one request, and what it will answer: None where it died first. At the end it is closed.
+
+    Raises OSError where it cannot be started.
+    """
+    answer: asyncio.Future[pipe.Frame | None] = asyncio.get_running_loop().create_future()
+
+    def heard(said: pipe.Frame | None) -> None:
+        if not answer.done():
+            answer.set_result(said)
+
+    child = Child(argv, nice=nice, on_frame=heard, on_death=lambda _: heard(None))
+    await child.start()
+    try:
+        child.send(request)
+        yield child, answer
+    finally:
+        await child.close()
 
 
 class _Pipes(asyncio.SubprocessProtocol):

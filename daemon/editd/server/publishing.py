@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
 from editd.errors import Broken, HistoryDamaged, InvalidParams, NoChange, Timeout
-from editd.server.children import PYTHON, Child
+from editd.server.children import PYTHON, answering
 from editd.store.index import Wanted
 from editd.wire import messages
 
@@ -120,31 +120,24 @@ class Publishing:
 
     async def _ask(self, request: Frame) -> Frame:
         """The answer of a process that is started for this request."""
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        died = {
-            "refused": "internal_error", "message": "The process that publishes died.", "data": {},
-            "hint": "Look at `git log` before you try again: the commit may have been made.",
-        }  # fmt: skip
-
-        def heard(frame: Frame) -> None:
-            if not answer.done():
-                answer.set_result(frame)
-
-        child = Child(self._argv, on_frame=heard, on_death=lambda _: heard(died))
-        await child.start()
-        try:
-            child.send(request)
-            async with asyncio.timeout(PUBLISH_SECONDS_MAX):
-                return await answer
-        except TimeoutError:
-            child.kill()
-            raise Timeout(
-                f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was ended.",
-                hint="Look at `git log` before you try again. If git itself gets stuck in this repository, "
-                "one of its files may be a FIFO, or its disk does not answer.",
-            ) from None
-        finally:
-            await child.close()
+        async with answering(self._argv, request) as (child, answer):
+            try:
+                async with asyncio.timeout(PUBLISH_SECONDS_MAX):
+                    said = await answer
+            except TimeoutError:
+                child.kill()
+                raise Timeout(
+                    f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was "
+                    "ended.",
+                    hint="Look at `git log` before you try again. If git itself gets stuck in this "
+                    "repository, one of its files may be a FIFO, or its disk does not answer.",
+                ) from None
+        if said is None:
+            return {
+                "refused": "internal_error", "message": "The process that publishes died.", "data": {},
+                "hint": "Look at `git log` before you try again: the commit may have been made.",
+            }  # fmt: skip
+        return said
 
 
 def _publication(params: messages.Publish, chosen: list[Transaction], session: str | None) -> Publication:
