@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -17,6 +18,7 @@ from editd.store.journal import (
     Position,
     committed,
     frames,
+    read_while_written,
     segment_path,
     segments,
 )
@@ -274,3 +276,42 @@ def test_relaxed_what_is_synced_later_is_acknowledged_then(journal: Journal, tmp
     mark = read_mark(str(tmp_path))
     assert mark is not None
     assert mark.seq == 3
+
+
+FINE, RENAMED, DAMAGED = None, FileNotFoundError(), HistoryDamaged("a byte")
+
+
+@pytest.mark.parametrize(
+    ("looks", "is_damaged"),
+    [
+        ([FINE], False),
+        ([DAMAGED, FINE], False),
+        ([RENAMED, DAMAGED, FINE], False),
+        ([RENAMED] * 5, False),
+        ([DAMAGED] * 5, True),
+        ([RENAMED] * 4 + [DAMAGED], True),
+    ],
+)
+def test_what_is_damaged_while_it_is_written_is_so_each_time(
+    looks: list[Exception | None], is_damaged: bool
+) -> None:
+    left = iter(looks)
+
+    def read() -> None:
+        if (found := next(left)) is not None:
+            raise found
+
+    if is_damaged:
+        with pytest.raises(HistoryDamaged):
+            read_while_written(read)
+    else:
+        read_while_written(read)
+    assert list(left) == []
+
+
+def test_a_disk_that_does_not_read_is_told_at_once() -> None:
+    def read() -> None:
+        raise OSError(errno.EIO, "an I/O error")
+
+    with pytest.raises(OSError, match="an I/O error"):
+        read_while_written(read)

@@ -6,15 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
-from editd.store.journal import Position, frames
+from editd.store.journal import Position, frames, read_while_written
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from editd.server.dispatch import Call, Visitor, Workshop
-
-TRIES = 5  # of reading a journal whose segments are being given new names
 
 
 class Checking:
@@ -68,15 +66,15 @@ async def problems_of_history(workshop: Workshop) -> list[str]:
 
 def _of_journal(folder: str) -> list[str]:
     """What is wrong with the journal, all of it read, while it is being written."""
-    for _ in range(TRIES):
-        try:
-            for _frame in frames(folder, Position(0, 0)):
-                continue
-        except FileNotFoundError:
+
+    def read() -> None:
+        for _frame in frames(folder, Position(0, 0)):
             continue
-        except Refused as refusal:
-            return [refusal.text()]
-        except OSError as error:
-            return [f"The journal cannot be read: {error}."]
-        break
+
+    try:
+        read_while_written(read)
+    except Refused as refusal:
+        return [refusal.text()]
+    except OSError as error:
+        return [f"The journal cannot be read: {error}."]
     return []

@@ -43,6 +43,7 @@ SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one tak
 SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
 ALIGNMENT = 64
 VERSION = 1
+TRIES = 5  # of reading a journal whose segments are being given new names
 
 _HEADER = struct.Struct("<8sIQI")
 _HEADER_MAGIC = b"editd-j\n"
@@ -277,6 +278,26 @@ def frames(folder: str, start: Position, until: Position | None = None) -> Itera
             segment_path(folder, number), number, offset, end, ends.get(number, 0),
             has_holes=number <= holes_through,
         )  # fmt: skip
+
+
+def read_while_written(read: Callable[[], object]) -> None:
+    """Let `read` go through a journal that is being written: what is damaged is so each time that it looks.
+
+    Raises what `read` raises, HistoryDamaged only where no try went well; nothing where each found that a
+    segment had just been given another number.
+    """
+    damage: HistoryDamaged | None = None
+    for _ in range(TRIES):
+        try:
+            read()
+        except FileNotFoundError:
+            continue
+        except HistoryDamaged as found:
+            damage = found
+        else:
+            return
+    if damage is not None:
+        raise damage
 
 
 def known_ends(folder: str) -> dict[int, int]:

@@ -22,7 +22,7 @@ from editd.store.floor import NAME as FLOOR
 from editd.store.floor import read_floor
 from editd.store.head import REF, read_head
 from editd.store.index import Index
-from editd.store.journal import known_ends
+from editd.store.journal import known_ends, read_while_written
 from editd.store.manifest import Manifest, packs_in, read_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
 from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
-TRIES = 5  # of looking at a journal whose segments are being given new names
 NAMED_MAX = 20  # objects or transactions that are named one by one
 MENDS = "`editctl check --repair` mends what can be."
 MADE = "proof-"  # how the folder of an index begins that is made for a proof
@@ -91,24 +90,12 @@ def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage
     found += _of_head(store, folder, own)
     journal = os.path.join(folder, "journal")
     if os.path.isdir(journal):
-        found += _of_journal(journal)
+        try:
+            read_while_written(lambda: known_ends(journal))
+        except HistoryDamaged as damage:
+            found.append(_of(damage))
     elif os.path.lexists(os.path.join(folder, "index.db")):  # which is made after it
         found.append(Damage(journal, "it is missing", _NO_JOURNAL))
-    return found
-
-
-def _of_journal(journal: str) -> list[Damage]:
-    """What its small parts say, which may be written while they are read: what is damaged stays so."""
-    found: list[Damage] = []
-    for _ in range(TRIES):
-        try:
-            known_ends(journal)
-        except FileNotFoundError:  # it was given another number just now
-            continue
-        except HistoryDamaged as damage:
-            found = [_of(damage)]
-            continue
-        return []
     return found
 
 
