@@ -59,12 +59,14 @@ class Background:
         self._rests_until = 0.0  # with making files ahead, since that has failed
 
     def start(self) -> None:
-        if self._engine.broken is None and (make := self._engine.files.make_ahead()) is not None:
-            with contextlib.suppress(OSError):  # which is said when it is tried again
-                self._engine.files.made_ahead(make())  # now: who edits without a pause leaves no time for it
         if self._engine.broken is None:
+            if (make := self._engine.files.make_ahead()) is not None:
+                with contextlib.suppress(OSError):  # which is said when it is tried again
+                    self._engine.files.made_ahead(
+                        make()
+                    )  # now: who edits without a pause leaves no time for it
             with contextlib.suppress(OSError):
-                self._is_tidy = is_tidy(os.path.join(self._folder, "store.git", "objects", "pack"))
+                self._is_tidy = is_tidy(os.path.join(self._engine.history.store, "objects", "pack"))
         self._work = asyncio.gather(self._run(self._tick), self._run(self._look))
 
     async def finish(self) -> None:
