@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from desk import ROOT, on
 from editd.edits.dialects.cline import DIALECT, Edits, edits_of
 from editd.edits.replace import replace
-from editd.errors import Ambiguous, MalformedEdit, NoMatch, Refused
+from editd.errors import MalformedEdit, NoMatch, Refused
 from fuzz_cline import calls
 
 if TYPE_CHECKING:
@@ -143,46 +143,58 @@ def test_lines_that_are_not_there_are_refused_with_what_is_nearest() -> None:
     assert refusal.message.startswith("f.txt does not exist")
 
 
-# ── M1: between two places ─────────────────────────────────────────────────────────────────────────
+# ── M1: the first match ────────────────────────────────────────────────────────────────────────────
 
 
-def check_ambiguous(text: str, diff: str, lines: list[int], block_number: int = 1) -> None:
-    data = refused(Ambiguous, text, diff).data
-    assert (data["found"], data["lines"], data["block"]) == (len(lines), lines, block_number)
+def check_first(text: str, diff: str, expected: str, others: Sequence[int], *kinds: str) -> None:
+    """`others` are the lines of the other matches that the last warning names."""
+    edits = edits_of(text, diff, "f.txt")
+    assert made(text, edits) == expected
+    assert [warning.split(":")[0] for warning in edits.warnings] == [*kinds, "first_match"]
+    places = f"{len(others)} other {'place' if len(others) == 1 else 'places'} of f.txt as well, at line"
+    assert places in edits.warnings[-1]
+    named = edits.warnings[-1].partition(" as well, at line")[2].partition(";")[0].removeprefix("s")
+    assert [int(number) for number in named.split(",")] == list(others)
 
 
-def test_between_several_places_nothing_is_guessed() -> None:
-    check_ambiguous(TWINS, block("x", "y"), [1, 3])
-    check_ambiguous(" x\nx \n", block("x", "y"), [1, 2])
-    check_ambiguous("a\nq\nb\na\nr\nb\n", block("a\nz\nb", "y"), [1, 4])
-    check_ambiguous("a\na\na\n", block("a\na", "y"), [1, 2])
-    check_ambiguous("x\ny\nx", block("x", "y"), [1, 3])
-    check_ambiguous(" x\ny\nx", block("x", "y"), [1, 3])
+def test_a_block_replaces_only_the_first_match_and_the_answer_warns_how_many_others_there_are() -> None:
+    check_first(TWINS, block("x", "y"), "y\nmiddle\nx\nlast\n", [3])
+    check_first("x\nx\nx\n", block("x", "y"), "y\nx\nx\n", [2, 3])
+    check_first(" x\nx \n", block("x", "y"), " y\nx \n", [2], "line_trimmed")
+    check_first("a\nq\nb\na\nr\nb\n", block("a\nz\nb", "y"), "y\na\nr\nb\n", [4], "block_anchor")
+    check_first("a\na\na\n", block("a\na", "y"), "y\na\n", [2])
+    check_first("x\ny\nx", block("x", "y"), "y\ny\nx", [3])
+    check_first(" x\ny\nx", block("x", "y"), " y\ny\nx", [3], "line_trimmed")
 
 
-def test_the_message_names_the_lines_of_the_places() -> None:
-    refusal = refused(Ambiguous, TWINS, block("x", "y"))
-    assert refusal.message == "The lines of block 1 (line 1 of the diff) are in f.txt 2 times, at lines 1, 3."
-    many = refused(Ambiguous, "x\n" * 1000, block("x", "y"))
-    assert "100 times or more, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …" in many.message
+def test_the_warning_names_the_lines_of_the_other_matches() -> None:
+    (warning,) = edits_of(TWINS, block("x", "y"), "f.txt").warnings
+    assert warning == (
+        "first_match: block 1 (line 1 of the diff) matches 1 other place of f.txt as well, at line 3; "
+        "only line 1 changed."
+    )
+    many = edits_of("x\n" * 1000, block("x", "y"), "f.txt").warnings[0]
+    assert "100 or more other places of f.txt as well, at lines 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …;" in many
 
 
-def test_the_order_of_the_blocks_names_a_place_where_it_leaves_one() -> None:
+def test_the_first_match_is_looked_for_after_the_block_before_it() -> None:
     check(TWINS, block("x", "1") + block("x", "2"), "1\nmiddle\n2\nlast\n")
-    check(TWINS, block("middle", "m") + block("x", "2"), "x\nm\n2\nlast\n")
-    check(TWINS, block("x", "1") + block("middle", "m"), "1\nm\nx\nlast\n")
+    check_first(TWINS, block("middle", "m") + block("x", "2"), "x\nm\n2\nlast\n", [1])
     check("x \ny\nx", block("x", "1") + block("y\nx", "2"), "1\n2", ["line_trimmed"])
+    check("x\nx\nx\n", block("x", "1") + block("x", "2"), "1\n2\nx\n", ["first_match", "first_match"])
+    check_first(TWINS, block("last", "l") + block("x", "1"), "1\nmiddle\nx\nl\n", [3])
 
 
-def test_the_order_of_the_blocks_may_leave_more_than_one_place() -> None:
-    check_ambiguous("x\nx\nx\n", block("x", "1") + block("x", "2"), [2, 3], 2)
-    check_ambiguous(TWINS, block("last", "l") + block("x", "1"), [1, 3], 2)
-    check_ambiguous(TWINS, block("x", "1") + block("last", "l"), [1, 3])
-
-
-def test_an_exact_place_above_and_another_below_are_two() -> None:
-    check_ambiguous("b\na\n b\n", block("a", "A") + block("b", "B"), [1, 3], 2)
+def test_an_approximate_match_below_goes_before_an_exact_one_above_and_the_warning_names_that() -> None:
+    check_first("b\na\n b\n", block("a", "A") + block("b", "B"), "b\nA\n B\n", [1], "line_trimmed")
     check("b\n b\n", block("b", "A") + block("b", "B"), "A\n B\n", ["line_trimmed"])
+
+
+def test_many_blocks_with_the_same_old_lines_take_little_time() -> None:
+    text, diff = "x\n" * 2_000, block("x", "y") * 2_000
+    before = time.thread_time()
+    edits_of(text, diff)
+    assert time.thread_time() - before < 3
 
 
 def test_two_blocks_of_the_same_lines_are_refused() -> None:
@@ -342,7 +354,6 @@ def test_line_ends_mark_and_encoding_stay_as_they_are(before: bytes, after: byte
         ("not_a_file", {"path": "d", "diff": block("a", "b")}),
         ("not_text", {"path": "latin.txt", "diff": block("x", "b")}),
         ("no_match", {"path": "missing.txt", "diff": block("a", "b")}),
-        ("ambiguous", {"path": "f.txt", "diff": block("x", "b")}),
         ("malformed_edit", {"path": "f.txt", "diff": "b"}),
     ],
 )
@@ -365,7 +376,7 @@ def test_nearly_valid_calls_are_made_or_refused_and_leave_the_line_ends_alone() 
             assert place.files == {"notes.txt": text.encode()}
         if "\r\n" in text and "\n" not in text.replace("\r\n", ""):
             assert "\n" not in place.text("notes.txt").replace("\r\n", "")
-    assert outcomes == {"made", "no_match", "ambiguous", "malformed_edit"}
+    assert outcomes == {"made", "no_match", "malformed_edit"}
 
 
 def test_a_block_in_a_large_file_takes_little_time() -> None:

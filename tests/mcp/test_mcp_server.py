@@ -468,6 +468,21 @@ def test_a_session_that_the_environment_holds_is_joined_and_left_open(shared: Wo
         client.session_close("held", force=True)
 
 
+def test_clines_answer_warns_how_many_other_places_its_first_match_had(
+    shared: Workplace, modern: Agent
+) -> None:
+    shared.write({"twins.txt": "x\nmiddle\nx\nx\n"})
+    diff = "------- SEARCH\nx\n=======\ny\n+++++++ REPLACE\n"
+    done = modern.call("replace_in_file", path="twins.txt", diff=diff)
+    assert shared.files()["twins.txt"] == b"y\nmiddle\nx\nx\n"
+    warning = (
+        "first_match: block 1 (line 1 of the diff) matches 2 other places of twins.txt as well, "
+        "at lines 3, 4; only line 1 changed."
+    )
+    assert text_of(done).endswith(f"Warning: {warning}")
+    assert done.structured_content["warnings"] == [warning]
+
+
 def test_standard_output_is_the_protocol_s_alone_and_a_signal_ends_the_session(shared: Workplace) -> None:
     command = [sys.executable, "-P", "-W", "always", "-m", "editd_client", "mcp", "--dialect", "claude"]
     info = {

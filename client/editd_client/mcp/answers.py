@@ -58,7 +58,10 @@ def answer(*texts: str, **data: Any) -> Answer:
 
 
 def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> Answer:
-    """What an applying method did; a dialect's tool says it in its own words (`says`), and only so."""
+    """Return the answer to an applying method.
+
+    `says` is the answer of a dialect's tool in its own words: the first text. The warnings are the second.
+    """
     data: dict[str, Any] = {} if says is None else {"answer": says}
     data["transaction"] = None if result.transaction is None else result.transaction.seq
     data["files"] = [_file(file) for file in result.files]
@@ -70,7 +73,8 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
     if is_dry_run:
         data["diff"] = _cut(_diff_of(result.files), DIFF_CHARACTERS_MAX)
     if says is not None:
-        return answer(says, **data)
+        spoken = "\n".join(_spoken(warnings))
+        return answer(says, *([spoken] if spoken else []), **data)
     return answer("\n".join(_report(result, warnings, is_dry_run=is_dry_run)), **data)
 
 
@@ -190,9 +194,13 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
         if file.change is not None:
             yield f" {LETTERS[file.change]} {_moved(file)}"
     yield from (f"Merged with what was there: {path}" for path in result.merged)
-    yield from (f"Warning: {warning}" for warning in warnings)
+    yield from _spoken(warnings)
     if is_dry_run:
         yield from _passage(_cut(_diff_of(result.files), DIFF_CHARACTERS_MAX))
+
+
+def _spoken(warnings: Iterable[str]) -> Iterator[str]:
+    return (f"Warning: {warning}" for warning in warnings)
 
 
 def _moved(file: FileResult | Change) -> str:

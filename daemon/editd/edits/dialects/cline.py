@@ -5,7 +5,7 @@ without the white space at their ends, else by the first and the last of them; t
 ways that finds any decides. Blocks come in the file's order; one whose lines stand only above those
 of the blocks before it is taken there, if it is exact.
 
-M1  Of two places that a block may mean, none is taken, unless the order of the blocks leaves one.
+M1  A block replaces the first match after the block before it. A warning counts the other matches.
 M2  What is not exact is told in a warning.
 M3  A diff that is not blocks through and through is refused, as far as the original takes it wrongly:
     a section that is never closed, a marker inside another section, lines that two blocks want.
@@ -30,14 +30,15 @@ from editd.edits.desk import Dialect, Tool
 from editd.edits.lines import JS_WHITE_SPACE, js_trim, offsets
 from editd.edits.replace import Replacement, no_match, replace
 from editd.edits.search import with_plain_line_ends
-from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.errors import MalformedEdit, NoMatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.edits.desk import Desk
 
-_PLACES_MAX = 100  # places named in a refusal; more help nobody
+_MATCHES_MAX = 100  # other matches of a block that a warning counts
+_LINES_NAMED_MAX = 10
 _FORM = (
     "A block is `------- SEARCH`, the old lines, `=======`, the new lines, `+++++++ REPLACE`, "
     "each marker alone on its line."
@@ -68,7 +69,7 @@ class Edits(Struct, frozen=True):
 def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
     """Return what `diff` changes in `text` (None: the file is missing), as replacements.
 
-    MalformedEdit, NoMatch, Ambiguous. Refuses for what is wrong first in the diff, as the original
+    MalformedEdit, NoMatch. Refuses for what is wrong first in the diff, as the original
     does that reads and looks at once.
     """
     blocks = read(diff)
@@ -76,7 +77,7 @@ def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
     found: list[_Match] = []
     position = 0
     for block in blocks.blocks:
-        match = _locate(file, block, position, found, path)
+        match = _locate(file, block, position, path)
         if match is None:
             raise _not_there(text, file, block, path)
         found.append(match)
@@ -84,11 +85,10 @@ def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
             position = match.end
     if blocks.fault is not None:
         raise blocks.fault
-    _refuse_doubt(found, path)
     _refuse_overlap(found, path)
     return Edits(
         tuple(_replacement(file, match) for match in found),
-        (*blocks.warnings, *(_warning(match, path) for match in found if match.way.kind != "exact")),
+        (*blocks.warnings, *_warnings(file, found, path)),
     )
 
 
@@ -359,24 +359,22 @@ class _Way(Struct, frozen=True):
     kind: str  # "exact", or the kind of the warning
     first: Callable[[int], int | None]
 
-    def places(self, start: int, end: int | None = None) -> Iterator[int]:
-        """Each place from `start` on, up to, not including, `end`."""
-        place = self.first(start)
-        while place is not None and (end is None or place < end):
+    def places(self) -> Iterator[int]:
+        """Yield each line of the file at which the lines of the block begin."""
+        place = self.first(0)
+        while place is not None:
             yield place
             place = self.first(place + 1)
 
 
 class _Match(Struct, frozen=True):
-    """The lines from `start` up to, not including, `end` are the block's; it looked from `low` on."""
+    """The lines from `start` up to, not including, `end` are the block's."""
 
     block: Block
     way: _Way
     start: int
     end: int
-    low: int = 0
-    is_behind: bool = False
-    rival: int | None = None  # where it stands exactly, but above: it may be meant as well
+    is_behind: bool = False  # it is above the block before it
 
     @property
     def lines(self) -> str:
@@ -385,7 +383,7 @@ class _Match(Struct, frozen=True):
         return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
-def _locate(file: _File, block: Block, low: int, found: Sequence[_Match], path: str) -> _Match | None:
+def _locate(file: _File, block: Block, low: int, path: str) -> _Match | None:
     """Return the first place of `block` from line `low` on, else the first one above; None for neither."""
     exact, *others = _ways(file, block.search)
     if not block.search:
@@ -395,18 +393,13 @@ def _locate(file: _File, block: Block, low: int, found: Sequence[_Match], path: 
     size = len(block.search)
     below, above = exact.first(low), exact.first(0)
     if below is not None and not file.is_last(below, size):
-        return _Match(block, exact, below, below + size, low)
+        return _Match(block, exact, below, below + size)
     if above is not None and file.is_last(above, size):
         above = None
     for way in others:
         start = way.first(low)
-        if start is not None and start == below:
-            return _Match(block, exact, start, start + size, low)
         if start is not None:
-            is_free = above is not None and all(
-                match.end <= above or match.start >= above + size for match in found
-            )
-            return _Match(block, way, start, start + size, low, rival=above if is_free else None)
+            return _Match(block, exact if start == below else way, start, start + size)
     return None if above is None else _Match(block, exact, above, above + size, is_behind=True)
 
 
@@ -419,28 +412,6 @@ def _ways(file: _File, search: Sequence[str]) -> Iterator[_Way]:
     if len(search) > 2:  # of two lines, both are compared above
         yield _Way("block_anchor", lambda start: file.trimmed.first_between(trimmed, start))
         yield _Way("block_anchor", partial(file.between_at_end, trimmed))
-
-
-def _refuse_doubt(found: Sequence[_Match], path: str) -> None:
-    """M1. Every block stands at its first place; Ambiguous where one could stand further down as well.
-
-    If none can for itself, with the next one where it is, then there is no other way to place them all.
-    """
-    limit: int | None = None
-    for match in reversed(found):
-        if not match.block.search:
-            continue
-        if match.is_behind:
-            places = match.way.places(0)
-        else:
-            size = match.end - match.start
-            places = match.way.places(match.low, None if limit is None else limit - size + 1)
-            limit = match.start
-        told = list(islice(places, _PLACES_MAX))
-        if match.rival is not None:
-            told.insert(0, match.rival)
-        if len(told) > 1:
-            raise _ambiguous(match, told, path)
 
 
 def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
@@ -480,7 +451,20 @@ def _indentation_kept(file: _File, match: _Match) -> int:
     return size if is_exact and not js_trim(lines[0][:size]) else 0
 
 
-def _warning(match: _Match, path: str) -> str:
+def _warnings(file: _File, found: Sequence[_Match], path: str) -> Iterator[str]:
+    taken = {line: match.block.number for match in found for line in range(match.start, match.end)}
+    others: dict[tuple[tuple[str, ...], str], list[int]] = {}  # blocks with the same old lines share them
+    for match in found:
+        if match.way.kind != "exact":
+            yield _approximate(match, path)
+        key = (match.block.search, match.way.kind)
+        if key not in others:
+            others[key] = _other_matches(file, match, taken)
+        if others[key]:
+            yield _first_match(match, others[key], path)
+
+
+def _approximate(match: _Match, path: str) -> str:
     """M2."""
     how = (
         "but for white space at the beginning or the end of lines"
@@ -488,6 +472,34 @@ def _warning(match: _Match, path: str) -> str:
         else "by its first and last line only; the lines between differ, and were replaced"
     )
     return f"{match.way.kind}: {match.block.name} matched {match.lines} of {path} {how}."
+
+
+def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
+    """M1."""
+    count = f"{len(others)} or more" if len(others) == _MATCHES_MAX else f"{len(others)}"
+    places = f"{count} other {'place' if len(others) == 1 else 'places'}"
+    lines = ", ".join(str(line + 1) for line in others[:_LINES_NAMED_MAX])
+    lines += ", …" if len(others) > _LINES_NAMED_MAX else ""
+    return (
+        f"first_match: {match.block.name} matches {places} of {path} as well, "
+        f"at line{'' if len(others) == 1 else 's'} {lines}; only {match.lines} changed."
+    )
+
+
+def _other_matches(file: _File, match: _Match, taken: Mapping[int, int]) -> list[int]:
+    """Return the first lines of the other matches of a block, without those that another block replaces.
+
+    `taken` has the number of the block for each replaced line.
+    """
+    if not match.block.search:
+        return []
+
+    def is_free(line: int) -> bool:
+        return line != match.start and taken.get(line, match.block.number) == match.block.number
+
+    exact = next(_ways(file, match.block.search))
+    free = (islice(filter(is_free, way.places()), _MATCHES_MAX) for way in (exact, match.way))
+    return sorted({line for lines in free for line in lines})[:_MATCHES_MAX]
 
 
 # Refusals
@@ -511,27 +523,6 @@ def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatc
     elif refusal.data["nearest"] and not refusal.data["differs"]:
         refusal.hint = f"It is only part of line {refusal.data['nearest']['start_line']}: give whole lines."
     return refusal
-
-
-def _ambiguous(match: _Match, places: Sequence[int], path: str) -> Ambiguous:
-    lines = [place + 1 for place in places[:_PLACES_MAX]]
-    shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
-    times = f"{len(places)} times" + (" or more" if len(places) >= _PLACES_MAX else "")
-    how = {
-        "exact": "are",
-        "line_trimmed": "are, but for white space at the ends of lines,",
-        "block_anchor": "are, by the first and the last of them,",
-    }[match.way.kind]
-    return Ambiguous(
-        f"The lines of {match.block.name} {how} in {path} {times}, at lines {shown}.",
-        hint="Add lines around them as they stand in the file, until they name one place.",
-        data={
-            "found": len(places),
-            "lines": lines,
-            "block": match.block.number,
-            "line": match.block.line,
-        },
-    )
 
 
 def _empty_search(block: Block, path: str) -> MalformedEdit:
@@ -559,10 +550,10 @@ DIALECT = Dialect(
         Tool(
             "replace_in_file",
             "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as "
-            "they stand in the file now, and gives the lines to put in their place. A block must name one "
-            "place: where its lines are in the file more than once, add lines around them. List the blocks "
-            "in the file's order. To delete lines, leave the second section empty; to make a new file, the "
-            "first. All blocks are made, or none.",
+            "they stand in the file now, and gives the lines to put in their place. A block replaces only "
+            "the first match after the block before it: if its lines are in the file more than once, add "
+            "lines around them. List the blocks in the file's order. To delete lines, leave the second "
+            "section empty; to make a new file, the first. All blocks are made, or none.",
             {
                 "type": "object",
                 "properties": {
