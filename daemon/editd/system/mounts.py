@@ -1,0 +1,87 @@
+"""Mounts: which file systems the kernel shows this process, and where.
+
+Reads the mount table of proc(5). Knows kinds of file systems, and nothing of what their files are for.
+Where /proc is missing the table is None: then nothing is known of any mount.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from msgspec import Struct
+
+TABLE = "/proc/self/mountinfo"
+
+_TWO_SIDED = frozenset(
+    {"fuse", "9p", "virtiofs", "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "afs", "vboxsf", "prl_fs",
+     "vmhgfs", "lustre", "gfs2", "ocfs2", "orangefs"}
+)  # fmt: skip
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_ESCAPED = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in a name
+
+
+class Mount(Struct, frozen=True):
+    """One line of the table."""
+
+    number: int  # the kernel's id of the mount, which is used again when it is gone
+    device: int  # as st_dev of its files, but on btrfs
+    path: bytes  # where it is mounted
+    kind: str  # of file system, such as `ext4` or `fuse.sshfs`
+    options: frozenset[bytes]  # the mount's, and the file system's
+
+    @property
+    def is_two_sided(self) -> bool:
+        """Whether others reach the same files past this kernel, which then neither sees nor stops them."""
+        return self.kind in _TWO_SIDED or self.kind.startswith("fuse.")
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether nothing outlives the machine, however it is synced."""
+        return self.kind in _IN_MEMORY or (self.kind == "overlay" and b"volatile" in self.options)
+
+
+def mounts(table: str = TABLE) -> list[Mount] | None:
+    """Return every mount that this process can reach, in the kernel's order; None where that is not known."""
+    try:
+        with open(table, "rb") as file:
+            return [_parsed(line) for line in file]
+    except OSError:
+        return None
+
+
+def mount_of(descriptor: int, known: list[Mount] | None) -> Mount | None:
+    """Return the mount that an open file is on; None where that is not known."""
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+            numbers = [int(line.split()[1]) for line in file if line.startswith(b"mnt_id:")]
+    except OSError:
+        return None
+    return next((mount for mount in known or () if mount.number in numbers), None)
+
+
+def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]:
+    """Return the mounts below a folder by their paths in it; of several at one path, the one that is seen."""
+    prefix = folder.rstrip(b"/") + b"/"
+    return {
+        mount.path[len(prefix) :]: mount
+        for mount in known or ()
+        if mount.path.startswith(prefix) and len(mount.path) > len(prefix)
+    }
+
+
+def _parsed(line: bytes) -> Mount:
+    fields = line.split()
+    end = fields.index(b"-")  # the number of the fields before it varies
+    major, minor = fields[2].split(b":")
+    return Mount(
+        number=int(fields[0]),
+        device=os.makedev(int(major), int(minor)),
+        path=_unescaped(fields[4]),
+        kind=os.fsdecode(fields[end + 1]),
+        options=frozenset(fields[5].split(b",") + fields[end + 3].split(b",")),
+    )
+
+
+def _unescaped(name: bytes) -> bytes:
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name)
