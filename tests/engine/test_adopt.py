@@ -1,0 +1,102 @@
+"""engine.adopt: what others changed becomes history, in an order that can be rebuilt (C4, P4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.errors import Broken
+from editd.values.content import FileState
+from harness import Harness, apply, done, pack, path_of, sync, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from editd.engine.engine import Engine
+
+A, B, C, D = map(path_of, "abcd")
+TEXT = FileState(b"text\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "place")
+
+
+def touched(engine: Engine, seq: int) -> list[str]:
+    transaction = engine.history.index.transaction(seq)
+    assert transaction is not None
+    return sorted(touch.path.text for touch in transaction.touches)
+
+
+def test_what_is_gone_is_recorded_before_what_took_its_place_as_the_commits_alone_tell(
+    place: Harness,
+) -> None:
+    """A file gives way to a folder whose file git ignores, so that two transactions record it."""
+    place.baseline({"d": "file\n"})
+    with place.engine(is_ours=lambda path: not path.text.startswith("d/")) as engine:
+        (place.root / "d").unlink()
+        place.write({"d/x": "x\n"})
+        engine.adopt({D: None, path_of("d/x"): FileState(b"x\n")})
+        recorded = [touched(engine, seq) for seq in (1, 2)]
+        pack(engine)
+        sync(engine)
+    for path in place.state.glob("index.db*"):
+        path.unlink()
+    with place.engine() as engine:
+        assert [touched(engine, seq) for seq in (1, 2)] == recorded
+
+
+def test_a_file_that_was_copied_twice_and_removed_was_moved_to_neither(place: Harness) -> None:
+    place.baseline({"a": "text\n"})
+    with place.engine() as engine:
+        (place.root / "a").unlink()
+        place.write({"b": "text\n", "c": "text\n"})
+        (transaction,) = engine.adopt({A: None, B: TEXT, C: TEXT})
+    assert [touch.source for touch in transaction.touches] == [None] * 3
+
+
+def test_a_file_that_was_moved_is_recorded_as_moved(place: Harness) -> None:
+    place.baseline({"a": "text\n"})
+    with place.engine() as engine:
+        (place.root / "a").rename(place.root / "b")
+        (transaction,) = engine.adopt({A: None, B: TEXT})
+    assert [touch.source for touch in transaction.touches if touch.after is not None] == [A]
+
+
+def test_a_workspace_that_was_moved_away_is_not_recorded_as_deleted(place: Harness) -> None:
+    place.baseline({"a": "1\n"})
+    with place.engine() as engine:
+        away = place.root.with_name("away")
+        place.root.rename(away)
+        assert engine.adopt({A: None}) == []
+        assert engine.history.head == 0
+        away.rename(place.root)
+
+
+def test_what_was_written_too_late_stays_while_it_cannot_be_recorded(place: Harness) -> None:
+    """Another program writes into the replaced file; then the daemon can record nothing any more."""
+    place.baseline({"a": "old\n"})
+    kept = place.state / "replaced"
+    with place.killed() as engine:
+        done(engine, apply(write("a", "new\n")))
+        (replaced,) = kept.iterdir()
+        replaced.write_bytes(b"theirs\n")
+        look = engine.files.look_at_replaced(None)
+        assert look is not None
+        engine.broken = Broken("The journal failed.")
+        engine.record_written(look())
+    assert [path.read_bytes() for path in kept.iterdir()] == [b"theirs\n"]
+
+
+def test_what_was_written_too_late_is_in_the_history_of_a_daemon_that_ends_at_once(place: Harness) -> None:
+    place.baseline({"a": "old\n"})
+    with place.engine() as engine:
+        done(engine, apply(write("a", "new\n")))
+        (replaced,) = (place.state / "replaced").iterdir()
+        replaced.write_bytes(b"theirs\n")
+    with place.engine() as engine:
+        recorded = [engine.history.index.transaction(seq) for seq in range(1, int(engine.history.head) + 1)]
+        kinds = [transaction.kind for transaction in recorded if transaction is not None]
+    assert kinds == ["edit", "outside", "outside"]

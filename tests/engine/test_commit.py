@@ -1,0 +1,124 @@
+"""engine.commit: what stands, and what is left, when a commit ends half-way (C1, C3, C4, C6, C7)."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.engine.requests import Outcome
+from editd.errors import IoError
+from editd.values import changeset
+from editd.values.changeset import Change
+from editd.values.content import FileState, version_of
+from editd.values.transaction import Authorship
+from harness import FakeClock, Harness, apply, done, names_below, pack, path_of, refused, sync, write
+from meddling import MeddlingDisk, failing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from editd.store.history import Draft, History
+
+HOUR_US = 3600 * 1_000_000
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "place")
+
+
+def failing_exchange(root: str) -> MeddlingDisk:
+    disk = MeddlingDisk(root)
+    disk.meddle["exchange", 1] = failing(errno.EIO)
+    return disk
+
+
+def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_after_a_kill(
+    place: Harness,
+) -> None:
+    place.baseline({"a": "old\n"})
+    with place.killed(make_disk=failing_exchange) as engine:
+        assert isinstance(refused(engine, apply(write("a", "new\n"))), IoError)
+    with place.engine() as engine:
+        assert engine.history.head == 0
+        assert place.files() == {"a": "old\n"}
+        assert done(engine, apply(write("a", "newer\n"))).seq == 1
+
+
+def test_nothing_is_left_beside_the_files_if_the_history_cannot_be_asked(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.baseline({"a": "old\n"})
+    before = names_below(place.root)
+
+    def fail(_path: object) -> bool:
+        raise IoError(OSError(errno.EIO, os.strerror(errno.EIO)), "The index cannot be read")
+
+    with place.engine() as engine:
+        monkeypatch.setattr(engine.history.index, "is_touched", fail)
+        refused(engine, apply(write("d/e/new", "1\n"), write("a", "2\n")))
+        assert names_below(place.root) == before
+
+
+def test_a_segment_is_not_used_again_before_its_files_are_synced(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        for number in range(3):
+            done(engine, apply(changeset.Write(path_of(f"f{number}"), os.urandom(4 << 20), force=True)))
+        pack(engine)
+        assert not engine.history.journal.has_spare
+        sync(engine)
+        assert engine.history.journal.has_spare
+
+
+def test_one_request_id_twice_in_one_turn_is_done_once(place: Harness) -> None:
+    place.baseline({"a": "x\n"})
+    request = apply(changeset.Replace(path_of("a"), "x", "xx"), request_id="r1")
+    with place.engine() as engine:
+        first, second = engine.turn([request, request])
+    assert isinstance(first, Outcome)
+    assert isinstance(second, Outcome)
+    assert first.transaction is not None
+    assert second.transaction is not None
+    assert first.transaction.seq == second.transaction.seq == 1
+    assert place.files() == {"a": "xx\n"}
+
+
+def test_times_do_not_go_back_over_a_restart_with_the_clock_set_back(place: Harness) -> None:
+    place.baseline()
+    now_us = 1_800_000_000_000_000
+    place.clock = FakeClock(now_us + HOUR_US)
+    with place.engine() as engine:
+        first = done(engine, apply(write("a", "1\n")))
+    place.clock = FakeClock(now_us)
+    with place.engine() as engine:
+        second = done(engine, apply(write("a", "2\n")))
+    assert second.time_us > first.time_us
+
+
+def draft(history: History, path: str, content: bytes) -> Draft:
+    changes = [Change(path_of(path), None, FileState(content))]
+    return history.draft("edit", Authorship("somebody", None, ""), BEGIN_US + history.head, changes)
+
+
+BEGIN_US = 1_800_000_000_000_000
+
+
+def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_packed(place: Harness) -> None:
+    """The first draft of `a` is taken back, and its number goes to another transaction."""
+    place.baseline()
+    with place.engine() as engine:
+        history = engine.history
+        history.take_back([draft(history, "a", b"mine\n")])
+        for path, content in (("b", b"other\n"), ("a", b"mine\n")):
+            made = draft(history, path, content)
+            history.commit([made])
+            history.conclude(made)
+            if path == "b":
+                due = engine.packing_due()
+        assert due is not None
+        history.packed_through(due[2], due[1])
+        assert history.content(version_of(b"mine\n")) == b"mine\n"

@@ -1,0 +1,90 @@
+"""engine.recover: what a start does with a journal that a crash has left (C5), and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.engine.requests import Undo
+from editd.engine.scopes import Named
+from editd.values import changeset
+from editd.values.content import version_of
+from editd.values.transaction import Authorship
+from harness import Harness, apply, done, pack, path_of, sync, write
+from meddling import MeddlingDisk
+from working_files import NEWEST, OLD, THEIRS, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATER_SECONDS = 100  # so much younger than its files an index must be for git, and for editd, to trust it
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "place")
+
+
+def test_recovery_puts_deletions_first_so_that_a_file_can_take_a_folders_place(place: Harness) -> None:
+    place.baseline({"d/e": "e\n"})
+    place.crash(apply(changeset.Delete(path_of("d/e")), write("d", "file\n")))
+    (place.root / "d").unlink()
+    place.write({"d/e": "e\n"})
+    with place.engine() as engine:
+        assert place.files() == {"d": "file\n"}
+        assert engine.history.head == 1
+
+
+def test_recovery_does_not_redo_over_a_users_own_way_back_what_was_published_before_a_later_record(
+    place: Harness,
+) -> None:
+    place.baseline({"a": "old\n"})
+    place.crash(apply(write("a", "new\n")), apply(write("b", "b\n")))
+    place.write({"a": "old\n"})
+    with place.engine():
+        assert place.files() == {"a": "old\n", "b": "b\n"}
+
+
+def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:
+    place.baseline({"a": "old"})
+    place.crash(apply(write("a", "new")))
+    shutil.rmtree(place.state / "replaced")
+    put(place.root, {"a": OLD})
+
+    def make_disk(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = lambda: put(place.root, {"a": THEIRS})
+        disk.meddle["exchange", 2] = lambda: put(place.root, {"a": NEWEST})
+        return disk
+
+    with place.engine(make_disk=make_disk) as engine:
+        assert engine.history.content(version_of(THEIRS.content)) == THEIRS.content
+        assert (place.root / "a").read_bytes() == NEWEST.content
+
+
+def git(folder: Path, *argv: str) -> None:
+    identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *identity, *argv], cwd=folder, check=True)
+
+
+def test_the_first_edit_of_a_borrowed_file_is_undone_though_the_repository_is_gone(place: Harness) -> None:
+    """The file is clean in the user's git when the baseline is taken, so only its name is recorded."""
+    place.write({"a": "old\n"})
+    git(place.root, "init", "-q")
+    git(place.root, "add", "a")
+    git(place.root, "commit", "-qm", "first")
+    later = (place.root / "a").stat().st_mtime + LATER_SECONDS
+    os.utime(place.root / ".git" / "index", (later, later))
+    place.baseline()
+    with place.engine() as engine:
+        seq = done(engine, apply(write("a", "new\n"))).seq
+        pack(engine)
+        sync(engine)
+    shutil.rmtree(place.root / ".git")
+    with place.engine() as engine:
+        done(engine, Undo(Authorship("somebody", None, ""), "connection 1", Named(seq)))
+    assert place.files() == {"a": "old\n"}

@@ -1,0 +1,197 @@
+"""An engine in this process, over a real state folder: real journal, real git, real files.
+
+The clock and the disk are the test's own, so a state that needs a race, a fault or a crash takes a few
+lines. A daemon process proves the same more slowly, and only where a race happens to fall right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editd.engine.engine import Engine
+from editd.engine.requests import Apply, Outcome
+from editd.engine.survey import Surveyor
+from editd.errors import Refused
+from editd.store.head import move_head
+from editd.store.manifest import write_manifest
+from editd.store.mending import open_history
+from editd.store.packing import Packer
+from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.values import changeset
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship
+from editd.workspace.files import Files
+from editd.workspace.made_folders import MadeFolders
+from editd.workspace.replaced import Replaced
+from editd.workspace.tree import Tree
+from workplace import files_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from editd.engine.requests import Result, Write
+    from editd.values.changeset import Edit
+    from editd.values.transaction import Transaction
+
+FILE_BYTES_MAX = 64 << 20
+BASELINE_US = 1_700_000_000_000_000
+
+ignore_lease_signal()  # as the daemon does when it starts
+
+
+@dataclass
+class FakeClock:
+    """A clock whose time of day the test sets; its monotonic time is the machine's."""
+
+    us: int | None = None  # None: the machine's
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000 if self.us is None else self.us
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class Harness:
+    """A workspace and a state folder; `engine` and `killed` open an engine on them, as often as asked."""
+
+    folder: Path
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        for made in (self.root, self.state):
+            made.mkdir(parents=True)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    @property
+    def store(self) -> Path:
+        return self.state / "store.git"
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write files from outside, as any other program might."""
+        for path, text in files.items():
+            target = self.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+
+    def files(self) -> dict[str, str]:
+        """Return the text of each regular file in the workspace by its path."""
+        return {name: content.decode() for name, content in files_below(self.root)}
+
+    def baseline(self, files: Mapping[str, str] | None = None) -> None:
+        """Write these files and record them as transaction 0, as the scanning process does."""
+        self.write(files or {})
+        taken = Surveyor(str(self.root), str(self.state)).baseline(BASELINE_US)
+        write_manifest(str(self.store))
+        move_head(str(self.store), bytes.fromhex(taken["baseline"]))
+
+    def open(
+        self,
+        *,
+        make_disk: Callable[[str], RealDisk] = RealDisk,
+        is_ours: Callable[[WorkspacePath], bool] = lambda _path: True,
+    ) -> Engine:
+        """Open the history and recover, as the daemon does when it starts."""
+        disk = make_disk(str(self.root))
+        files = Files(
+            disk,
+            replaced=Replaced(str(self.state / "replaced")),
+            made_folders=MadeFolders(str(self.state / "folders")),
+        )
+        tree = Tree(disk, file_bytes_max=FILE_BYTES_MAX)
+        history = open_history(str(self.state))
+        return Engine(history, tree, files, self.clock, is_ours, disk.is_root_in_place, mount=disk.mount)
+
+    @contextlib.contextmanager
+    def engine(self, **more: object) -> Iterator[Engine]:
+        """Open an engine that ends cleanly. `more` goes to `open`."""
+        engine = self.open(**more)  # type: ignore[arg-type]
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    @contextlib.contextmanager
+    def killed(self, **more: object) -> Iterator[Engine]:
+        """Open an engine that leaves everything as a SIGKILL would."""
+        engine = self.open(**more)  # type: ignore[arg-type]
+        try:
+            yield engine
+        finally:
+            engine.history.close()
+
+    def crash(self, *requests: Write) -> None:
+        """Carry out these requests, each in a turn of its own, and end as by SIGKILL."""
+        with self.killed() as engine:
+            for request in requests:
+                done(engine, request)
+
+
+def path_of(text: str) -> WorkspacePath:
+    return WorkspacePath.parse(text)
+
+
+def write(path: str, text: str) -> changeset.Write:
+    """Return a write of the whole file that asks for no base."""
+    return changeset.Write(path_of(path), text.encode(), force=True)
+
+
+def apply(
+    *edits: Edit, session: str | None = None, request_id: str | None = None, message: str = ""
+) -> Apply:
+    """Return the request to apply these edits."""
+    return Apply(tuple(edits), Authorship("somebody", session, message, request_id), "connection 1")
+
+
+def answer(engine: Engine, request: Write) -> Result:
+    """Carry out one request in a turn of its own, and return its result."""
+    (result,) = engine.turn([request])
+    return result
+
+
+def done(engine: Engine, request: Write) -> Transaction:
+    """Carry out one request that must succeed, and return its transaction."""
+    result = answer(engine, request)
+    assert isinstance(result, Outcome), result
+    assert result.transaction is not None
+    return result.transaction
+
+
+def refused(engine: Engine, request: Write) -> Refused:
+    """Carry out one request that must be refused, and return the refusal."""
+    result = answer(engine, request)
+    assert isinstance(result, Refused), result
+    return result
+
+
+def pack(engine: Engine) -> None:
+    """Put everything that is committed into git, as the packing process does."""
+    due = engine.packing_due()
+    if due is not None:
+        start, until, through = due
+        Packer(engine.history.folder).pack(start, until, through)
+        engine.packed(through, until)
+
+
+def sync(engine: Engine) -> None:
+    """Sync the workspace's files, as the background task does."""
+    engine.sync_files(engine.history.head)
+    engine.files_synced(engine.history.head)
+
+
+def names_below(root: Path) -> list[str]:
+    """Return each file and folder in the workspace by its path, temporaries too."""
+    return sorted(os.path.relpath(path, root) for path in root.rglob("*"))
