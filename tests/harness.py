@@ -10,7 +10,6 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from editd.engine.engine import Engine
@@ -33,6 +32,7 @@ from workplace import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from editd.engine.requests import Result, Write
     from editd.values.changeset import Edit

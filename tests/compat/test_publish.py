@@ -589,3 +589,14 @@ def test_another_repository_where_the_workspace_was_is_not_published_to(place: W
         failure = refused(client.publish, "work", session="agent")
         assert failure.name == "io_error"
         assert place.git("log", "--format=%s") == "first\n"
+
+
+def test_an_ignored_file_that_the_branch_has_is_published(place: Workplace) -> None:
+    place.write({"gen": "1\n", ".gitignore": "gen\n"})
+    place.git("add", "-f", "gen", ".gitignore")
+    place.git("commit", "-qm", "generated")
+    with place.start() as client:
+        client.settle()
+        edit(client, "bot", write("gen", "2\n"))
+        client.publish("Generated anew", session="bot")
+    assert shown(place, "HEAD:gen") == "2\n"

@@ -153,3 +153,14 @@ def test_what_patch_applies_comes_out_the_same(tmp_path: Path) -> None:
             assert apply_hunks(b"".join(other), file.hunks).content == (tmp_path / "f").read_bytes(), diff
             agreed += 1
     assert agreed > 60
+
+
+def test_the_next_hunk_is_looked_for_where_the_last_one_was_moved_to_though_its_own_line_matches_too() -> (
+    None
+):
+    lines = ["n"] * 5 + ["A"] + ["p"] * 14
+    lines[10] = lines[15] = "X"
+    moved = [*lines]
+    moved[5], moved[15] = "B", "Y"
+    hunks = "@@ -1 +1 @@\n-A\n+B\n@@ -11 +11 @@\n-X\n+Y\n"
+    check("".join(f"{line}\n" for line in lines).encode(), hunks, "".join(f"{m}\n" for m in moved).encode())

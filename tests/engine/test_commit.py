@@ -10,6 +10,7 @@ import pytest
 
 from editd.engine.requests import Outcome
 from editd.errors import IoError
+from editd.store.proof import quick_proof
 from editd.values import changeset
 from editd.values.changeset import Change
 from editd.values.content import FileState, version_of
@@ -122,3 +123,15 @@ def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_pac
         assert due is not None
         history.packed_through(due[2], due[1])
         assert history.content(version_of(b"mine\n")) == b"mine\n"
+
+
+def test_an_edit_of_a_file_that_only_its_owner_may_read_is_packed_and_checks_clean(place: Harness) -> None:
+    """Its permissions go into the journal's record, from which packing makes the commit anew."""
+    place.baseline({"secret": "1\n"})
+    (place.root / "secret").chmod(0o600)
+    with place.engine() as engine:
+        transaction = done(engine, apply(write("secret", "2\n")))
+        pack(engine)
+        assert engine.history.packed == transaction.seq
+    assert (place.root / "secret").stat().st_mode & 0o777 == 0o600
+    assert list(quick_proof(str(place.state))) == []

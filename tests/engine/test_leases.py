@@ -222,3 +222,11 @@ def test_what_cannot_be_written_down_keeps_no_lease_from_its_end(
 
 def _fail(*_words: object, **_more: object) -> None:
     raise IoError(OSError(errno.ENOSPC, "full"), "It cannot be written")
+
+
+def test_a_lease_that_is_over_and_not_swept_yet_is_in_nobodys_way(registry: Registry) -> None:
+    leases = Leases(registry)
+    leases.acquire("r", globs("**"), 1.0, 0)
+    path = WorkspacePath("a")
+    assert [lease.session for lease in leases.over(path, SECOND - 1)] == ["r"]
+    assert leases.over(path, SECOND + 1) == []

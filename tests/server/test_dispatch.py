@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import errno
+import itertools
 import json
 import os
 import socket
 import subprocess
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -390,24 +390,19 @@ def test_a_request_is_done_once_also_across_a_restart(place: Workplace, is_kille
 
 
 def test_one_request_sent_ten_times_at_once_is_done_once(here: Here) -> None:
+    """All in one write, so that they share a turn."""
     path = here.put("a", "")
-    answers: list[ApplyResult] = []
-
-    def ask() -> None:
-        with here.place.client() as client:
-            edit = EditText(
-                path=path, base=version_of(b""), edits=[TextEdit(start=start, end=start, text="x")]
-            )
-            answers.append(client.apply([edit], request_id=here.name))
-
-    start = Position(line=0, character=0)
-    threads = [threading.Thread(target=ask) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 10
-    assert len({seq_of(answer) for answer in answers}) == 1
+    start = {"line": 0, "character": 0}
+    edit: dict[str, Any] = {"op": "text", "path": path, "base": version_of(b"")}
+    edit["edits"] = [{"start": start, "end": start, "text": "x"}]
+    params = {"edits": [edit], "request_id": here.name}
+    requests = [{"id": number, "method": "apply", "params": params} for number in range(10)]
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(30)
+        stream.connect(here.place.socket)
+        stream.sendall(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+        answers = [json.loads(line) for line in itertools.islice(stream.makefile("rb"), len(requests))]
+    assert len({answer["result"]["transaction"]["seq"] for answer in answers}) == 1
     assert here.holds("a") == "x"
 
 

@@ -584,3 +584,22 @@ def test_a_daemon_that_is_told_to_end_ends_its_hooks(place: Workplace, is_long: 
     assert not is_running("63.5")
     assert desk.scratch() == []
     assert place.files() == {}
+
+
+def test_a_slow_hook_leaves_a_request_its_patience_with_a_file_that_is_open_for_writing(hooks: Desk) -> None:
+    """A request waits 2 s for a writer; the time that its hook takes is not part of these."""
+    hooks.configure(hook("slow", "import time; time.sleep(2.2)", kind="check", seconds=10))
+    path = hooks.place.root / "patient.txt"
+    path.write_text("1\n")
+    hooks.client.settle()
+
+    def hold() -> None:
+        time.sleep(1.5)
+        with path.open("r+"):
+            time.sleep(1.5)
+
+    writer = threading.Thread(target=hold)
+    writer.start()
+    hooks.client.apply([write("patient.txt", "2\n")])
+    writer.join()
+    assert hooks.holds("patient.txt") == "2\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import threading
 import time
@@ -12,6 +14,7 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
+from torment import PATIENCE_SECONDS, surveyor, wait_until
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -239,3 +242,23 @@ def _until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_nothing_begins_for_a_connection_that_is_gone(place: Workplace) -> None:
+    """Its request waits for the baseline, and the connection ends before that is taken."""
+    place.write({"a": "1\n"})
+    with place.start() as client:
+        os.kill(scanning := surveyor(place), signal.SIGSTOP)
+        assert client.status().state == "scanning"
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.settimeout(PATIENCE_SECONDS)
+            gone.connect(place.socket)
+            gone.sendall(
+                b'{"id": 1, "method": "session.open", "params": {"name": "s"}}\n'
+                b'{"id": 2, "method": "status", "params": {}}\n'
+            )
+            assert gone.recv(1 << 16, socket.MSG_PEEK), "both were read; what is not read back resets it"
+        wait_until(lambda: client.status().clients == 1, "the connection is not gone")
+        os.kill(scanning, signal.SIGCONT)
+        client.settle()
+        assert client.session_list().sessions == []

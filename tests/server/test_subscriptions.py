@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 import pytest
@@ -20,6 +20,7 @@ import pytest
 from editd.server.session import Client as Connected
 from editd.server.session import Clients
 from editd.server.subscriptions import Form, State, Subscription, Told
+from editd.wire.connection import Connection
 from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
 from torment import in_company
@@ -28,6 +29,7 @@ from workplace import Workplace, replace, workplace, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from editd.server.subscriptions import Listener
     from editd_client.client import Client
 
 SECONDS = 20.0
@@ -515,3 +517,28 @@ def test_edits_so_large_that_they_go_to_a_thread_are_told_in_their_order_too(sha
         for thread in threads:
             thread.join()
     assert heard == [list(range(head + 1, head + 141))] * 2
+
+
+class _Reader:
+    """A connection that speaks JSON lines and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.connection = Connection()
+        self.connection.feed(b"{")
+        self.is_reading = True
+        self.is_gone = False
+        self.on_reading_again = None
+        self.sent = b""
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
+
+
+@pytest.mark.parametrize("has_missed", [False, True])
+def test_a_subscriber_that_missed_events_while_catching_up_gets_a_resync(has_missed: bool) -> None:
+    reader = _Reader()
+    subscription = Subscription(
+        1, cast("Listener", reader), None, None, Form(), 3, State.CATCHING_UP, has_missed=has_missed
+    )
+    subscription.go_live()
+    assert (b"resync" in reader.sent) == has_missed

@@ -13,12 +13,14 @@ from editd.store.index import LOT, WAITING_MAX, Index, Wanted
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Seq, Touch, Transaction
+from workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd.values.transaction import Kind
+    from workplace import Workplace
 
 SECOND_US = 1_000_000
 
@@ -227,3 +229,10 @@ def test_only_so_many_paths_are_remembered_also_while_transactions_wait_all_the_
     assert len(index._touched) <= WAITING_MAX
     assert all(index.is_touched(path) for path in paths)
     index.close()
+
+
+def test_the_log_of_a_folder_has_nothing_of_a_file_whose_name_begins_alike(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("src/a", "1\n")])
+        client.apply([write("src.py", "1\n")])
+        assert [transaction.seq for transaction in client.log(path="src").transactions] == [1]

@@ -15,6 +15,7 @@ from editd.store.journal import (
     SEGMENT_BYTES,
     Frame,
     Journal,
+    JournalFailed,
     Position,
     committed,
     frames,
@@ -315,3 +316,73 @@ def test_a_disk_that_does_not_read_is_told_at_once() -> None:
 
     with pytest.raises(OSError, match="an I/O error"):
         read_while_written(read)
+
+
+def test_a_frame_that_cannot_be_taken_back_durably_leaves_the_journal_in_doubt(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append([record(1)])
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("editd.store.journal.os.fdatasync", fail)
+    with pytest.raises(JournalFailed):
+        journal.append([record(2)])
+
+
+def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transaction 2 is aborted and made anew; transaction 3, not packed, holds its old segment."""
+    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
+    journal = Journal(str(tmp_path))
+    journal.append([record(1), record(2, b"old"), record(3, bytes(3700))])
+    journal.append([Aborted(2)])
+    journal.append([record(2, b"new")])
+    journal.append([record(3, b"z" * 3800)])
+    journal.release(2)
+    journal.append([record(4, b"z" * 3800)])
+    journal.append([record(5, b"z" * 3800)])
+    kept = committed(frames(str(tmp_path), Position(0, 0)))
+    assert list(kept) == [1, 2, 3, 4, 5]
+    assert kept[2] == record(2, b"new")
+
+
+def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    journal.is_relaxed = True
+    journal.append([record(1)])
+    end = journal.position
+    begun = journal.begin_sync()
+    assert begun is not None
+    descriptor, synced = begun
+    journal.append([record(2)])
+    os.fdatasync(descriptor)
+    os.close(descriptor)
+    synced()
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert (mark.seq, mark.offset) == (1, end.offset)
+
+
+def test_relaxed_a_segment_is_synced_before_it_is_left_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fdatasync = os.fdatasync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fdatasync(descriptor)
+
+    journal = Journal(str(tmp_path))
+    journal.is_relaxed = True
+    journal.append([record(1)])
+    first = segment_path(str(tmp_path), journal.position.segment)
+    monkeypatch.setattr("editd.store.journal.os.fdatasync", note)
+    journal.append([record(2, bytes(SEGMENT_BYTES))])
+    assert first in synced
+    synced.clear()
+    journal.close()
+    assert segment_path(str(tmp_path), journal.position.segment) in synced

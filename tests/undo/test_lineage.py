@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.messages import Delete, Filter, Move
+from editd.wire.messages import Chmod, Delete, Filter, Move
 from editd_client.errors import EditdError
 from workplace import replace, write
 
@@ -349,3 +349,38 @@ def test_a_dry_run_tells_of_conflicts_where_the_rest_would_not_fit(place: Workpl
         client.apply([write("x/z", "Z"), write("k", "2")])
         assert refused(client, 1) == {"k": [2], "x/z": [2]}
         check(place, client, {"x/y": "Y", "x/z": "Z", "k": "2"})
+
+
+def test_a_path_of_an_undo_is_followed_to_where_the_file_was_moved(place: Workplace) -> None:
+    steps = [write("a", "1\n")]
+    with begin(place, {}, *steps) as client:
+        both = client.apply([write("a", "2\n"), write("x", "x\n")]).transaction
+        assert both is not None
+        client.apply([move("a", "b")])
+        undone = client.undo(both.seq).transaction
+        assert undone is not None
+        check(place, client, {"b": "1\n"})
+        client.undo(undone.seq, paths=["b"])
+        check(place, client, {"b": "2\n"})
+        client.undo(both.seq)
+        check(place, client, {"b": "1\n"})
+
+
+def test_a_change_of_mode_alone_is_undone(place: Workplace) -> None:
+    with begin(place, {"a": "1\n"}, Chmod(path="a", executable=True)) as client:
+        assert (place.root / "a").stat().st_mode & 0o100
+        client.undo(1)
+        assert not (place.root / "a").stat().st_mode & 0o100
+        check(place, client, {"a": "1\n"})
+
+
+def test_a_part_of_a_transaction_is_not_all_of_it_when_a_file_is_followed(place: Workplace) -> None:
+    """Half of the transaction that moved `a` is undone; then a filter takes all of it."""
+    with begin(place, {"a": "1\n2\n3\n4\n5\n"}, replace("a", "1\n", "one\n")) as client:
+        client.apply([move("a", "b"), write("c", "c\n")])
+        client.apply([write("a", "1\nother\n")])
+        client.apply([move("a", "z")])
+        client.undo(2, paths=["b"])
+        check(place, client, {"a": "one\n2\n3\n4\n5\n", "c": "c\n", "z": "1\nother\n"})
+        client.undo(filter=Filter(since=1, until=2))
+        check(place, client, {"a": "1\n2\n3\n4\n5\n", "z": "1\nother\n"})

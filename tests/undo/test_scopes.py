@@ -363,3 +363,22 @@ def test_claude_s_undo_edit_takes_one_file_out_of_a_larger_transaction(
     assert answer.transaction is not None
     assert answer.transaction.undoes == [made]
     assert (line(place, "a", 3), line(place, "b", 3)) == ("#3", "X")
+
+
+def test_a_rename_is_taken_back_at_both_ends_by_its_old_name_too(place: Workplace, client: Client) -> None:
+    seq = change(client, Move(path="a", to="z"), swap("b", 3, "B"))
+    client.undo(seq, paths=["a"])
+    assert (place.root / "a").read_text() == LINES
+    assert not (place.root / "z").exists()
+    assert line(place, "b", 3) == "B"
+
+
+def test_an_undo_of_what_a_session_may_not_read_is_refused(place: Workplace, client: Client) -> None:
+    seq = change(client, swap("a", 3, "X"))
+    opened = client.session_open("narrow", scope=Scope(write=["**"], read=["src/**"]))
+    with place.client() as narrow:
+        narrow.hello("x", session="narrow", token=opened.token)
+        with pytest.raises(EditdError) as refused:
+            narrow.undo(seq)
+    assert refused.value.name == "permission_denied"
+    assert line(place, "a", 3) == "X"

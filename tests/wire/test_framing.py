@@ -168,3 +168,19 @@ def test_random_bytes_give_values_or_malformed_and_nothing_else(
         except Malformed as malformed:
             if malformed.fatal:
                 return
+
+
+def test_a_connection_may_send_more_values_in_all_its_messages_than_in_one() -> None:
+    frames = MessagePackFrames()
+    values = 100_000
+    message = msgspec.msgpack.encode([0] * values)
+    for _ in range(2 * LIMITS.values_max // values):
+        frames.feed(message)
+        assert len(next(frames)) == values
+
+
+def test_a_line_over_the_limit_is_refused_though_its_end_comes_with_it() -> None:
+    frames = LineFrames()
+    frames.feed(b'"' + b"x" * LIMITS.message_bytes_max + b'"\n')
+    with pytest.raises(Malformed):
+        next(frames)

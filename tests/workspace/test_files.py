@@ -19,7 +19,7 @@ from editd.values.path import WorkspacePath
 from editd.workspace.files import TRANSITIONS, HalfPublished, Overtaken, State
 from meddling import MeddlingDisk, failing
 from outsider import flipping
-from working_files import LINK, NEW, OLD, THEIRS, Held, change, changes_between, files_on, held, put
+from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, changes_between, files_on, held, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -452,3 +452,13 @@ def test_nothing_is_followed_or_written_outside(tmp_path: Path) -> None:
     assert held(tmp_path / "root") == {"a": OLD, "l": NEW}
     assert (tmp_path / "secret").read_bytes() == OLD.content
     assert os.path.islink(tmp_path / "root/l") is False
+
+
+def test_what_somebody_wrote_while_recovery_puts_a_file_in_place_is_handed_out(tmp_path: Path) -> None:
+    put(tmp_path, {"a": OLD})
+    disk = MeddlingDisk(str(tmp_path))
+    disk.meddle["exchange", 1] = lambda: put(tmp_path, {"a": THEIRS})
+    disk.meddle["exchange", 2] = lambda: put(tmp_path, {"a": NEWEST})
+    with pytest.raises(Overtaken) as overtaken:
+        files_on(disk).put(WorkspacePath("a"), NEW, [OLD], "t")
+    assert overtaken.value.orphans == [(WorkspacePath("a"), THEIRS)]

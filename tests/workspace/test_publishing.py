@@ -236,3 +236,23 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
     assert wrote - seen == set()
     assert published, "it must have been a race"
     assert held(tmp_path).keys() == {"a", "b"}
+
+
+def test_a_file_that_is_saved_while_its_mode_is_changed_is_seen(
+    tmp_path: Path, disk: MeddlingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, {"a": OLD})
+    fchmod = os.fchmod
+
+    def save_meanwhile(descriptor: int, mode: int) -> None:
+        fchmod(descriptor, mode)
+        monkeypatch.undo()
+        put(tmp_path, {"a": THEIRS})
+
+    files = files_on(disk)
+    staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
+    monkeypatch.setattr("editd.workspace.publishing.os.fchmod", save_meanwhile)
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == {"a": THEIRS}

@@ -1,0 +1,94 @@
+"""engine.sessions: when a session's time begins, and what it may believe after a restart."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.engine.requests import Undo, reader_of
+from editd.engine.scopes import LastOf
+from editd.engine.seen import Seen
+from editd.engine.sessions import Sessions
+from editd.errors import IoError, NothingToUndo
+from editd.store.registry import Registry
+from editd.store.sights import Sights
+from editd.values.changeset import Base, Sight
+from editd.values.content import Version, version_of
+from editd.values.session import Bounds
+from editd.values.transaction import Authorship
+from harness import Harness, apply, done, path_of, refused, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+TTL_SECONDS = 10.0
+A = path_of("a")
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+def opened(folder: Path, seen: Seen, now_us: int = 0) -> Sessions:
+    return Sessions(Registry(str(folder), now_us), Sights(str(folder)), seen, now_us)
+
+
+def open_one(sessions: Sessions) -> None:
+    sessions.open(
+        "s", actor=None, bounds=Bounds(None, None), on_stale=None, unread="allow", ttl=TTL_SECONDS, now_us=0
+    )
+
+
+def test_a_sessions_time_begins_when_its_connection_goes(tmp_path: Path, seen: Seen) -> None:
+    sessions = opened(tmp_path, seen)
+    open_one(sessions)
+    sessions.join("s", 1)
+    assert sessions.overdue(100 * SECOND) == []
+    sessions.leave(1, 100 * SECOND)
+    assert sessions.overdue(105 * SECOND) == []
+    assert sessions.overdue(111 * SECOND) == ["s"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_written(
+    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    sessions = opened(tmp_path, seen)
+    open_one(sessions)
+    seen.note(reader_of("s"), A, Sight(Base(None)))
+
+    def fail(*_arguments: object) -> None:
+        raise IoError(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "seen.db cannot be written")
+
+    if is_lost:
+        monkeypatch.setattr(Sights, "write", fail)
+    sessions.close_all()
+    monkeypatch.undo()
+    again = opened(tmp_path, Seen(), 1).get("s")
+    assert again is not None
+    assert again.is_in_doubt == is_lost
+
+
+def test_which_lines_were_read_outlives_the_daemon(tmp_path: Path) -> None:
+    sight = Sight(Base(Version(version_of(b"text\n"))), ((1, 2), (5, 7)))
+    written = Sights(str(tmp_path))
+    written.write([("s", A, sight)], {})
+    written.close()
+    assert list(Sights(str(tmp_path)).of("s")) == [(A, sight)]
+
+
+def test_a_caller_without_a_session_does_not_undo_a_sessions_edit_by_a_tool(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "1\n"})
+    with place.engine() as engine:
+        done(engine, apply(write("a", "2\n"), session="agent"))
+        last = LastOf(A, None)
+        refusal = refused(engine, Undo(Authorship("somebody", None, ""), "connection 2", last))
+        assert isinstance(refusal, NothingToUndo)
+        done(engine, Undo(Authorship("somebody", "agent", ""), "connection 2", LastOf(A, "agent")))
+    assert place.files() == {"a": "1\n"}

@@ -1,0 +1,103 @@
+"""store.packing and store.compaction: what must be durable, or held, before the next step is taken."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.store import compaction, packing
+from editd.store.compaction import Compactor, Limits
+from editd.store.mending import open_history
+from harness import Harness, apply, done, pack, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEEP_ALL = Limits(3, 3, None)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "place")
+
+
+def edit_thrice(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        for number in range(3):
+            done(engine, apply(write("a", f"{number}\n" * 50)))
+        pack(engine)
+
+
+def test_a_pack_is_kept_from_any_gc_until_head_names_it(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[list[str]] = []
+    move_head = packing.move_head
+
+    def look(store: str, head: bytes) -> None:
+        kept.append([name for name in os.listdir(f"{store}/objects/pack") if name.endswith(".keep")])
+        move_head(store, head)
+
+    monkeypatch.setattr(packing, "move_head", look)
+    edit_thrice(place)
+    assert [len(names) for names in kept] == [1]
+
+
+def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit_thrice(place)
+    steps: list[tuple[str, str]] = []
+    sync_path, rename = compaction.sync_path, os.rename
+
+    def sync(path: str) -> None:
+        steps.append(("sync", os.path.basename(path)))
+        sync_path(path)
+
+    def move(source: str, target: str) -> None:
+        steps.append(("rename", os.path.basename(source)))
+        rename(source, target)
+
+    monkeypatch.setattr(compaction, "sync_path", sync)
+    monkeypatch.setattr(compaction.os, "rename", move)
+    Compactor(str(place.state)).prepare(KEEP_ALL, is_dry=False)
+    moved = [name for step, name in steps if step == "rename" and name.endswith((".pack", ".idx"))]
+    assert len(moved) == 2
+    for name in moved:
+        assert steps.index(("sync", name)) < steps.index(("rename", name))
+
+
+def test_a_pack_that_head_has_yet_to_name_is_not_compacted(place: Harness) -> None:
+    edit_thrice(place)
+
+    def packs() -> set[str]:
+        return set(Compactor(str(place.state)).prepare(KEEP_ALL, is_dry=True)["packs"])
+
+    loose = packs()
+    for name in loose:
+        (place.store / "objects" / "pack" / f"{name}.keep").touch()
+    assert loose
+    assert not loose & packs()
+
+
+def test_the_note_of_a_failed_sync_goes_with_the_first_sync_that_succeeds(place: Harness) -> None:
+    place.baseline()
+
+    def is_in_doubt() -> bool:
+        history = open_history(str(place.state))
+        try:
+            return history.is_in_doubt
+        finally:
+            history.close()
+
+    history = open_history(str(place.state))
+    history.note_doubt()
+    history.close()
+    assert is_in_doubt()
+    history = open_history(str(place.state))
+    history.note_synced(0)
+    history.close()
+    assert not is_in_doubt()
