@@ -157,6 +157,65 @@ def _ask_ten(client: Client, tag: str) -> ApplyResult:
     return client.apply(_ten_edits(tag), request_id=tag)
 
 
+# ── A file becomes a folder, and a folder becomes a file or a symlink ──
+
+
+def _flat(tag: str) -> Standing:
+    return with_folders(
+        {
+            "above/thing": (FILE, f"moved {tag}\n".encode()),
+            "link": (LINK, f"to-{tag}".encode()),
+            "replaced": (FILE, f"replaced {tag}\n".encode()),
+        }
+    )
+
+
+def _nested(tag: str) -> Standing:
+    return with_folders(
+        {
+            "above/thing/inner": (FILE, f"moved {tag}\n".encode()),
+            "above/thing/deep/other": (FILE, f"other {tag}\n".encode()),
+            "link/inner": (FILE, f"behind the link {tag}\n".encode()),
+            "replaced/inner": (FILE, f"inner {tag}\n".encode()),
+        }
+    )
+
+
+def _prepare_to_folder(place: Workplace, client: Client, tag: str) -> Expected:
+    _put(place, client, _flat(tag))
+    return Expected(_flat(tag), _nested(tag), (), ("edit",))
+
+
+def _ask_to_folder(client: Client, tag: str) -> ApplyResult:
+    written = ["above/thing/deep/other", "link/inner", "replaced/inner"]
+    return client.apply(
+        [
+            Move(path="above/thing", to="above/thing/inner"),
+            Delete(path="link"),
+            Delete(path="replaced"),
+            *(write(path, _nested(tag)[path][1].decode()) for path in written),
+        ],
+        request_id=tag,
+    )
+
+
+def _prepare_to_file(place: Workplace, client: Client, tag: str) -> Expected:
+    _put(place, client, _nested(tag))
+    return Expected(_nested(tag), _flat(tag), (), ("edit",))
+
+
+def _ask_to_file(client: Client, tag: str) -> ApplyResult:
+    return client.apply(
+        [
+            *(Delete(path=path) for path in ("above/thing/deep/other", "link/inner", "replaced/inner")),
+            Move(path="above/thing/inner", to="above/thing"),
+            Symlink(path="link", target=f"to-{tag}"),
+            write("replaced", f"replaced {tag}\n"),
+        ],
+        request_id=tag,
+    )
+
+
 # ── Taking back ──
 
 
@@ -227,4 +286,6 @@ UNDO = Scenario("undo", _prepare_undo, _ask_undo)
 ROLLBACK = Scenario("rollback", _prepare_rollback, _ask_rollback)
 ADOPTION = Scenario("adoption", _prepare_adoption, _ask_adoption, _meddle)
 LARGE = Scenario("large", _prepare_large, _ask_large)
-SCENARIOS: Sequence[Scenario] = (ONE, TEN, UNDO, ROLLBACK, ADOPTION)
+TO_FOLDER = Scenario("file to folder", _prepare_to_folder, _ask_to_folder)
+TO_FILE = Scenario("folder to file", _prepare_to_file, _ask_to_file)
+SCENARIOS: Sequence[Scenario] = (ONE, TEN, TO_FOLDER, TO_FILE, UNDO, ROLLBACK, ADOPTION)

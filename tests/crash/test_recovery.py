@@ -18,8 +18,9 @@ import pytest
 from editd.store.journal import Frame, Journal, Position, frames, segment_path
 from editd.store.record import Committed
 from editd.store.synced import note_synced
-from editd.wire.messages import AnyEdit, Delete
+from editd.wire.messages import AnyEdit, Delete, Move, Symlink
 from editd_client.errors import EditdError
+from scenarios import standing
 from torment import (
     fsck,
     held,
@@ -324,6 +325,106 @@ def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
         assert texts == {"first": "first\n"} | expected
         assert client.read("changed", at=3).content == AFTER["changed"]
         assert client.check().problems == []
+
+
+# ── Files and folders that took each other's place ──
+
+BECOMES_FOLDER = {
+    "moved into itself": [Move(path="d/f", to="d/f/inner")],
+    "deleted, and one written below": [Delete(path="d/f"), write("d/f/inner", "inner\n")],
+    "two deep": [Move(path="d/f", to="d/f/deep/inner"), write("d/f/other", "other\n")],
+}
+BECOMES_FILE: dict[str, list[AnyEdit]] = {
+    "moved up": [Move(path="d/f/inner", to="d/f"), Delete(path="d/f/deep/other")],
+    "a symlink": [
+        Delete(path="d/f/inner"),
+        Delete(path="d/f/deep/other"),
+        Symlink(path="d/f", target="elsewhere"),
+    ],
+}
+
+
+@pytest.mark.parametrize("edits", BECOMES_FOLDER.values(), ids=BECOMES_FOLDER)
+@pytest.mark.parametrize("is_cut", [False, True], ids=["killed", "power cut"])
+def test_recovery_keeps_what_lies_in_a_folder_that_was_a_file(
+    hot: HotJournal, edits: list[AnyEdit], is_cut: bool
+) -> None:
+    with hot.start() as client:
+        client.apply([write("d/f", "text\n")])
+        client.apply(edits)
+    hot.kill()
+    if is_cut:
+        hot.pretend_power_cut()
+    verify_agreement(hot.place, head=3)
+
+
+@pytest.mark.parametrize("edits", BECOMES_FILE.values(), ids=BECOMES_FILE)
+@pytest.mark.parametrize("is_cut", [False, True], ids=["killed", "power cut"])
+def test_recovery_keeps_a_file_that_was_a_folder(hot: HotJournal, edits: list[AnyEdit], is_cut: bool) -> None:
+    with hot.start() as client:
+        client.apply([write("d/f/inner", "inner\n"), write("d/f/deep/other", "other\n")])
+        client.apply(edits)
+    hot.kill()
+    if is_cut:
+        hot.pretend_power_cut()
+    verify_agreement(hot.place, head=3)
+
+
+def test_a_file_takes_the_place_of_an_emptied_folder_though_the_daemon_was_killed_before(
+    hot: HotJournal,
+) -> None:
+    folder = hot.place.root / "d" / "f"
+    with hot.start() as client:
+        client.apply([write("d/f/inner", "inner\n"), write("d/f/gone", "gone\n")])
+        (folder / "of the user").mkdir()
+        client.apply([Delete(path="d/f/gone")])
+        client.apply([Move(path="d/f/inner", to="d/f")])
+    hot.kill()
+    deletion = hot.records()[-2]
+    folder.unlink()  # Leave it as a kill between the two would have.
+    lose(hot.place, {"d/f/inner": "inner\n", f"d/f/.editd-{deletion.token}-0": "gone\n"})
+    (folder / "of the user").mkdir()
+    verify(hot.place, {"d/f": "inner\n"}, adopted=[])
+
+
+def test_somebodys_symlink_in_the_place_of_a_folder_is_adopted_by_recovery(hot: HotJournal) -> None:
+    hot.crash_after({"d/f": "text\n", "d/gone": "text\n"}, {"d/f": "changed\n", "d/gone": None})
+    shutil.rmtree(hot.place.root / "d")
+    (hot.place.root / "d").symlink_to("elsewhere")
+    with hot.place.start() as client:
+        client.settle()
+        assert {path for texts in outside(client) for path in texts} == {"d/f", "d"}
+        assert client.read("d/f", at=3).content == "changed\n"
+        assert client.check().problems == []
+    assert (hot.place.root / "d").is_symlink()
+
+
+def test_a_file_of_somebody_that_is_too_large_to_be_recorded_does_not_keep_the_daemon_from_starting(
+    hot: HotJournal,
+) -> None:
+    (hot.place.folder / "config" / "editd").mkdir()
+    (hot.place.folder / "config" / "editd" / "config.toml").write_text("file_bytes_max = 1_000_000\n")
+    hot.crash_after(BEFORE, AFTER)
+    lose(hot.place, {"changed": "theirs\n" * 200_000})
+    with hot.place.start() as client:
+        client.settle()
+        assert client.read("changed", at=3).content == AFTER["changed"]
+        assert any("changed" in problem for problem in client.check().problems)
+    assert (hot.place.root / "changed").stat().st_size == 1_400_000
+
+
+def verify_agreement(place: Workplace, head: int) -> None:
+    """Start: the files are as they were, nobody is said to have done anything, and the history has it all."""
+    before = standing(place)
+    with place.start() as client:
+        client.settle()
+        assert client.status().head == head, transactions(client)
+        assert client.check().problems == []
+        assert standing(place) == before
+        client.restore(head)
+        assert standing(place) == before, "the history has another tree than the files"
+    place.stop()
+    fsck(place)
 
 
 # ── The index is a cache ──

@@ -737,6 +737,15 @@ def test_diff_compares_any_two_moments_and_the_files_as_they_are(here: Here) -> 
     assert here.client.diff(second + 1, second + 1).diff == ""
 
 
+def test_diff_shows_as_deleted_what_lay_in_a_folder_that_is_a_symlink_now(here: Here) -> None:
+    path, there = here.at("folder/a"), here.place.root / here.name
+    made = seq_of(here.apply(write(path, "one\n")))
+    here.apply(Delete(path=path), Symlink(path=here.at("folder"), target="elsewhere"))
+    assert os.readlink(there / "folder") == "elsewhere"
+    files = {file.path: file.change for file in here.client.diff(made, paths=[here.name]).files}
+    assert files == {path: "deleted", here.at("folder"): "added"}
+
+
 def test_a_move_shows_what_it_writes_over(here: Here) -> None:
     path, to = here.at("a"), here.at("b")
     start = seq_of(here.apply(write(path, "one\n"), write(to, "destroyed\n")))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.engine.inspection import known_below
+from editd.engine.view import is_same
 from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
 from editd.values.content import FileState, GitMode, Version
@@ -46,6 +47,8 @@ def adoptions(
     changed: list[Change] = []
     for path, state in sorted(strangers.items()):
         known = history.entry(path)
+        if is_same(known, state):
+            continue  # Recorded already. To delete what the history does not have could delete a folder.
         change = Change(path, state_of(known, history), state)
         new_to_us = known is None and not is_ours(path)
         (first_seen if new_to_us else changed).append(change)

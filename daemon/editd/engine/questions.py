@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.engine.adopt import recorded_state
-from editd.errors import NotAFile
+from editd.errors import NotAFile, PathOutside
 from editd.values.changeset import Change
 from editd.values.path import is_among
 
@@ -65,7 +65,7 @@ class Questions:
             return recorded_state(self._history.entry_at(path, end), self._history)
         try:
             return self._tree.read(path)
-        except NotAFile:
+        except (NotAFile, PathOutside):  # a folder in its place, or a symlink in that of a folder above it
             return None
 
 

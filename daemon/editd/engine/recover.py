@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.engine.adopt import state_of
-from editd.errors import InUse, NotAFile, Refused
+from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.record import Committed, touch_of
 from editd.values.changeset import Change
 from editd.values.content import FileState
@@ -57,8 +57,12 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
     same_boot = same_boot and not history.is_in_doubt
     records = history.hot if same_boot else history.unsynced
     chains = _chains(records, history, is_torn_possible=not same_boot)
+    blocked: list[WorkspacePath] = []  # A temporary may still lie in a folder that becomes a file.
     for path, chain in sorted(chains.items(), key=lambda found: found[1].last is not None):
-        strangers.update(_redo(path, chain, tree, files, is_written_anew=history.is_in_doubt))
+        if chain.last is not None and files.is_folder(path):
+            blocked.append(path)
+        else:
+            strangers.update(_redo(path, chain, tree, files, is_written_anew=history.is_in_doubt))
     for record in records:
         for index, change in enumerate(_changes(record, history)):
             leftovers = _leftovers(files, change, record.token, index)
@@ -74,6 +78,8 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
             if leftovers or (change.after is None and change.path in chains):
                 is_recorded = all(found in states for found in leftovers)
                 files.remove_leftover(change, record.token, index, is_recorded=is_recorded)
+    for path in blocked:
+        strangers.update(_redo(path, chains[path], tree, files, is_written_anew=False))
     if records:
         log.info("recovered %d transactions from the journal", len(records))
     return strangers
@@ -105,8 +111,16 @@ def _redo(
 ) -> dict[WorkspacePath, FileState | None]:
     try:
         current = tree.read(path)
-    except NotAFile:
-        log.warning("%s: a folder or a device stands where a file was to be put", path.text)
+    except TooLarge as refusal:  # somebody else's: the scan reports it
+        log.warning("%s", refusal.text())
+        return {}
+    except (NotAFile, PathOutside) as obstacle:
+        if chain.last is None:
+            return {}  # The file is gone, as it should be. The scan looks at what stands in its place.
+        is_folder = files.is_folder(path)  # one with no file in it makes way
+        if is_folder and files.put(path, chain.last, chain.states, secrets.token_hex(8)):
+            return {}
+        log.warning("%s could not be put in place: %s", path.text, obstacle.message)
         return {path: None}
     if current == chain.last:
         if is_written_anew and current is not None:

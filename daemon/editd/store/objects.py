@@ -91,23 +91,31 @@ class Folder:
     def folders(self) -> list[bytes]:
         return [key[:-1] for key in self._keys if key.endswith(b"/")]
 
-    def put(self, name: bytes, entry: TreeEntry | None) -> None:
-        """Make `name` be `entry`; None takes it out."""
+    def put(self, name: bytes, entry: TreeEntry) -> None:
+        """Make `name` be `entry`, in the place of a file or a folder of that name."""
         key, other = (name, name + b"/")
-        if entry is not None and entry.mode == _FOLDER_MODE:
+        if entry.mode == _FOLDER_MODE:
             key, other = other, key
+        encoded = b"%o %b\0%b" % (entry.mode, name, entry.oid)
         at = bisect_left(self._keys, key)
-        is_there = at < len(self._keys) and self._keys[at] == key
-        if is_there and entry is not None:  # which a tree holds under one kind of key only
-            self._entries[at] = b"%o %b\0%b" % (entry.mode, name, entry.oid)
+        if at < len(self._keys) and self._keys[at] == key:
+            self._entries[at] = encoded
             return
-        if entry is not None:
-            self._keys.insert(at, key)
-            self._entries.insert(at, b"%o %b\0%b" % (entry.mode, name, entry.oid))
-        elif is_there:
-            del self._keys[at], self._entries[at]
-        at = bisect_left(self._keys, other)
-        if at < len(self._keys) and self._keys[at] == other:
+        self._keys.insert(at, key)
+        self._entries.insert(at, encoded)
+        self._remove(other)
+
+    def remove_file(self, name: bytes) -> None:
+        """Remove the file or symlink `name`; a folder of that name stays."""
+        self._remove(name)
+
+    def remove_folder(self, name: bytes) -> None:
+        """Remove the folder `name`; a file of that name stays."""
+        self._remove(name + b"/")
+
+    def _remove(self, key: bytes) -> None:
+        at = bisect_left(self._keys, key)
+        if at < len(self._keys) and self._keys[at] == key:
             del self._keys[at], self._entries[at]
 
 
@@ -166,7 +174,11 @@ class Trees:
         try:
             for path, entry in ordered:
                 above, _, name = path.rpartition(b"/")
-                self._editable(above, before).put(name, entry)
+                folder = self._editable(above, before)
+                if entry is None:
+                    folder.remove_file(name)
+                else:
+                    folder.put(name, entry)
         except BaseException:  # a folder that cannot be read leaves all of them as they were
             self._restore(before)
             raise
@@ -217,10 +229,7 @@ class Trees:
                 self._folders[above].put(name, TreeEntry(_FOLDER_MODE, oid))
             else:
                 del self._folders[path]
-                parent = self._folders[above]
-                present = parent.entry(name)
-                if present is not None and present.mode == _FOLDER_MODE:
-                    parent.put(name, None)
+                self._folders[above].remove_folder(name)
         return root if changed else self.root
 
 

@@ -352,12 +352,19 @@ class Files:
         if change.after is None:
             self._prune_above(change.path)
 
+    def is_folder(self, path: WorkspacePath) -> bool:
+        """Whether a folder stands at `path`, reached through no symlink."""
+        with suppress(OSError):  # Something else is there, or above it.
+            return is_folder(self._disk, path.raw)
+        return False
+
     def put(
         self, path: WorkspacePath, after: FileState | None, expected: Sequence[FileState | None], token: str
     ) -> bool:
         """Make `path` hold `after` where it holds one of `expected`, by the same exchange and look.
 
         True: it does now, or did already. False: it holds something else, and nothing is changed.
+        A folder with nothing but empty folders in it counts as no file, and makes way for one.
         Deletions are to be put first, as in `publish`. Raises Overtaken only with orphans, which the caller
         puts into the history; IoError, PermissionDenied and HalfPublished as `stage` and `publish`.
         """
@@ -365,8 +372,10 @@ class Files:
             if after is None:
                 self._prune_above(path)  # Finishing would have done it.
             return True
-        if after is None and self._is_folder(path):
-            return True  # The file has made way already.
+        if self.is_folder(path):
+            if after is None:
+                return True  # The file has made way already.
+            return None in expected and self._put([Change(path, None, after)], token)
         for before in expected:
             if self._holds(path, before):
                 return self._put([Change(path, before, after)], token)
@@ -470,11 +479,6 @@ class Files:
             if error.errno not in NO_WAY:
                 raise refusal_of(error, path, "could not be looked at") from error
             return state is None
-
-    def _is_folder(self, path: WorkspacePath) -> bool:
-        with suppress(OSError):  # Something else is there, or above it.
-            return is_folder(self._disk, path.raw)
-        return False
 
     def _find_leftover(self, change: Change, temporary: bytes) -> bytes | None:
         path = change.path.raw
