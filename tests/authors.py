@@ -35,6 +35,7 @@ class Writer:
     own: list[str] = field(default_factory=list)
     asked: dict[str, dict[str, Version | None]] = field(default_factory=dict)  # serial → what it is to make
     acknowledged: dict[str, int] = field(default_factory=dict)  # serial → seq
+    answered_at: dict[str, float] = field(default_factory=dict)  # serial → time.monotonic()
     unsure: tuple[str, list[AnyEdit]] | None = None  # asked for, and no answer came
 
     def run(self, socket: str) -> None:
@@ -69,6 +70,7 @@ class Writer:
         done = client.apply(edits, message=serial, request_id=serial).transaction
         assert done is not None
         self.acknowledged[serial] = done.seq
+        self.answered_at[serial] = time.monotonic()
         self.unsure = None
 
 

@@ -15,7 +15,18 @@ from authors import WRITERS, Writer, load, verify
 from editd_client.errors import Unreachable
 from injection import attached
 from machine import Machine, machine
-from torment import PATIENCE_SECONDS, fsck, packer, strays, wait_until
+from torment import (
+    PATIENCE_SECONDS,
+    fsck,
+    held,
+    in_company,
+    packer,
+    replayed,
+    strays,
+    transactions,
+    versions,
+    wait_until,
+)
 from workplace import write
 
 if TYPE_CHECKING:
@@ -29,6 +40,8 @@ LOAD_SECONDS_MAX = 0.6  # under load, before the cut
 REST_SECONDS_MAX = 1.5  # without load, while it is packed (0.15 s), synced (1 s), and segments come back
 START_SECONDS_MAX = 0.6  # of a start that is itself cut off
 PADDING_BYTES_MAX = 100_000  # a second of load fills more than a segment
+RELAXED_LOAD_SECONDS_MAX = 2.5
+RELAXED_SECONDS = 1.0  # docs/configuration.md: the sync follows within a second
 DAEMON, PACKER = "daemon", "packer"
 CALLS = (  # whose, and the first or second of that name from the edit on: the power goes as it is entered
     (DAEMON, "renameat2", 1),  # before the exchange
@@ -84,6 +97,58 @@ def test_after_200_power_cuts_all_that_was_acknowledged_is_there_and_no_file_is_
     disk.end()
     fsck(place)
     assert strays(place.root) == []
+
+
+@pytest.mark.timeout(3600)
+def test_relaxed_a_power_cut_takes_no_more_than_the_last_second_and_leaves_nothing_torn_or_half_there(
+    disk: Machine, is_long: bool
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    place = disk.place
+    configuration = place.folder / "config" / "editd" / "config.toml"
+    configuration.parent.mkdir()
+    configuration.write_text('durability = "relaxed"\n')
+    lost = 0
+    for round_ in range(CUTS_LONG if is_long else CUTS):
+        writers = [
+            Writer(f"r{round_}-w{number}", random.Random(chance.random()), padding_bytes_max=1000)
+            for number in range(WRITERS)
+        ]
+        with disk.start() as client:
+            client.settle()
+        load(place, writers, chance.uniform(0, RELAXED_LOAD_SECONDS_MAX), disk.cut)
+        lost += verify_relaxed(disk, writers)
+    print(f"{lost} of what was answered was lost")
+    disk.end()
+    fsck(place)
+
+
+def verify_relaxed(disk: Machine, writers: list[Writer]) -> int:
+    """All that was answered a second before the cut is there, the rest is there whole or not at all."""
+    place = disk.place
+    with disk.start() as client:
+        client.settle()
+        made = transactions(client)
+        kinds = {transaction.message: transaction.kind for transaction in made}
+        assert client.check().problems == []
+        assert set(kinds.values()) <= {"edit"}, f"{[t for t in made if t.kind != 'edit']}\n{place.log()}"
+        there, told = versions(held(place)), replayed(made, {})
+        assert there == told
+    place.stop()
+    seqs = {transaction.message: transaction.seq for transaction in made}
+    answers = [(writer, serial) for writer in writers for serial in writer.acknowledged]
+    newest = max((writer.answered_at[serial] for writer, serial in answers), default=0.0)
+    missing = [(writer, serial) for writer, serial in answers if serial not in seqs]
+    for writer, serial in missing:
+        assert newest - writer.answered_at[serial] < in_company(RELAXED_SECONDS), serial
+    for transaction in made:
+        for writer in writers:
+            if transaction.message in writer.asked:
+                whole = {change.path: change.version for change in transaction.files}
+                assert whole == writer.asked[transaction.message], f"{transaction.message} is half there"
+    return len(missing)
 
 
 @pytest.mark.timeout(600)

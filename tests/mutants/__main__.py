@@ -1,0 +1,163 @@
+"""The mutation run: make each mistake of `mutants.toml` in a copy, and see whether a test notices.
+
+`python -m tests.mutants` runs all of them, `python -m tests.mutants C03 J05` only these. It prints one line
+for each, and the score. Exit status 1: a mistake was not noticed and has no reason why it cannot be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOP = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name("mutants.toml")
+SOURCES = "daemon/editd"
+COPIED = ("daemon", "client", "tests", "docs", "systemd", "pyproject.toml", "README.md", "CHANGELOG.md")
+TEST_SECONDS = 600  # for the tests of one mutant; if they take longer, the mistake has hung them
+FAILED, TIMED_OUT = 1, -1  # pytest's exit status where a test fails; ours where none came
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mistake: `old` becomes `new` in the one file that contains it."""
+
+    id: str
+    promise: str  # of docs/promises.md or docs/commit.md, or the part of the product that it breaks
+    mistake: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str | None = None  # why no test can notice it
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Match `old` at any indentation, each of its lines indented alike."""
+        first, *others = self.old.split("\n")
+        if not others:
+            return re.compile(re.escape(first))
+        below = "".join(f"\n(?P=indent){re.escape(line)}" if line else "\n" for line in others)
+        return re.compile(rf"^(?P<indent>[ ]*){re.escape(first)}{below}", re.MULTILINE)
+
+    def apply(self, text: str) -> str:
+        """Return `text` with the mistake in it."""
+
+        def mistaken(match: re.Match[str]) -> str:
+            line = text[text.rfind("\n", 0, match.start()) + 1 :]
+            indent = line[: len(line) - len(line.lstrip(" "))]
+            made = self.new.replace("\n", f"\n{indent}")
+            return indent + made if "indent" in match.groupdict() and made else made
+
+        return self.pattern.sub(mistaken, text)
+
+
+def load() -> list[Mutant]:
+    """Return the list, in its order."""
+    tables = tomllib.loads(LIST.read_text())["mutant"]
+    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+
+
+def places(mutant: Mutant, top: Path) -> list[Path]:
+    """Return the file of each place that the mistake fits; there should be exactly one."""
+    files = sorted((top / SOURCES).rglob("*.py"))
+    return [file for file in files for _ in mutant.pattern.finditer(file.read_text())]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the tests made of a mutant."""
+
+    mutant: Mutant
+    file: str
+    status: int
+    seconds: float
+    output: str
+
+    @property
+    def is_noticed(self) -> bool:
+        return self.status in (FAILED, TIMED_OUT)
+
+    def __str__(self) -> str:
+        verdict = "noticed" if self.is_noticed else "SURVIVED" if self.status == 0 else "DID NOT RUN"
+        by = re.search(r"^FAILED (\S+)", self.output, re.MULTILINE)
+        note = by[1] if by else (self.mutant.survives or "")
+        if self.status not in (0, FAILED, TIMED_OUT):
+            note = self.output[-300:]
+        return f"{self.mutant.id:5} {verdict:8} {self.seconds:5.1f} s  {self.mutant.mistake}  {note}"
+
+
+def judge(mutant: Mutant) -> Verdict:
+    """Make the mistake in a copy of the project, and run the tests that should notice."""
+    with tempfile.TemporaryDirectory(prefix="editd-mutant-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            source = TOP / name
+            if source.is_dir():
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, copy / name)
+        (file,) = places(mutant, copy)
+        file.write_text(mutant.apply(file.read_text()))
+        paths = os.pathsep.join([str(copy / "daemon"), str(copy / "client")])
+        argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests]
+        began = time.monotonic()
+        try:
+            run = subprocess.run(
+                argv, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, timeout=TEST_SECONDS,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            )  # fmt: skip
+            status, output = run.returncode, run.stdout
+        except subprocess.TimeoutExpired:
+            status, output = TIMED_OUT, ""
+        return Verdict(mutant, str(file.relative_to(copy)), status, time.monotonic() - began, output)
+
+
+def score(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the lines of the score, by package; mutants that nothing can notice are not counted."""
+    counted = [verdict for verdict in verdicts if verdict.mutant.survives is None]
+    packages: dict[str, list[Verdict]] = {}
+    for verdict in counted:
+        packages.setdefault(verdict.file.split("/")[2], []).append(verdict)
+    lines = []
+    for package, group in [*sorted(packages.items()), ("all", counted)]:
+        noticed = sum(verdict.is_noticed for verdict in group)
+        lines.append(f"{package:10} {noticed} of {len(group)}  {noticed / max(1, len(group)):.0%}")
+    return lines
+
+
+def main() -> int:
+    """Run the mutants that the command line names, and print the score."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="mutants to try (default: all)")
+    parser.add_argument("--jobs", type=int, default=2, help="copies that run side by side (default: 2)")
+    parser.add_argument("--verbose", action="store_true", help="print the tests' output for survivors")
+    options = parser.parse_args()
+    chosen = [mutant for mutant in load() if not options.ids or mutant.id in options.ids]
+    if missing := set(options.ids) - {mutant.id for mutant in chosen}:
+        parser.error(f"no such mutant: {', '.join(sorted(missing))}")
+    verdicts = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for verdict in pool.map(judge, chosen):
+            verdicts.append(verdict)
+            print(verdict, flush=True)
+            if options.verbose and not verdict.is_noticed:
+                print(verdict.output)
+    print(*score(verdicts), sep="\n")
+    return any(not verdict.is_noticed and verdict.mutant.survives is None for verdict in verdicts)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
