@@ -9,8 +9,10 @@ Hooks are not run and nothing is signed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import re
 import shutil
 import time
 from typing import TYPE_CHECKING
@@ -28,7 +30,25 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 2.0  # for a git command that has the index; most have it for less
 SHOWN_MAX = 20  # staged paths that a refusal names
+SYMBOLIC_MAX = 5  # steps from one reference to the next, as in git
+LINES_BYTES_MAX = 1 << 20  # of a file in which git notes what it is doing
 _HEADS = "refs/heads/"
+_LOCK = re.compile(r"failed to lock file '(.*\.lock)'")
+_OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
+_OPERATIONS = {
+    RepositoryState.MERGE: "merge",
+    RepositoryState.REVERT: "revert",
+    RepositoryState.REVERT_SEQUENCE: "revert",
+    RepositoryState.CHERRYPICK: "cherry-pick",
+    RepositoryState.CHERRYPICK_SEQUENCE: "cherry-pick",
+    RepositoryState.BISECT: "bisect",
+    RepositoryState.APPLY_MAILBOX: "`git am`",
+    RepositoryState.APPLY_MAILBOX_OR_REBASE: "`git am` or rebase",
+}  # the others are rebases
+_EXTENSIONS = {
+    "'link'": ("split", "git update-index --no-split-index"),
+    "'sdir'": ("sparse", "git sparse-checkout reapply --no-sparse-index"),
+}  # of an index, as libgit2 names those that it cannot read
 
 
 class Branch(Struct, frozen=True):
@@ -72,41 +92,83 @@ def open_repository(root: str) -> pygit2.Repository:
 
 
 def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
-    """The branch of that name, which is new where there is none; the one checked out for None."""
-    head = repository.references.get("HEAD")
-    current = head.raw_target if head is not None else None
-    here = _text(current) if isinstance(current, str | bytes) else None
-    if named is None:
-        if here is None or not here.startswith(_HEADS):
+    """Return the branch `named`, new or old, or the one that is checked out.
+
+    Raises InvalidParams if git takes no branch of that name, and as `check_free` does.
+    """
+    here = _resolved(repository, "HEAD")
+    if named is not None:
+        if not _is_name(named):
             raise InvalidParams(
-                "HEAD is detached: no branch is checked out.",
-                hint="Name a `branch`, new or old, or check one out.",
+                f"{named!r} is no name for a branch.",
+                hint="Choose one that `git check-ref-format --branch` takes.",
             )
-        full = here
+        full = _resolved(repository, _HEADS + named)
     else:
-        full = _HEADS + named
-        if named.startswith("-") or not pygit2.reference_is_valid_name(full):
-            raise InvalidParams(f"{named!r} is no name for a branch.")
+        full = here
+    if not full.startswith(_HEADS):
+        _check_no_operation(repository)
+        raise InvalidParams(
+            "HEAD is detached: no branch is checked out.",
+            hint="Name a `branch`, new or old, or check one out.",
+        )
     reference = repository.references.get(full)
     is_current = full == here
     tip: pygit2.Oid | None = None
     if reference is not None:
-        _check_elsewhere(repository, full, is_current)
         tip = reference.peel(pygit2.Commit).id
-    elif not is_current and not repository.head_is_unborn:
-        tip = repository.head.peel(pygit2.Commit).id
-    return Branch(repository, full.removeprefix(_HEADS), tip, reference, is_current)
+    else:
+        _check_room(repository, full.removeprefix(_HEADS))
+        if not is_current and not repository.head_is_unborn:
+            tip = repository.head.peel(pygit2.Commit).id
+    branch = Branch(repository, full.removeprefix(_HEADS), tip, reference, is_current)
+    check_free(branch)
+    return branch
 
 
-def check_quiet(branch: Branch) -> None:
-    """Raises Conflict where a merge, a rebase or the like is under way on the branch checked out."""
-    state = branch.repository.state()
-    if branch.is_current and state != RepositoryState.NONE:
-        raise Conflict(
-            f"A {state.name.lower().replace('_', ' ')} is under way in the repository.",
-            hint="Finish it, or publish to another branch.",
-            data={"files": []},
-        )
+def check_free(branch: Branch) -> None:
+    """Raise a refusal if git has plans of its own for the branch, in this worktree or in another one.
+
+    The end of a rebase or a bisect would lose the commit, and the index of another worktree would not
+    follow. `git branch -f` refuses the same. Call it again before the branch moves, because git may have
+    come in between.
+    """
+    repository, full = branch.repository, _HEADS + branch.name
+    if branch.is_current:
+        _check_no_operation(repository)
+        if _resolved(repository, "HEAD") != full:
+            raise Conflict(
+                f"{branch.name} is no longer checked out.", hint="Publish again.", data={"files": []}
+            )
+    for git_folder, folder in _worktrees(repository):
+        for word, refs, command in (
+            ("rebase", _rebased(git_folder), "rebase --abort"),
+            ("bisect", _bisected(git_folder), "bisect reset"),
+        ):
+            if full in refs:
+                raise Conflict(
+                    f"A {word} of {branch.name} is under way in {folder}.",
+                    hint=f"Finish it (`git -C {folder} {command}` ends it), or publish to another branch.",
+                    data={"files": []},
+                )
+        is_own = os.path.realpath(git_folder) == os.path.realpath(repository.path)
+        head = _line(git_folder, "HEAD").removeprefix("ref: ")
+        if (not is_own or not branch.is_current) and _resolved(repository, head) == full:
+            raise InvalidParams(
+                f"{branch.name} is checked out in another worktree, {folder}, whose index would not follow.",
+                hint="Publish from there, or to another branch.",
+            )
+
+
+def unreadable_index(error: Exception) -> InvalidParams | None:
+    """Return the refusal if libgit2 has met an index that only git itself can read."""
+    for extension, (word, command) in _EXTENSIONS.items():
+        if extension in str(error):
+            return InvalidParams(
+                f"The index is {word}, and editd cannot read such an index.",
+                hint=f"`{command}` makes it an ordinary one.",
+            )
+    return None
 
 
 @contextlib.contextmanager
@@ -125,6 +187,8 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
         index.read()
         _check_clean(branch, index)
         yield index
+        with contextlib.suppress(FileNotFoundError):  # libgit2 has put a file of its own there
+            shutil.copymode(place, lock)
         os.rename(lock, place)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -147,29 +211,132 @@ def put_into_index(index: pygit2.Index, changes: Mapping[bytes, TreeEntry | None
 
 
 def advance(branch: Branch, commit: pygit2.Oid, subject: str, who: pygit2.Signature) -> None:
-    """Move the branch to `commit`, with a line in the reflog. Raises Conflict where it has moved itself."""
-    said = f"publish: {subject}"
+    """Move the branch to `commit`, with a line in the reflog.
+
+    Raises Conflict if the branch has moved itself, and IoError if another git command keeps it locked.
+    """
     branch.repository.set_ident(who.name, who.email)
-    try:
-        if branch.reference is None:
-            branch.repository.create_reference_direct(_HEADS + branch.name, commit, force=False, message=said)
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        check_free(branch)
+        try:
+            _move(branch, commit, f"publish: {subject}")
+        except OSError as error:
+            lock = _lock_named_by(error)
+            if lock is None:
+                raise
+            if time.monotonic() > until:
+                raise IoError(
+                    FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)),
+                    f"Another git command has the branch {branch.name}",
+                    hint=f"Wait for it to end; if there is none, remove {lock}.",
+                ) from error
+            time.sleep(0.02)
+        except (pygit2.GitError, ValueError) as error:
+            raise Conflict(
+                f"The branch {branch.name} could not be moved: {error}.",
+                hint="Publish again: it starts from where the branch is then.",
+                data={"files": []},
+            ) from error
         else:
-            branch.reference.set_target(commit, said)
-    except (pygit2.GitError, ValueError) as error:
+            return
+
+
+def _move(branch: Branch, commit: pygit2.Oid, line: str) -> None:
+    if branch.reference is None:
+        branch.repository.create_reference_direct(_HEADS + branch.name, commit, force=False, message=line)
+    else:
+        branch.reference.set_target(commit, line)
+
+
+def _lock_named_by(error: OSError) -> str | None:
+    """Return the lock file of another git command if libgit2 failed because of one."""
+    named = _LOCK.search(str(error))
+    return named[1] if named is not None and os.path.lexists(named[1]) else None
+
+
+def _check_no_operation(repository: pygit2.Repository) -> None:
+    """Raise Conflict if a merge, a rebase or the like is under way in this worktree."""
+    state = repository.state()
+    if state != RepositoryState.NONE:
         raise Conflict(
-            f"The branch {branch.name} could not be moved: {error}.",
-            hint="Publish again: it starts from where the branch is then.",
+            f"A {_OPERATIONS.get(state, 'rebase')} is under way in the repository.",
+            hint="Finish it, or publish to another branch.",
             data={"files": []},
-        ) from error
-
-
-def _check_elsewhere(repository: pygit2.Repository, full: str, is_current: bool) -> None:
-    found = repository.lookup_branch(full.removeprefix(_HEADS))
-    if found is not None and not is_current and found.is_checked_out():
-        raise InvalidParams(
-            f"{found.branch_name} is checked out in another worktree, whose index would not follow.",
-            hint="Publish from there, or to another branch.",
         )
+
+
+def _check_room(repository: pygit2.Repository, name: str) -> None:
+    """Raise InvalidParams if one of the two names, an old and the new one, is a folder of the other."""
+    names = list(repository.branches.local)
+    above = (name[:place] for place, letter in enumerate(name) if letter == "/")
+    taken = next((other for other in above if other in names), None) or next(
+        (other for other in names if other.startswith(f"{name}/")), None
+    )
+    if taken is not None:
+        raise InvalidParams(
+            f"There is a branch {taken}, so there cannot be a branch {name}.", hint="Choose another name."
+        )
+
+
+def _is_name(name: str) -> bool:
+    """Return whether git takes `name` for a branch, and for nothing else."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    is_other = name == "HEAD" or name.startswith("-") or "\0" in name or _OBJECT_ID.fullmatch(name)
+    return not is_other and pygit2.reference_is_valid_name(_HEADS + name)
+
+
+def _resolved(repository: pygit2.Repository, name: str) -> str:
+    """Return the reference that a symbolic one stands for in the end, or `name` itself."""
+    for _ in range(SYMBOLIC_MAX):
+        reference = repository.references.get(name) if name else None
+        target = None if reference is None else reference.raw_target
+        if not isinstance(target, str | bytes):
+            break
+        name = _text(target)
+    return name
+
+
+def _worktrees(repository: pygit2.Repository) -> Iterator[tuple[str, str]]:
+    """Yield the git folder and the folder of each worktree that has its own HEAD, the main one first."""
+    own = os.path.realpath(repository.path)
+    common = os.path.normpath(os.path.join(own, _line(own, "commondir") or "."))
+    config = repository.config
+    if own == common:
+        yield own, os.path.normpath(repository.workdir)
+    elif "core.bare" not in config or not config.get_bool("core.bare"):
+        yield common, os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    linked = os.path.join(common, "worktrees")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in sorted(os.listdir(linked)):
+            git_folder = os.path.join(linked, name)
+            yield git_folder, os.path.dirname(_line(git_folder, "gitdir")) or git_folder
+
+
+def _rebased(git_folder: str) -> list[str]:
+    """Return the branches that a rebase in this worktree will move at its end."""
+    refs = [_line(git_folder, f"rebase-{kind}/head-name") for kind in ("merge", "apply")]
+    return refs + _lines(git_folder, "rebase-merge/update-refs")[::3]  # then two object ids
+
+
+def _bisected(git_folder: str) -> list[str]:
+    """Return the branch that the end of a bisect in this worktree will check out."""
+    return [_HEADS + _line(git_folder, "BISECT_START").removeprefix(_HEADS)]
+
+
+def _line(folder: str, name: str) -> str:
+    return next(iter(_lines(folder, name)), "")
+
+
+def _lines(folder: str, name: str) -> list[str]:
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            return os.fsdecode(file.read(LINES_BYTES_MAX)).splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _check_clean(branch: Branch, index: pygit2.Index) -> None:
@@ -209,8 +376,6 @@ def _locked(place: str) -> str:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(_index_bytes(place))
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(place, lock)
     except BaseException:
         os.unlink(lock)
         raise

@@ -10,6 +10,7 @@ tip's with each run merged in (`engine.work`); what the branch has of a run alre
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -22,10 +23,17 @@ from msgspec import Struct
 from pygit2.enums import ObjectType, Option
 
 from editd.edits.merge import merge_states
-from editd.engine.branch import advance, check_quiet, find_branch, held_index, open_repository, put_into_index
+from editd.engine.branch import (
+    advance,
+    find_branch,
+    held_index,
+    open_repository,
+    put_into_index,
+    unreadable_index,
+)
 from editd.engine.lineends import as_added, converted_by, ends_of
 from editd.engine.work import Run
-from editd.errors import Conflict, HistoryDamaged, InvalidParams, NoChange, PermissionDenied, Refused
+from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
 from editd.store.repository import open_store
 from editd.store.trailers import ident
@@ -39,8 +47,9 @@ if TYPE_CHECKING:
 
     from editd.engine.branch import Branch
 
+SHOWN_MAX = 3  # paths that a refusal names in its sentence
 _LINK = 0o160000
-_PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]*)>\s*")
+_PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]+)>\s*")
 _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
 
 
@@ -82,7 +91,6 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     """Make the commit; return the answer. Raises Refused with nothing changed but unreachable objects."""
     repository = open_repository(root)
     branch = find_branch(repository, wanted.branch)
-    check_quiet(branch)
     author, committer = _people(repository, wanted.author)
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
     weaving = Weaving(
@@ -92,10 +100,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
         weaving.carry_out(run)
     changes = weaving.changes()
     if not changes:
-        raise NoChange(
-            f"{branch.name} has all of it already; there is nothing to publish.",
-            data={"left_out": sorted(weaving.left_out)},
-        )
+        raise _nothing_new(wanted, branch, weaving.left_out)
     message = _message(wanted, author, is_login=wanted.author is None)
     with held_index(branch) as index:
         tree = _tree(branch, changes)
@@ -246,6 +251,19 @@ class Weaving:
         return bytes(self.branch.repository.read(pygit2.Oid(raw=oid))[1])
 
 
+def _nothing_new(wanted: Publication, branch: Branch, left_out: set[str]) -> NoChange:
+    paths = sorted(left_out)
+    shown = ", ".join(paths[:SHOWN_MAX]) + (f" and {len(paths) - SHOWN_MAX} more" * (len(paths) > SHOWN_MAX))
+    if all(run.path.text in left_out for run in wanted.runs):
+        return NoChange(
+            f"git ignores all of it: {shown}.",
+            hint="`git add -f` takes a file that is ignored; a repository further in has commits of its own.",
+            data={"left_out": paths},
+        )
+    what = f"the rest of it already, and git ignores {shown}" if paths else "all of it already"
+    return NoChange(f"{branch.name} has {what}; there is nothing to publish.", data={"left_out": paths})
+
+
 def _is_ignored(repository: pygit2.Repository, path: str) -> bool:
     # libgit2 takes no other bytes; patterns rarely name them.
     return bool(repository.path_is_ignored(os.fsencode(path).decode("utf-8", "replace")))
@@ -285,12 +303,19 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
         return pygit2.Signature(name, mail, seconds, minutes)
 
     config = repository.config
-    known = "user.name" in config and "user.email" in config
-    user = signature(str(config["user.name"]), str(config["user.email"])) if known else None
+    settings = {name: str(config[name]) if name in config else None for name in ("user.name", "user.email")}
+    user = None
+    if all(settings.values()):
+        user = signature(settings["user.name"] or "", settings["user.email"] or "")
     if author is None:
         if user is None:
+            faults = [
+                f"{name} is {'empty' if value == '' else 'not configured'}"
+                for name, value in settings.items()
+                if not value
+            ]
             raise InvalidParams(
-                "git does not know who you are: user.name or user.email is not configured.",
+                f"git does not know who you are: {' and '.join(faults)}.",
                 hint="`git config user.name NAME` and `git config user.email MAIL`, or give an `author`.",
             )
         return user, user
@@ -343,8 +368,12 @@ def answer(root: str, folder: str, request: Frame) -> Frame:
     except Refused as refusal:
         return _no(refusal)
     except (pygit2.GitError, OSError, KeyError, ValueError) as error:
-        message = f"The repository could not be read or written: {error}."
-        return _no(PermissionDenied(message, hint="`git fsck` may tell why."))
+        if (unreadable := unreadable_index(error)) is not None:
+            return _no(unreadable)
+        what = "The repository could not be read or written"
+        if any(os.strerror(number) in str(error) for number in (errno.EACCES, errno.EPERM)):
+            return _no(PermissionDenied(f"{what}: {error}.", hint="Give yourself the right to write there."))
+        return _no(IoError(OSError(str(error)), what, hint="`git fsck` may tell why."))
 
 
 def _no(refusal: Refused) -> dict[str, Any]:
