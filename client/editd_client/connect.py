@@ -117,8 +117,10 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
     said, to_say = os.pipe()
     try:
         # -P: without it Python would import from the current folder, which is somebody's workspace.
+        nested = ["--nested"] if workspace.is_nested else []
+        arguments = ["--workspace", workspace.root, *nested, "--ready-fd", str(to_say)]
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "editd", "--workspace", workspace.root, "--ready-fd", str(to_say)],
+            [sys.executable, "-P", "-m", "editd", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True, pass_fds=[to_say],
         )  # fmt: skip

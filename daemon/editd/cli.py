@@ -13,7 +13,8 @@ import click
 import editd
 from editd.config.reading import read_config
 from editd.errors import Refused
-from editd.server.lifetime import AlreadyRunning, Daemon, Places, set_up_log
+from editd.server.lifetime import AlreadyRunning, Daemon, set_up_log
+from editd.server.places import Places
 from editd.system.supervisor import Supervisor
 
 # Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
@@ -22,14 +23,19 @@ SWITCH_SECONDS = 0.0005
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-C", "--workspace", default=".", metavar="DIR", help="The folder to own. Default: this one.")
+@click.option(
+    "-C", "--workspace", default=".", metavar="DIR", help="A folder of the workspace. Default: this one."
+)
+@click.option(
+    "--nested", is_flag=True, help="Own DIR itself, even inside a workspace that another daemon owns."
+)
 @click.option("--foreground", is_flag=True, help="Stay in the foreground and log to stderr.")
 @click.option(
     "--idle", type=float, metavar="SECONDS", help="End after so long without a client. Default: never."
 )
 @click.option("--ready-fd", type=int, hidden=True, help="Say `ready`, `busy` or `error …` here.")
 @click.version_option(editd.__version__, prog_name="editd")
-def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | None) -> None:
+def main(workspace: str, nested: bool, foreground: bool, idle: float | None, ready_fd: int | None) -> None:
     """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
 
     Without --foreground the daemon goes to the background and the socket's path is printed.
@@ -41,16 +47,18 @@ def main(workspace: str, foreground: bool, idle: float | None, ready_fd: int | N
       editctl start                        # what most people want
     """
     if not foreground and ready_fd is None:
-        sys.exit(_in_background(workspace, idle))
+        sys.exit(_in_background(workspace, idle, nested=nested))
     say = _Teller(ready_fd)
     try:
         supervisor = Supervisor.of(os.environ)
         if supervisor.is_there:
             faulthandler.enable()  # a watchdog's SIGABRT leaves in the journal where each thread stood
-        places = Places.of(workspace)
+        places = Places.of(workspace, nested=nested)
         # One after the other: the mode is given to the last folder alone.
         os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
         os.makedirs(places.state, 0o700, exist_ok=True)
+        if nested:
+            places.allow_nesting()
         os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config(places.name).config
@@ -84,10 +92,12 @@ class _Teller:
             self._descriptor = None
 
 
-def _in_background(workspace: str, idle: float | None) -> int:
+def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
     """Start the daemon in a session of its own, and wait until it answers."""
     reading, writing = os.pipe()
     argv = [sys.executable, "-P", "-m", "editd", "-C", workspace, "--ready-fd", str(writing)]
+    if nested:
+        argv.append("--nested")
     if idle is not None:
         argv += ["--idle", str(idle)]
     nothing = subprocess.DEVNULL
@@ -98,7 +108,7 @@ def _in_background(workspace: str, idle: float | None) -> int:
     with os.fdopen(reading, encoding="utf-8") as pipe:
         said = pipe.readline().strip()
     if said == "ready":
-        click.echo(Places.of(workspace).socket)
+        click.echo(Places.of(workspace, nested=nested).socket)
         return 0
     if said == "busy":
         click.echo(f"editd: another daemon has {workspace}.", err=True)

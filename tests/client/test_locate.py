@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.server.lifetime import Places
+from editd.config import paths
+from editd.errors import PermissionDenied
+from editd.server.places import Places
 from editd_client.errors import EditdError
-from editd_client.locate import find_workspace, socket_folder
+from editd_client.locate import find_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,9 +104,9 @@ def test_the_socket_is_looked_for_in_the_protocols_order(
 
 @pytest.mark.parametrize("named", ["", "run", "./run"])
 def test_an_empty_or_relative_runtime_folder_is_none(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
-    without = socket_folder()
+    without = paths.socket_folder()
     monkeypatch.setenv("XDG_RUNTIME_DIR", named)
-    assert socket_folder() == without
+    assert paths.socket_folder() == without
 
 
 def test_a_relative_socket_is_one_below_the_current_folder(
@@ -142,3 +144,54 @@ def test_a_current_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "gone").rmdir()
     with pytest.raises(EditdError, match="does not exist any more"):
         find_workspace()
+
+
+@pytest.mark.parametrize("by", ["-C", "EDITD_WORKSPACE"])
+def test_a_named_folder_means_the_git_top_level_above_it(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project" / "src").mkdir(parents=True)
+    (tmp_path / "project" / ".git").mkdir()
+    folder = str(tmp_path / "project" / "src")
+    if by == "EDITD_WORKSPACE":
+        monkeypatch.setenv(by, folder)
+    found = find_workspace(folder if by == "-C" else None, start=str(tmp_path))
+    assert found.root == os.path.realpath(tmp_path / "project") == Places.of(folder).root
+    assert find_workspace(folder, nested=True).root == folder == Places.of(folder, nested=True).root
+
+
+def test_a_named_folder_in_a_home_that_is_a_repository_is_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "home" / ".git").mkdir()
+    (tmp_path / "home" / "project").mkdir()
+    folder = str(tmp_path / "home" / "project")
+    assert find_workspace(folder).root == folder == Places.of(folder).root
+
+
+def test_client_and_daemon_agree_on_what_a_home_folder_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/var/lib/postgresql is owned by its system user: the client refused it, the daemon took it."""
+    import pwd
+
+    def is_refused_by_client(folder: str) -> bool:
+        try:
+            find_workspace(folder)
+        except EditdError:
+            return True
+        return False
+
+    def is_refused_by_daemon(folder: str) -> bool:
+        try:
+            Places.of(folder)
+        except PermissionDenied:
+            return True
+        return False
+
+    homes = sorted({entry.pw_dir for entry in pwd.getpwall() if os.path.isdir(entry.pw_dir)})
+    assert [is_refused_by_client(home) for home in homes] == [is_refused_by_daemon(home) for home in homes]
+    service = tmp_path / "service"
+    service.mkdir()
+    entry = pwd.struct_passwd(("service", "x", os.getuid(), 0, "", str(service), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: entry)
+    assert is_refused_by_client(str(service))
+    assert is_refused_by_daemon(str(service))

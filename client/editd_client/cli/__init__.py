@@ -91,7 +91,7 @@ Exit codes:
   130  interrupted
 \b
 Environment:
-  EDITD_WORKSPACE   the workspace, where --workspace is not given
+  EDITD_WORKSPACE   a folder of the workspace, if --workspace is not given
   EDITD_SOCKET      the daemon's socket, in place of the usual one
   EDITD_ACTOR       who the edits are by, in place of your login name
   EDITD_SESSION     the session to act in, where --session is not given
@@ -136,17 +136,20 @@ class Verbs(click.Group):
 )
 @click.option(
     "-C", "--workspace", metavar="DIR",
-    help="The workspace; else EDITD_WORKSPACE, else the git top level above this folder, else this folder.",
+    help="A folder of the workspace (default: $EDITD_WORKSPACE, then this folder). The workspace is the git "
+    "top level above it, or the folder itself.",
 )  # fmt: skip
+@click.option("--nested", is_flag=True, help="Make the folder itself a workspace, even inside another one.")
 @click.option("--session", metavar="NAME", help="The session to act in; else EDITD_SESSION.")
 @click.version_option(__version__, prog_name="editctl")
 @click.pass_obj
-def editctl(invocation: Invocation, workspace: str | None, session: str | None) -> None:
+def editctl(invocation: Invocation, workspace: str | None, nested: bool, session: str | None) -> None:
     """Edit a workspace through its daemon: atomic, durable, and each edit undoable alone.
 
     The daemon is started when it is needed. Paths are relative to the current folder.
     """
     invocation.named = workspace
+    invocation.is_nested = nested
     if session is not None:
         invocation.act_in(session)
 

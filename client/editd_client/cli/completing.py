@@ -7,13 +7,13 @@ it is busy, nothing is offered. Nothing is ever said on standard error, which is
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
+from editd.config import paths
 from editd_client.connect import connect
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
@@ -43,7 +43,9 @@ class Known(StringParamType):
     ) -> list[CompletionItem]:
         del param
         try:
-            with _Question(find_workspace(ctx.find_root().params.get("workspace"))) as ask:
+            given = ctx.find_root().params
+            workspace = find_workspace(given.get("workspace"), nested=bool(given.get("nested")))
+            with _Question(workspace) as ask:
                 known = list(self._values(ask, ctx))
         except (EditdError, Unreachable, OSError, ValueError, LookupError):
             known = []
@@ -153,7 +155,7 @@ class _Question:
     """Asks a daemon that runs already, by lines of JSON: no more is imported than that needs."""
 
     def __init__(self, workspace: Workspace) -> None:
-        stream = connect(workspace.socket_path) if _is_running(workspace) else None
+        stream = connect(workspace.socket_path) if paths.is_running(workspace.state_folder) else None
         if stream is None:
             raise Unreachable("No daemon runs.")
         stream.settimeout(ANSWER_SECONDS_MAX)
@@ -171,13 +173,6 @@ class _Question:
         with self._stream.makefile("rb") as answers:
             result: dict[str, Any] = json.loads(answers.readline())["result"]
         return result
-
-
-def _is_running(workspace: Workspace) -> bool:
-    """Does a daemon hold the workspace? Connecting would not do: where systemd listens, it starts one."""
-    inode = os.stat(os.path.join(workspace.state_folder, "lock")).st_ino
-    with open("/proc/locks", encoding="ascii") as locks:
-        return any(" FLOCK " in line and f":{inode} " in line for line in locks)
 
 
 def _plain(text: str) -> str:

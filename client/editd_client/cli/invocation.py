@@ -27,6 +27,7 @@ class Invocation:
 
     def __init__(self) -> None:
         self.named: str | None = None
+        self.is_nested = False
         self.json = False
 
     @functools.cached_property
@@ -35,7 +36,7 @@ class Invocation:
 
         Where none is named, it is that of the daemon that listens at EDITD_SOCKET.
         """
-        workspace = find_workspace(self.named)
+        workspace = find_workspace(self.named, nested=self.is_nested)
         if workspace.found != "named" and (root := self._root_at_socket(workspace)):
             return Workspace(root, "socket")
         if workspace.found == "here":

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import logging
 import logging.handlers
 import os
-import pwd
 import resource
 import signal
 import time
@@ -29,7 +27,7 @@ from editd.edits.desk import Settings
 from editd.edits.dialects.registry import DIALECTS
 from editd.edits.tooling import Tooling
 from editd.engine.engine import Engine
-from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
+from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server import translate
 from editd.server.background import Background
 from editd.server.complaints import Sparing
@@ -72,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
+    from editd.server.places import Places
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
@@ -85,60 +84,6 @@ HANDOVER_SECONDS = 30.0  # for another daemon to see that its socket is gone, an
 
 class AlreadyRunning(Exception):
     """Another daemon has this workspace."""
-
-
-class Places(Struct, frozen=True):
-    """Where the daemon of one workspace keeps what it keeps."""
-
-    root: str
-    name: str  # the workspace's id: 16 hex digits of the SHA-256 of its real path
-    state: str
-    socket: str
-
-    @classmethod
-    def of(cls, workspace: str) -> Places:
-        """Raises PermissionDenied for a folder that nobody should own whole: `/`, or a home folder.
-
-        And for one that would hold its own history, or lie in another's.
-        """
-        root = os.path.realpath(workspace)
-        if not os.path.isdir(root):
-            raise PermissionDenied(f"{workspace} is not a folder.", hint="Give the workspace's top folder.")
-        homes = {os.path.realpath(entry.pw_dir) for entry in pwd.getpwall() if entry.pw_dir not in ("", "/")}
-        if root == "/" or (root in homes | {os.path.realpath(os.path.expanduser("~"))} and _is_home(root)):
-            raise PermissionDenied(
-                f"{root} is too much to own: editd does not take the root or a home folder.",
-                hint="Choose the folder of one project.",
-            )
-        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-        base = _folder_of("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-        states = os.path.join(os.path.realpath(base), "editd")
-        if os.path.commonpath([root, states]) in (root, states):
-            raise PermissionDenied(
-                f"{root} and {states}, where editd keeps its histories, lie in one another.",
-                hint="Choose another folder, or another place for the histories: XDG_STATE_HOME.",
-            )
-        return cls(root, name, os.path.join(base, "editd", name), socket_path(name))
-
-
-def socket_path(name: str) -> str:
-    """Where the socket of the workspace with this id is, as docs/protocol.md says."""
-    given = os.environ.get("EDITD_SOCKET")
-    if given:
-        return os.path.abspath(given)
-    if runtime := _folder_of("XDG_RUNTIME_DIR"):
-        return os.path.join(runtime, "editd", f"{name}.sock")
-    user = f"/run/user/{os.getuid()}"
-    if os.path.isdir(user):
-        return os.path.join(user, "editd", f"{name}.sock")
-    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # in a 0700 folder of ours, checked
-    return os.path.join(temporary, f"editd-{os.getuid()}", f"{name}.sock")
-
-
-def _folder_of(variable: str) -> str | None:
-    """The folder that the environment names; a relative one is to be ignored, says the XDG specification."""
-    given = os.environ.get(variable, "")
-    return given if os.path.isabs(given) else None
 
 
 def _real_path(path: str) -> str:
@@ -187,6 +132,7 @@ class Daemon:
         """
         flock = self._take()
         try:
+            self._places.check_not_nested()
             if self._supervisor.listener is not None:
                 # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
                 if whereabouts(self._places.socket) != whereabouts(self._supervisor.listener.getsockname()):
@@ -572,11 +518,6 @@ def _wait_for(path: str) -> Flock | None:
     while (flock := take(path)) is None and time.monotonic() < until:
         time.sleep(0.02)
     return flock
-
-
-def _is_home(root: str) -> bool:
-    """Is it somebody's home, and not the service's folder that some system users have as theirs?"""
-    return root in ("/root", os.path.realpath(os.path.expanduser("~"))) or os.path.dirname(root) == "/home"
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,0 +1,79 @@
+"""A workspace inside another one that a running daemon owns, through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from workplace import Workplace
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def editctl(place: Workplace) -> Iterator[Run]:
+    started: list[str] = []
+
+    def run(*words: str, code: int = 0, folder: str = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            cwd=place.root / folder, env=place.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        if "start" in words and code == 0:
+            started.append(folder)
+        return done
+
+    yield run
+    for folder in started:
+        subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", "stop"],
+            cwd=place.root / folder, env=place.environment, capture_output=True, check=False,
+        )  # fmt: skip
+
+
+def root_of(done: subprocess.CompletedProcess[str]) -> str:
+    root: str = json.loads(done.stdout)["root"]
+    return root
+
+
+def test_a_workspace_inside_one_that_a_running_daemon_owns_is_refused_unless_nested(
+    editctl: Run, place: Workplace
+) -> None:
+    place.write({"a": "1\n", "inner/b": "2\n"})
+    place.git("init", "-q", ".")
+    place.git("init", "-q", "inner")
+    root = os.path.realpath(place.root)
+    assert root_of(editctl("start", "--json")) == root
+    refused = editctl("start", folder="inner", code=3)
+    assert f"A running daemon owns {root}, and {root}/inner is part of it." in refused.stderr
+    assert "--nested" in refused.stderr
+    assert root_of(editctl("--nested", "start", "--json", folder="inner")) == f"{root}/inner"
+    editctl("stop", folder="inner")
+    assert root_of(editctl("start", "--json", folder="inner")) == f"{root}/inner", "it was allowed once"
+
+
+def test_a_nested_workspace_is_found_again_without_the_option(editctl: Run, place: Workplace) -> None:
+    place.write({"a": "1\n", "src/deep/b": "2\n"})
+    place.git("init", "-q", ".")
+    root = os.path.realpath(place.root)
+    assert root_of(editctl("-C", "src", "--nested", "start", "--json", folder="")) == f"{root}/src"
+    assert root_of(editctl("status", "--json", folder="src/deep")) == f"{root}/src"
+    editctl("-C", "src", "stop")
+    editctl("status", code=3)
+
+
+def test_a_folder_that_the_outer_workspace_ignores_may_be_a_workspace(editctl: Run, place: Workplace) -> None:
+    place.write({".gitignore": "trees/\n", "a": "1\n", "trees/one/b": "2\n"})
+    place.git("init", "-q", ".")
+    place.git("init", "-q", "trees/one")
+    editctl("start")
+    assert root_of(editctl("start", "--json", folder="trees/one")).endswith("/trees/one")
