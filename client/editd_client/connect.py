@@ -175,6 +175,12 @@ def _address(path: str) -> Iterator[str]:
         return
     folder, name = os.path.split(path)
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not os.path.lexists(f"/proc/self/fd/{descriptor}"):
+        os.close(descriptor)
+        raise Unreachable(
+            f"The path {path} is too long for a socket where /proc is not mounted.",
+            hint="Mount /proc, or name a shorter path in EDITD_SOCKET.",
+        )
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
     finally:

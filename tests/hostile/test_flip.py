@@ -8,7 +8,6 @@ opened: by openat2(2), or name by name where that is forbidden.
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import without_openat2
+import without
 from every_method import FOUND, METHODS
 from outside import Outside, asked, history_tells, tells
 from outsider import flipping
@@ -56,7 +55,7 @@ def test_nothing_outside_is_touched_while_a_folder_is_flipped_to_a_symlink(
     link = place.folder / "link"
     link.symlink_to(outside.folder)
     if way == "walk":
-        place.launcher = (sys.executable, without_openat2.__file__)
+        place.launcher = without.launcher("openat2")
     chance = random.Random(rounds)
     said: Counter[str] = Counter()
     methods = [*METHODS.items(), *BACK.items()]

@@ -11,14 +11,13 @@ import os
 import random
 import socket
 import stat
-import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-import without_openat2
+import without
 from editd.wire.messages import ApplyResult
 from every_method import FOUND, METHODS
 from outside import Outside, asked, history_tells, tells
@@ -145,7 +144,7 @@ def test_no_method_gets_out_by_any_path(place: Workplace, way: str, is_long: boo
     outside = Outside(place.folder / "outside")
     link = build(place, outside)
     if way == "walk":
-        place.launcher = (sys.executable, without_openat2.__file__)
+        place.launcher = without.launcher("openat2")
     chance = random.Random(way)
     tried = done = 0
     expected = BY_TEXT | BY_WHAT_IS_THERE

@@ -59,6 +59,8 @@ def _rows(status: StatusResult, socket_path: str) -> Iterator[tuple[str, str]]:
     for hook in status.hooks:
         failed = "" if hook["failure"] is None else f", failed last at {local(hook['failure']['time'])}"
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
+    if missing := status.system.get("missing"):
+        yield "does without", ", ".join(missing)
     for sentence in status.weaker:
         yield "weaker", sentence
     for sentence in status.uncovered:

@@ -131,7 +131,6 @@ class Engine:
         *,
         fallback_encoding: str | None = None,
         tooling: Tooling | None = None,
-        weaker: Sequence[str] = (),
         mount: bytes = b"",
     ) -> None:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
@@ -151,12 +150,14 @@ class Engine:
         self.rules = Rules()  # what the configuration lets nobody do
         self.hooks: tuple[Hook, ...] = ()  # what it has look at every edit
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
-        self.weaker = list(weaker)  # what this file system cannot give
         self._is_ours = is_ours
         self._is_in_place = is_in_place
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
-        self._boot = boot_id() + mount  # what is in the page cache outlives a killed daemon, but not these
+        boot = boot_id()
+        # What is in the page cache outlives a killed daemon, but not these. A mount alone says nothing, since
+        # its id is used again after the next boot.
+        self._boot = boot and boot + mount
         self._unfinished: list[Step] = []
         self._last_us = 0
         self.synced = Seq(0)  # all up to here are in the files for good

@@ -80,6 +80,7 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
                 files.remove_leftover(change, record.token, index, is_recorded=is_recorded)
     for path in blocked:
         strangers.update(_redo(path, chains[path], tree, files, is_written_anew=False))
+    files.note_unsynced(touch_of(change).path for record in history.unsynced for change in record.changes)
     if records:
         log.info("recovered %d transactions from the journal", len(records))
     return strangers

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from editd.server.watching import Watching
     from editd.values.changeset import Change, Edit
     from editd.values.path import WorkspacePath
+    from editd.workspace.shortfalls import Shortfalls
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class Workshop(Struct):
     retention: Retention
     configuration: Configuration
     hooker: Hooker
+    shortfalls: Shortfalls
 
 
 class Dispatch:
@@ -385,7 +387,7 @@ class Dispatch:
     # ── the daemon itself ──
 
     def status(self, uptime: float, clients: int, *, is_scanning: bool) -> messages.StatusResult:
-        engine, scanner = self._engine, self._workshop.scanner
+        engine, scanner, shortfalls = self._engine, self._workshop.scanner, self._workshop.shortfalls
         history = engine.history
         broken = engine.broken or engine.absence()
         return messages.StatusResult(
@@ -408,8 +410,9 @@ class Dispatch:
             config=self._workshop.configuration.status(),
             hooks=self._workshop.hooker.status(engine.hooks),
             clients=clients,
-            weaker=engine.weaker + self._workshop.configuration.weaker() + history.weaker(),
-            uncovered=scanner.uncovered + scanner.unrecorded,
+            weaker=shortfalls.weaker() + self._workshop.configuration.weaker() + history.weaker(),
+            uncovered=scanner.uncovered + scanner.unrecorded + shortfalls.uncovered(),
+            system=shortfalls.facts(),
             pid=os.getpid(),
             id=self.name,
         )

@@ -27,7 +27,7 @@ from editd.edits.desk import Settings
 from editd.edits.dialects.registry import DIALECTS
 from editd.edits.tooling import Tooling
 from editd.engine.engine import Engine
-from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
+from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
 from editd.server import translate
 from editd.server.background import Background
 from editd.server.complaints import Sparing
@@ -55,13 +55,15 @@ from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.system.flock import Flock, take
+from editd.system.naming import folding_of
 from editd.system.supervisor import Supervisor
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.files import Files
 from editd.workspace.made_folders import MadeFolders
-from editd.workspace.replaced import ELSEWHERE, Replaced
+from editd.workspace.replaced import Replaced
 from editd.workspace.scope import Scope
+from editd.workspace.shortfalls import Shortfalls
 from editd.workspace.tree import Tree
 from editd.workspace.uncovered import load_uncovered
 
@@ -168,6 +170,8 @@ class Daemon:
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         self._listen_to_signals()
         disk = RealDisk(self._places.root)
+        _refuse_folding(disk)
+        self._shortfalls = Shortfalls(disk, self._places.state, publish=self._config.publish)
         self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
@@ -255,7 +259,7 @@ class Daemon:
             Files(
                 disk,
                 publish=config.publish,
-                replaced=self._replaced(disk),
+                replaced=self._replaced(),
                 made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
             ),
             self._clock,
@@ -263,7 +267,6 @@ class Daemon:
             disk.is_root_in_place,
             fallback_encoding=config.encoding,
             tooling=self._tooling(),
-            weaker=disk.weaker,
             mount=disk.mount,
         )
         if isinstance(history, Salvage):
@@ -279,7 +282,7 @@ class Daemon:
         retention = Retention(engine, turns, background, guard, self._places.state, keep)
         workshop = Workshop(
             engine, turns, background, scanner, searcher, subscriptions, guard, self._watching,
-            retention, self._configuration, hooker,
+            retention, self._configuration, hooker, self._shortfalls,
         )  # fmt: skip
         background.start()
         retention.start()
@@ -296,13 +299,10 @@ class Daemon:
         searcher.seconds = config.regex_seconds
         logging.getLogger().setLevel(config.log_level.upper())
 
-    def _replaced(self, disk: RealDisk) -> Replaced | None:
-        """Where what was replaced is kept for a moment; None, which `weaker` says, where that cannot be."""
+    def _replaced(self) -> Replaced | None:
+        """Where what was replaced is kept for a moment; None, as `Shortfalls` says, where that cannot be."""
         replaced = Replaced(os.path.join(self._places.state, "replaced"))
-        if replaced.is_beside(disk):
-            return replaced
-        disk.weaker.append(ELSEWHERE)
-        return None
+        return replaced if self._shortfalls.is_state_beside else None
 
     def _tooling(self) -> Tooling:
         config = self._config
@@ -449,8 +449,9 @@ class Daemon:
             config=self._configuration.status(),
             hooks=told(hooks_of(self._config)),
             clients=clients,
-            weaker=[],
-            uncovered=[],
+            weaker=self._shortfalls.weaker() + self._configuration.weaker(),
+            uncovered=self._shortfalls.uncovered(),
+            system=self._shortfalls.facts(),
             pid=os.getpid(),
             id=self._places.name,
         )
@@ -501,6 +502,20 @@ class _Call(Struct, frozen=True):
 def _as_name(said: str) -> str:
     """What a client calls itself, as an actor's name."""
     return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
+
+
+def _refuse_folding(disk: RealDisk) -> None:
+    """Raises PermissionDenied where two spellings are one file: leases, undo and `protect` go by the path."""
+    with disk.folder(b"") as root:
+        folding = folding_of(root)
+    if folding:
+        shown = {"case": "README.md and readme.md", "form": "é as one character and as e with an accent"}
+        raise PermissionDenied(
+            f"{os.fsdecode(disk.root)} is on a file system that ignores {folding} in names, "
+            f"so that {shown.get(folding, shown['case'])} are one file.",
+            hint="Move the project to a file system that tells such names apart, such as ext4. "
+            "In WSL or a virtual machine, use its own disk and no shared folder.",
+        )
 
 
 def _configure_workshop(config: Config, workshop: Workshop) -> None:

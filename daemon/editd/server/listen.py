@@ -21,6 +21,8 @@ from editd.errors import IoError, PermissionDenied
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
+MOMENTARY_BYTES = 16  # what the name of the moment may have more than the socket's own
 BACKLOG = 128  # who comes while a long transaction holds the loop
 
 
@@ -40,7 +42,7 @@ def bind(path: str) -> socket.socket:
         with _own_folder(folder) as descriptor:
             _refuse_if_not_stale(descriptor, name, path)
             os.fchmod(listener.fileno(), 0o600)  # before it has a name: no umask, no moment at 0755
-            _listen_under(listener, descriptor, name)
+            _listen_under(listener, descriptor, folder, name)
     except OSError as error:
         listener.close()
         raise IoError(error, f"The socket {path} cannot be made") from error
@@ -115,7 +117,7 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
             raise PermissionDenied(
                 f"{path} is there and is no socket.", hint="Remove it, or name another in EDITD_SOCKET."
             )
-        if _answers(descriptor):
+        if _answers(descriptor, path):
             raise Answered(
                 f"Somebody listens on {path} already.",
                 hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
@@ -124,11 +126,11 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
         os.close(descriptor)
 
 
-def _answers(descriptor: int) -> bool:
+def _answers(descriptor: int, path: str) -> bool:
     """Whether a socket, open as a path, has a listener. A full backlog is one too."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
-            probe.connect(f"/proc/self/fd/{descriptor}")
+            probe.connect(_address(descriptor, path))
         except ConnectionRefusedError:
             return False
         except BlockingIOError:
@@ -136,15 +138,31 @@ def _answers(descriptor: int) -> bool:
     return True
 
 
-def _listen_under(listener: socket.socket, folder: int, name: str) -> None:
-    """Bind and listen under a name for the moment, then take the real one.
+def _address(descriptor: int, path: str, name: str = "") -> str:
+    """The address of an open socket, or of `name` in an open folder, whose path is `path`.
 
-    By way of the folder's descriptor, since an address holds no more than 107 bytes.
+    It goes by way of the descriptor, since an address holds no more than 107 bytes. Without /proc it is the
+    path. Raises PermissionDenied where that is too long.
     """
+    through = f"/proc/self/fd/{descriptor}"
+    if os.path.lexists(through):
+        return os.path.join(through, name) if name else through
+    path = os.path.join(path, name) if name else path
+    if len(os.fsencode(path)) > SUN_PATH_MAX:
+        raise PermissionDenied(
+            f"The path {path} is too long for a socket where /proc is not mounted.",
+            hint=f"Mount /proc, or name a socket of at most {SUN_PATH_MAX - MOMENTARY_BYTES} bytes "
+            "in EDITD_SOCKET.",
+        )
+    return path
+
+
+def _listen_under(listener: socket.socket, folder: int, path: str, name: str) -> None:
+    """Bind and listen under a name for the moment, then take the real one. `path` is the folder's."""
     momentary = f".new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(momentary, dir_fd=folder)  # of a process that had our number and was killed here
-    listener.bind(f"/proc/self/fd/{folder}/{momentary}")
+    listener.bind(_address(folder, path, momentary))
     try:
         listener.listen(BACKLOG)
         os.rename(momentary, name, src_dir_fd=folder, dst_dir_fd=folder)

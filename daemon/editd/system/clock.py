@@ -25,7 +25,10 @@ class RealClock:
 
 
 def boot_id() -> bytes:
-    """16 bytes that name this boot of the machine: after another one, unsynced files may be torn."""
+    """16 bytes that name this boot of the machine; b"" where that is not known.
+
+    After another boot, files that were not synced may be torn.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return bytes.fromhex(file.read().strip().replace("-", ""))

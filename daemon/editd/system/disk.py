@@ -5,9 +5,10 @@ relative to the root, `/` between names; b"" is the root. Each verb works on a n
 and a folder is opened in one step from the root.
 
 No folder is ever reached through a symbolic link, and no verb follows one at the end: not even if it
-is put there during the call. openat2(2) promises that where it may be called (systemd's
-RestrictSUIDSGID and old container profiles forbid it); else every name is opened from the folder
-before it, which is as safe and a few microseconds a name slower.
+is put there during the call. openat2(2) promises that where it may be called. systemd's
+RestrictSUIDSGID and old container profiles forbid it, and gVisor has none. Otherwise every name is opened
+from the folder before it, which is as safe and a few microseconds a name slower. Other system calls that may
+be missing have a way round too (see `missing_calls`).
 
 What the kernel refuses is raised as the OSError that it gives: ENOENT and ENOTDIR where there is no
 such folder, ELOOP where a symbolic link stands in the way, EXDEV for a path that would leave the root.
@@ -28,10 +29,12 @@ import signal
 import stat
 import struct
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -51,13 +54,18 @@ _STATX_BYTES, _MASK, _MOUNT = 256, slice(0, 4), slice(144, 152)  # struct statx:
 _AT_EMPTY_PATH = 0x1000
 NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """What a file system says that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
+_FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+"""What a call says that the kernel does not have, or that a sandbox does not let us make."""
+_AT_FDCWD = -100
+_NO_NAME = b""  # ENOENT to any call that may be made at all
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
-_syncfs = _libc.syncfs
-_syncfs.argtypes = [ctypes.c_int]
+_syncfs = getattr(_libc, "syncfs", None)
+if _syncfs is not None:
+    _syncfs.argtypes = [ctypes.c_int]
 _libc.faccessat.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
 _renameat2 = getattr(_libc, "renameat2", None)  # glibc has it since 2.28; a libc without it cannot exchange
 if _renameat2 is not None:
@@ -146,6 +154,8 @@ class Disk(Protocol):
     """The absolute path by which the root was opened, all symlinks resolved."""
     weaker: list[str]
     """What this file system cannot give, a sentence each."""
+    can_sync_whole: bool
+    """Whether `sync` can be called. Otherwise `sync_each` makes files durable."""
     mount: bytes
     """Names this mount of it: where the same is mounted again, be it in one boot, that is another name.
 
@@ -161,6 +171,13 @@ class Disk(Protocol):
 
         After an OSError what could not be written may have been dropped, though it can still be read, and
         syncing again says nothing of it; but EMFILE and ENFILE come before anything is tried.
+        """
+        ...
+
+    def sync_each(self, paths: Iterable[bytes]) -> None:
+        """Make these files durable, with the names on the way to them. Errors as in `sync`.
+
+        A path may be gone, or be something else by now: then its folder is synced.
         """
         ...
 
@@ -265,7 +282,7 @@ class RealFolder:
 
     def _rename(self, name: bytes, into: Folder, other: bytes, flags: int) -> None:
         assert isinstance(into, RealFolder)
-        if _renameat2 is None:
+        if _renameat2 is None or not _may_rename(flags):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
         if _renameat2(self.descriptor, name, into.descriptor, other, flags):
             number = ctypes.get_errno()
@@ -292,6 +309,7 @@ class RealDisk:
         self._identity = _identity(os.fstat(self._descriptor))
         self.is_walking = walk or not _may_openat2(self._descriptor)
         """Whether folders are reached name by name for want of openat2: equally safe."""
+        self.can_sync_whole = _may_syncfs()
         self.weaker = self._probe()
         self.mount = _mount_of(self._descriptor)
 
@@ -316,6 +334,23 @@ class RealDisk:
             _sync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_each(self, paths: Iterable[bytes]) -> None:
+        folders = {b""}
+        for path in paths:
+            names = path.split(b"/")
+            folders |= {b"/".join(names[:depth]) for depth in range(1, len(names))}
+            self._sync_file(path)
+        for path in sorted(folders, reverse=True):  # what is in a folder before its own name
+            with _unless_gone(), self.folder(path) as folder:
+                _fsync(folder.open_itself())
+
+    def _sync_file(self, path: bytes) -> None:
+        above, _, name = path.rpartition(b"/")
+        with _unless_gone(), self.folder(above) as folder:
+            found = folder.stat(name)
+            if found is not None and stat.S_ISREG(found.st_mode):
+                _fsync(folder.open(name))
 
     def is_root_in_place(self) -> bool:
         try:
@@ -345,9 +380,52 @@ class RealDisk:
 
 
 def _sync(descriptor: int) -> None:
-    if _syncfs(descriptor):
-        number = ctypes.get_errno()
+    if _syncfs is None or _syncfs(descriptor):
+        number = errno.ENOSYS if _syncfs is None else ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+
+
+def _fsync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def missing_calls(disk: RealDisk) -> list[str]:
+    """Name the system calls that are missing or forbidden here, and that editd does without."""
+    may = {
+        "openat2": not disk.is_walking,
+        "renameat2": _may_rename(_RENAME_EXCHANGE) and _may_rename(_RENAME_NOREPLACE),
+        "syncfs": disk.can_sync_whole,
+    }
+    return [name for name, is_there in may.items() if not is_there]
+
+
+@cache
+def _may_rename(flags: int) -> bool:
+    """Whether renameat2(2) answers as a file system does, which may refuse EPERM for reasons of its own."""
+    if _renameat2 is None:
+        return False
+    _renameat2(_AT_FDCWD, _NO_NAME, _AT_FDCWD, _NO_NAME, flags)
+    return ctypes.get_errno() == errno.ENOENT
+
+
+@cache
+def _may_syncfs() -> bool:
+    if _syncfs is None:
+        return False
+    _syncfs(-1)
+    return ctypes.get_errno() not in _FORBIDDEN
 
 
 def take_lease(descriptor: int, *, alone: bool = False) -> bool:
@@ -470,9 +548,9 @@ def _may_openat2(root: int) -> bool:
     try:
         os.close(_openat2(root, b"."))
     except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EPERM):
+        if error.errno not in _FORBIDDEN:
             raise
-        return False
+        return False  # where the folder itself is not ours to enter, the walk says so
     return True
 
 

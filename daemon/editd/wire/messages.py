@@ -500,6 +500,7 @@ class StatusResult(Told):
     uncovered: list[str]  # what the baseline left out, and why
     pid: int
     id: str
+    system: dict[str, Any] = {}  # the kind of file system, and the system calls that are done without
 
 
 class CheckResult(Told):

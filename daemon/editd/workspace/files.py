@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import deque
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -156,6 +157,8 @@ class Files:
         with disk.folder(b"") as root:
             self._device = stat_of(root, b".").st_dev
         self._mounts: dict[int, bytes] = {}  # other file systems that we have written to, by device
+        # What was published and is not synced, where each file must be. A thread takes it out again.
+        self._unsynced: deque[bytes] = deque()
 
     def check(self, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
         """Refuse what cannot be published, before anything is done.
@@ -242,6 +245,7 @@ class Files:
             publishing.close()
         staging.become(State.PUBLISHED)
         self._unfinished.append(staging)
+        self.note_unsynced(item.change.path for item in staging.items)
 
     def _publish(self, staging: Staging, publishing: Publishing) -> None:
         for item in sorted(staging.items, key=lambda item: item.change.after is not None):
@@ -316,9 +320,27 @@ class Files:
 
     def sync(self) -> None:
         """Make all that was published durable, on every file system that has some of it. Raises OSError."""
+        if not self._disk.can_sync_whole:
+            self._sync_each()
+            return
         self._disk.sync()
         for path in list(self._mounts.values()):  # a thread may sync while another publishes
             self._disk.sync(path)
+
+    def note_unsynced(self, paths: Iterable[WorkspacePath]) -> None:
+        """Have `sync` make these durable too, which an earlier daemon may have published."""
+        if not self._disk.can_sync_whole:
+            self._unsynced.extend(path.raw for path in paths)
+
+    def _sync_each(self) -> None:
+        taken: set[bytes] = set()
+        while self._unsynced:
+            taken.add(self._unsynced.popleft())
+        try:
+            self._disk.sync_each(sorted(taken))
+        except OSError:
+            self._unsynced.extend(taken)
+            raise
 
     # For recovery: to look at what a crash has left, and to make a path hold what it should.
 

@@ -18,7 +18,6 @@ from msgspec import Struct
 from editd.errors import InUse, Refused
 from editd.system.disk import open_folder
 from editd.values.path import WorkspacePath
-from editd.workspace.folders import stat_of
 from editd.workspace.spares import Spares
 from editd.workspace.tree import read_name
 
@@ -33,11 +32,6 @@ KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
 KEPT_SECONDS_MAX = 3.0  # while edits come without a pause: a look in a thread takes a tenth of their time
 KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
 LOOKS_MAX = 1000  # in one go: some 0.1 s of a thread
-
-ELSEWHERE = (
-    "The state folder lies on another file system than the workspace: what a program writes into a file "
-    "that it was just opening when it was replaced may be missed."
-)
 
 
 class Kept(Struct):
@@ -70,11 +64,6 @@ class Replaced:
         self.spares = Spares(self._folder)
         self._kept = deque(Kept(name) for name in self._folder.names() if not self._was_empty(name))
         self._bytes = 0
-
-    def is_beside(self, disk: Disk) -> bool:
-        """Whether it lies on the file system of the workspace's root, so that files can be moved here."""
-        with disk.folder(b"") as root:
-            return stat_of(root, b".").st_dev == stat_of(self._folder, b".").st_dev
 
     def keep(self, disk: Disk, item: Item) -> bool:
         """Take in what the item has replaced; False where that cannot be, and it is to be removed."""

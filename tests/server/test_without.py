@@ -1,0 +1,96 @@
+"""Systems that lack something of Linux: each missing feature is done without, and `status` says so (D35)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import without
+from torment import strays
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+WEAKER = {  # words of the sentence in `weaker` by feature; the others are equally safe
+    "exchange": "cannot exchange",
+    "renameat2-flags": "cannot exchange",
+    "renameat2": "cannot exchange",
+    "renameat2-eperm": "cannot exchange",
+    "leases": "gives no leases",
+    "proc": "/proc",
+}
+MISSING = {  # the name in `system.missing`
+    "openat2": "openat2",
+    "openat2-eperm": "openat2",
+    "openat2-eacces": "openat2",
+    "renameat2": "renameat2",
+    "renameat2-eperm": "renameat2",
+    "syncfs": "syncfs",
+    "syncfs-eperm": "syncfs",
+    "proc": "/proc",
+}
+
+
+def editctl(place: Workplace, feature: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [*without.launcher(feature), sys.executable, "-P", "-m", "editd_client", "-C", str(place.root)]
+    return subprocess.run(
+        [*argv, *words], env=place.environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def status(place: Workplace, feature: str) -> dict[str, Any]:
+    done = editctl(place, feature, "status", "--json")
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("feature", [*without.FEATURES, "exchange,leases,inotify,pidfd,statx"])
+def test_a_missing_feature_is_done_without_and_status_says_so(place: Workplace, feature: str) -> None:
+    if (reason := without.missing_for(feature)) is not None:
+        pytest.skip(reason)
+    place.launcher = without.launcher(feature)
+    place.write({"a": "one\n", "gone": "x\n", "old": "moves\n"})
+    with place.start() as client:
+        client.settle()
+        client.apply([replace("a", "one", "two"), write("new/b", "b\n"), write("gone", "y\n")])
+        client.apply([replace("a", "two", "three")])
+        client.undo(1, paths=["gone"])
+        place.write({"a": "four\n"})
+        client.settle()
+        assert client.read("a").content == "four\n"
+        told = status(place, feature)
+    features = feature.split(",")
+    for word in set(WEAKER.values()):
+        is_due = word in [WEAKER.get(one) for one in features]
+        assert (word in " ".join(told["weaker"])) == is_due, told["weaker"]
+    assert {MISSING[one] for one in features if one in MISSING} <= set(told["system"]["missing"])
+    place.kill()
+    with place.start() as client:
+        client.settle()
+        assert client.check().problems == []
+        assert place.files() == {"a": b"four\n", "gone": b"x\n", "new/b": b"b\n", "old": b"moves\n"}
+    done = editctl(place, feature, "stop")
+    assert done.returncode == 0, done.stderr
+    assert place.process is not None
+    assert place.process.wait(30) == 0
+    assert strays(place.root) == []
+
+
+def test_without_a_boot_id_every_start_recovers_as_after_a_power_cut(place: Workplace) -> None:
+    """The id of a mount alone is used again after the next boot: what is torn must not be taken as whole."""
+    if (reason := without.missing_for("proc")) is not None:
+        pytest.skip(reason)
+    place.launcher = without.launcher("proc")
+    with place.start() as client:
+        client.apply([write("a", "whole\n")])
+        place.kill()
+    (place.root / "a").write_bytes(b"\0" * 6)  # as a power cut leaves it
+    with place.start() as client:
+        assert client.read("a").content == "whole\n"
+        assert "/proc" in " ".join(client.status().weaker)
