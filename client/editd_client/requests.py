@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS_MAX = 86400.0  # the daemon's own limit for `wait`
 
 Result = TypeVar("Result")
+Name = TypeVar("Name", bound=str)
 Told = TypeVar("Told", bound=messages.Message)
 
 
@@ -61,6 +62,11 @@ def _check_seconds(name: str, seconds: float | None) -> None:
         raise refusal(
             "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
         )
+
+
+def _one_or_list(given: Name | Sequence[Name] | None) -> Name | list[Name] | None:
+    """Return one name, or several as the message has them."""
+    return given if given is None or isinstance(given, str) else list(given)
 
 
 def _nothing(plain: Any) -> None:
@@ -321,25 +327,26 @@ def log(
     limit: int = 50,
     before: int | None = None,
     after: int | None = None,
-    path: str | None = None,
-    session: str | None = None,
-    actor: str | None = None,
-    kind: messages.Kind | None = None,
+    path: str | Sequence[str] | None = None,
+    session: str | Sequence[str] | None = None,
+    actor: str | Sequence[str] | None = None,
+    kind: messages.Kind | Sequence[messages.Kind] | None = None,
     since: str | None = None,
     until: str | None = None,
 ) -> Asked[messages.LogResult]:
     """Transactions, newest first, `limit` at most; `more` says whether that left some out.
 
-    `before` and `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times.
+    Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
+    `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times.
     """
     asked = messages.Log(
         limit=limit,
         before=before,
         after=after,
-        path=path,
-        session=session,
-        actor=actor,
-        kind=kind,
+        path=_one_or_list(path),
+        session=_one_or_list(session),
+        actor=_one_or_list(actor),
+        kind=_one_or_list(kind),
         since=since,
         until=until,
     )

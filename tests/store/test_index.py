@@ -49,14 +49,20 @@ def seqs(index: Index, limit: int = 1000, **wanted: Any) -> list[int]:
 
 
 ASKED: list[dict[str, Any]] = [
-    {"path": WorkspacePath("folder-3/file-3")},
-    {"path": WorkspacePath("folder-3")},
-    {"session": "session-1"},
-    {"actor": "actor-2"},
-    {"kind": "outside"},
+    {"paths": (WorkspacePath("folder-3/file-3"),)},
+    {"paths": (WorkspacePath("folder-3"),)},
+    {"sessions": ("session-1",)},
+    {"actors": ("actor-2",)},
+    {"kinds": ("outside",)},
+    {"sessions": ("session-1", "session-2"), "actors": ("actor-2", "actor-3")},
     {"since_us": 900 * SECOND_US},
     {"until_us": 100 * SECOND_US},
-    {"since_us": 300 * SECOND_US, "until_us": 400 * SECOND_US, "actor": "actor-2", "session": "session-1"},
+    {
+        "since_us": 300 * SECOND_US,
+        "until_us": 400 * SECOND_US,
+        "actors": ("actor-2",),
+        "sessions": ("session-1",),
+    },
 ]
 
 
@@ -85,13 +91,13 @@ def test_a_question_without_any_condition_would_be_such_a_walk(index: Index) -> 
 
 def test_the_log_is_what_going_through_all_would_find(index: Index) -> None:
     everything = [transaction(seq) for seq in reversed(range(1000))]
-    assert seqs(index, session="session-1") == [
+    assert seqs(index, sessions=("session-1",)) == [
         tx.seq for tx in everything if tx.authorship.session == "session-1"
     ]
-    assert seqs(index, kind="outside", actor="actor-2") == [
+    assert seqs(index, kinds=("outside",), actors=("actor-2",)) == [
         tx.seq for tx in everything if tx.kind == "outside" and tx.authorship.actor == "actor-2"
     ]
-    assert seqs(index, path=WorkspacePath("folder-3")) == [
+    assert seqs(index, paths=(WorkspacePath("folder-3"),)) == [
         tx.seq for tx in everything if tx.touches[0].path.folder == "folder-3"
     ]
 
@@ -164,7 +170,7 @@ def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_
     questions: list[Callable[[], object]] = [
         lambda: damaged.last,
         lambda: damaged.transaction(7),
-        lambda: damaged.log(Wanted(session="session-1"), 10),
+        lambda: damaged.log(Wanted(sessions=("session-1",)), 10),
         lambda: damaged.by_request("asked before"),
         lambda: damaged.is_touched(WorkspacePath("folder-1/file-1")),
     ]

@@ -198,6 +198,25 @@ def test_a_filter_takes_times_globs_and_kinds(place: Workplace, client: Client) 
     assert line(place, "a", 3) == "X"
 
 
+def test_a_filter_takes_several_sessions_actors_and_kinds(place: Workplace, client: Client) -> None:
+    change(client, swap("a", 1, "ann"), actor="ann", session="one")
+    change(client, swap("a", 5, "bob"), actor="bob", session="two")
+    change(client, swap("a", 9, "cid"), actor="cid", session="three")
+    client.undo(filter=Filter(session=["one", "three"], actor=["ann", "bob", "cid"], kind=["edit", "exec"]))
+    assert [line(place, "a", n) for n in (1, 5, 9)] == ["#1", "bob", "#9"]
+
+
+def test_last_takes_the_newest_of_those_that_fit_a_filter(place: Workplace, client: Client) -> None:
+    for number in range(1, 6):
+        change(client, swap("a", 2 * number, f"a{number}"), swap("b", 2 * number, f"b{number}"))
+    change(client, swap("b", 14, "b7"))
+    client.undo(filter=Filter(paths=["a"]), last=2)
+    assert [line(place, "a", 2 * n) for n in (3, 4, 5)] == ["a3", "#8", "#10"]
+    assert [line(place, "b", 2 * n) for n in (4, 5, 7)] == ["b4", "b5", "b7"]
+    client.undo(filter=Filter(paths=["a"]), last=1)
+    assert line(place, "a", 6) == "#6", "what is undone in part does not count again"
+
+
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
@@ -207,7 +226,9 @@ def test_a_filter_takes_times_globs_and_kinds(place: Workplace, client: Client) 
         ({"filter": Filter(since=10**6)}, "unknown_transaction"),
         ({"filter": Filter(kind="baseline")}, "nothing_to_undo"),
         ({"filter": Filter(actor="nobody")}, "nothing_to_undo"),
-        ({"filter": Filter(actor="x"), "last": 1}, "invalid_params"),
+        ({"filter": Filter(actor="x"), "last": 0}, "invalid_params"),
+        ({"filter": Filter(actor=[])}, "invalid_params"),
+        ({"tx": 1, "filter": Filter(actor="x"), "last": 1}, "invalid_params"),
         ({"filter": Filter(actor="x"), "session": "x"}, "invalid_params"),
         ({"tx": 1, "last": 1}, "invalid_params"),
         ({"tx": 1, "paths": []}, "invalid_params"),

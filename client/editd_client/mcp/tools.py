@@ -240,7 +240,7 @@ def _log(call: Call) -> Answer:
     result = call.client.log(
         limit=asked.limit,
         before=asked.before,
-        path=None if asked.path is None else call.path(asked.path),
+        path=call.paths([asked.path] if isinstance(asked.path, str) else asked.path),
         session=asked.session,
         actor=asked.actor,
     )

@@ -85,7 +85,7 @@ def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
     if history.entry(path) is not None:
         return [path]
     files, folders = history.folder_at_head(path.text)
-    if not files and not folders and not history.index.log(Wanted(path=path), 1):
+    if not files and not folders and not history.index.log(Wanted(paths=(path,)), 1):
         raise FileMissing(
             f"The history knows nothing of {path}.",
             hint="`log` with a path shows what happened to it; paths are relative to the workspace's root.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from editd.store.history import History
     from editd.values.glob import Glob
@@ -50,14 +51,18 @@ class OfSession(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True):
-    """All that fits; `since` and `until` are included, and are transactions or times."""
+    """All matching transactions, or the newest `last` of them.
 
-    session: str | None = None
-    actor: str | None = None
+    `since` and `until` are included, and are transactions or times.
+    """
+
+    sessions: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
     since: int | str | None = None
     until: int | str | None = None
     paths: tuple[WorkspacePath | Glob, ...] = ()
-    kind: Kind | None = None
+    kinds: tuple[Kind, ...] = ()
+    last: int | None = None
 
 
 class LastOf(Struct, frozen=True):
@@ -102,20 +107,21 @@ def targets_of(scope: Scope, history: History) -> list[Target]:
         case Named():
             return [_named(scope, history)]
         case Newest():
-            if scope.last is not None and scope.last < 1:
-                raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
-            chosen = Chosen(UNDOABLE, scope.session)
+            _check_last(scope.last)
+            chosen = Chosen(UNDOABLE, _one(scope.session))
             found = history.index.in_force(chosen, -1 if scope.last is None else scope.last)
             nothing = "There is no edit that is not undone already."
         case OfSession():
-            found = history.index.in_force(_between(Chosen(ROLLED_BACK, scope.session), scope.since, history))
+            found = history.index.in_force(
+                _between(Chosen(ROLLED_BACK, (scope.session,)), scope.since, history)
+            )
             nothing = f"Session {scope.session} has made no edit that is not undone already."
         case Filter():
             return _filtered(scope, history)
         case LastOf():
             return [_last_of(scope, history)]
         case LastUndo():
-            found = history.index.in_force(Chosen(("undo",), scope.session), 1)
+            found = history.index.in_force(Chosen(("undo",), _one(scope.session)), 1)
             nothing = "There is no undo to take back."
     if not found:
         raise NothingToUndo(nothing, hint="`log` shows the history.")
@@ -188,22 +194,42 @@ def _named(scope: Named, history: History) -> Target:
 
 
 def _filtered(scope: Filter, history: History) -> list[Target]:
-    kinds = FILTERED if scope.kind is None else (scope.kind,)
+    _check_last(scope.last)
+    kinds = scope.kinds or FILTERED
     if kinds == ("baseline",):
         raise NothingToUndo("What was there when editd first looked cannot be undone.")
     below = _folders(scope.paths)
-    chosen = Chosen(kinds, scope.session, scope.actor, below=below)
-    found = history.index.in_force(_between(chosen, scope.since, history, scope.until))
-    if scope.paths:
-        parts = (part_of(transaction, _wanted(scope.paths)) for transaction in found)
-        targets = [part for part in parts if part is not None]
-    else:
-        targets = [whole_of(transaction) for transaction in found]
+    chosen = Chosen(kinds, scope.sessions, scope.actors, below=below)
+    chosen = _between(chosen, scope.since, history, scope.until)
+    targets = list(islice(_matches(scope, chosen, history), scope.last))
     if not targets:
         raise NothingToUndo(
             "Nothing that is not undone already fits the filter.", hint="`log` shows the history."
         )
     return targets
+
+
+def _matches(scope: Filter, chosen: Chosen, history: History) -> Iterator[Target]:
+    """Yield the parts of the chosen transactions that the filter's paths match, newest first."""
+    at_once = -1 if scope.last is None else LOOKED_AT_ONCE
+    while found := history.index.in_force(chosen, at_once):
+        for transaction in found:
+            part = part_of(transaction, _wanted(scope.paths)) if scope.paths else whole_of(transaction)
+            if part is not None:
+                yield part
+        if at_once == -1:
+            return
+        until = int(found[-1].seq) - 1
+        chosen = replace(chosen, until=until if chosen.until is None else min(until, chosen.until))
+
+
+def _check_last(last: int | None) -> None:
+    if last is not None and last < 1:
+        raise InvalidParams("`last` is the number of transactions to undo, 1 or more.")
+
+
+def _one(session: str | None) -> tuple[str, ...]:
+    return () if session is None else (session,)
 
 
 def _folders(paths: Sequence[WorkspacePath | Glob]) -> tuple[WorkspacePath, ...] | None:
@@ -259,7 +285,9 @@ def _last_of(scope: LastOf, history: History) -> Target:
     """The newest edit in force of `path` by the session, as far as it changed that file."""
     path, session = scope.path, scope.session
     before: int | None = None
-    while found := history.index.log(Wanted(before=before, path=path, session=session), LOOKED_AT_ONCE):
+    while found := history.index.log(
+        Wanted(before=before, paths=(path,), sessions=_one(session)), LOOKED_AT_ONCE
+    ):
         for transaction in found:
             if transaction.kind != "edit" or transaction.authorship.session != session:
                 continue

@@ -97,7 +97,7 @@ class Publishing:
         return found
 
     def _of_session(self, session: str) -> list[Transaction]:
-        found = work.in_force(self._log(Wanted(session=session)))
+        found = work.in_force(self._log(Wanted(sessions=(session,))))
         if not found:
             raise NoChange(
                 f"Nothing that the session {session!r} did is in force.",

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from editd.edits.desk import Dialect
     from editd.engine.engine import Reading
 
+Name = TypeVar("Name", bound=str)
 Made = TypeVar("Made", changeset.Change, transaction.Touch)
 
 _VERSION = re.compile(r"[0-9a-f]{40}")
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 EDITS_MAX = 100_000  # in one changeset
+NAMES_MAX = 1000  # sessions, actors, kinds or paths in one question; SQLite takes 32,766 values
 
 LINES_MAX = 2**31  # more than any file that is read has
 
@@ -83,14 +85,28 @@ def time_us(text: str) -> int:
         ) from None
 
 
+def several(given: Name | list[Name] | None) -> tuple[Name, ...]:
+    """Return the names that a request gives as one, as a list, or not at all.
+
+    Raises InvalidParams for an empty list, which a client may mean as "none" or as "all".
+    """
+    if given == []:
+        raise InvalidParams("An empty list names nothing.", hint="Leave the field out for all.")
+    if isinstance(given, list) and len(given) > NAMES_MAX:
+        raise InvalidParams(f"A list holds at most {NAMES_MAX} names.")
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list) else (given,)
+
+
 def wanted(params: messages.Log) -> Wanted:
     return Wanted(
         params.before,
         params.after,
-        None if params.path is None else path(params.path),
-        params.session,
-        params.actor,
-        params.kind,
+        tuple(map(path, several(params.path))),
+        several(params.session),
+        several(params.actor),
+        several(params.kind),
         None if params.since is None else time_us(params.since),
         None if params.until is None else time_us(params.until),
     )

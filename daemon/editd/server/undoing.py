@@ -102,10 +102,11 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
     """What an undo is about; `session` is the connection's. Raises InvalidParams."""
     ways = {"tx": params.tx, "filter": params.filter, "last": params.last}
     given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1 or (params.session is not None and given and given != ["last"]):
+    is_several = len(given) > 1 and given != ["filter", "last"]
+    if is_several or (params.session is not None and given and given != ["last"]):
         raise InvalidParams(
-            f"`{given[0]}` says already what is to be undone.",
-            hint="Give one of `tx`, `filter`, and `last` or `session`.",
+            f"`{given[0]}` names already what to undo.",
+            hint="Give `tx`, or `filter`, or `session`; `last` goes with the latter two or alone.",
         )
     if params.paths is not None and params.tx is None:
         raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has `paths` of its own.")
@@ -114,13 +115,13 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
         return Named(params.tx, tuple(map(translate.path, params.paths or ())))
     if params.filter is not None:
-        return _filter(params.filter)
+        return _filter(params.filter, params.last)
     if params.session is not None:  # and nothing else: it is undone as a whole
         return Newest(params.session, params.last)
     return Newest(session, 1 if params.last is None else params.last)
 
 
-def _filter(given: messages.Filter) -> Filter:
+def _filter(given: messages.Filter, last: int | None) -> Filter:
     if all(value is None for value in structs.asdict(given).values()):
         raise InvalidParams(
             "An empty `filter` would undo everything.", hint="`restore` puts the workspace back as a whole."
@@ -129,7 +130,10 @@ def _filter(given: messages.Filter) -> Filter:
         raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")
     check_count(given.paths or (), "A `filter`")
     paths = tuple(map(_path_or_glob, given.paths or ()))
-    return Filter(given.session, given.actor, given.since, given.until, paths, given.kind)
+    return Filter(
+        translate.several(given.session), translate.several(given.actor), given.since, given.until, paths,
+        translate.several(given.kind), last,
+    )  # fmt: skip
 
 
 def _path_or_glob(text: str) -> WorkspacePath | Glob:

@@ -58,14 +58,14 @@ _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABL
 
 
 class Wanted(Struct, frozen=True):
-    """Which transactions a `log` asks for; None means all."""
+    """The transactions that a `log` asks for; None, and no name at all, means all."""
 
     before: int | None = None
     after: int | None = None
-    path: WorkspacePath | None = None
-    session: str | None = None
-    actor: str | None = None
-    kind: Kind | None = None
+    paths: tuple[WorkspacePath, ...] = ()
+    sessions: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     since_us: int | None = None  # made at this time or after it
     until_us: int | None = None
 
@@ -83,8 +83,8 @@ class Chosen(Struct, frozen=True):
     """Which transactions an undo takes, of those that are in force at least in part; None means all."""
 
     kinds: tuple[Kind, ...]
-    session: str | None = None
-    actor: str | None = None
+    sessions: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
     since: int | None = None  # a seq, itself included, like all of these
     until: int | None = None
     since_us: int | None = None
@@ -262,20 +262,20 @@ class Index:
             ("seq", ">", wanted.after),
             ("seq", ">=", first),
             ("seq", "<=", last),
-            ("session", "=", wanted.session),
-            ("actor", "=", wanted.actor),
-            ("kind", "=", wanted.kind),
         ):
             if value is not None:
                 conditions.append(f"tx.{column} {operator} ?")
                 values.append(value)
+        for column, names in (
+            ("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)
+        ):  # fmt: skip
+            if names:
+                conditions.append(f"tx.{column} in ({_marks(names)})")
+                values += map(_stored, names)
         source = "tx"
-        if wanted.path is not None:
-            source = (
-                "(select distinct seq from touch where path = ? or (path >= ? and path < ?))"
-                " join tx using (seq)"
-            )
-            values[:0] = _at_or_below(wanted.path)
+        if wanted.paths:
+            source = f"(select distinct seq from touch where {_touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
+            values[:0] = _bounds(wanted.paths)
         rows = self._all(
             f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # our own words only
             " order by tx.seq desc limit ?",
@@ -378,8 +378,6 @@ class Index:
         conditions = [f"kind in ({_marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]
         for condition, value in (
-            ("session = ?", _stored(chosen.session)),
-            ("actor = ?", _stored(chosen.actor)),
             ("seq >= ?", chosen.since),
             ("seq <= ?", chosen.until),
             ("time_us >= ?", chosen.since_us),
@@ -388,10 +386,13 @@ class Index:
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
+        for column, names in (("session", chosen.sessions), ("actor", chosen.actors)):
+            if names:
+                conditions.append(f"{column} in ({_marks(names)})")
+                values += map(_stored, names)
         if chosen.below is not None:
-            touched = ["path = ? or (path >= ? and path < ?)"] * len(chosen.below)
-            conditions.append(f"seq in (select seq from touch where {' or '.join(touched)})")  # noqa: S608
-            values += [part for path in chosen.below for part in _at_or_below(path)]
+            conditions.append(f"seq in (select seq from touch where {_touching(chosen.below)})")  # noqa: S608
+            values += _bounds(chosen.below)
         rows = self._all(
             f"select * from tx where {' and '.join(conditions)} order by seq desc limit ?",  # noqa: S608  # ours
             (*values, limit),
@@ -515,9 +516,14 @@ def _said(said: Authorship) -> Iterator[str | bytes | None]:
     return map(_stored, (said.actor, said.session, said.message, said.request_id))
 
 
-def _at_or_below(path: WorkspacePath) -> tuple[bytes, bytes, bytes]:
-    """The path, and the bounds of what lies below it: "0" follows "/"."""
-    return path.raw, path.raw + b"/", path.raw + b"0"
+def _touching(paths: Sequence[WorkspacePath]) -> str:
+    """Return the condition for touches of these paths, or of paths below them."""
+    return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
+
+
+def _bounds(paths: Sequence[WorkspacePath]) -> list[bytes]:
+    """Return the values for `_touching`. In bytes, "0" follows "/"."""
+    return [bound for path in paths for bound in (path.raw, path.raw + b"/", path.raw + b"0")]
 
 
 def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:

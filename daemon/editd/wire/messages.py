@@ -238,14 +238,14 @@ class Abort(Params):
 
 
 class Filter(Message):
-    """Which transactions an undo takes; `since` and `until` are included."""
+    """The transactions that an undo takes; `since` and `until` are included."""
 
-    session: str | None = None
-    actor: str | None = None
+    session: str | list[str] | None = None
+    actor: str | list[str] | None = None
     since: Tx | None = None  # or an RFC 3339 time
     until: Tx | None = None
     paths: list[str] | None = None  # or globs
-    kind: Kind | None = None
+    kind: Kind | list[Kind] | None = None
 
 
 class Undo(Params):
@@ -299,10 +299,10 @@ class Log(Params):
     limit: int = 50
     before: int | None = None
     after: int | None = None
-    path: str | None = None
-    session: str | None = None
-    actor: str | None = None
-    kind: Kind | None = None
+    path: str | list[str] | None = None
+    session: str | list[str] | None = None
+    actor: str | list[str] | None = None
+    kind: Kind | list[Kind] | None = None
     since: str | None = None  # RFC 3339
     until: str | None = None
 

@@ -29,9 +29,10 @@ def check_words(given: Message, where: str) -> None:
     """Raises Malformed (invalid_params) where a name or a message in `given` cannot be one."""
     for attribute, name in _words_of(type(given)):
         value = getattr(given, attribute)
-        if isinstance(value, str):
-            _check(value, f"{where}: `{name}`", is_name=name in NAMES)
-        elif name in GROUPS and value is not None:
+        for word in value if isinstance(value, list) else [value]:
+            if isinstance(word, str):
+                _check(word, f"{where}: `{name}`", is_name=name in NAMES)
+        if name in GROUPS and value is not None:
             check_words(value, f"{where}: {name}")
 
 
