@@ -85,7 +85,15 @@ class Conflict(Refused):
 
 
 class NoMatch(Refused):
+    """The text to be replaced is not in the file.
+
+    `applied` is the passage that already holds the new text, if there is one: the number of its first
+    line, and its lines. `path` is that of the file. The engine adds the transaction that it came with.
+    """
+
     code = "no_match"
+    applied: tuple[int, tuple[str, ...]] | None = None
+    path: Any = None
 
 
 class Ambiguous(Refused):

@@ -8,9 +8,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import to_builtins
 
-from editd.wire.messages import Replace, Tool, Write
+from editd.wire.codec import convert
+from editd.wire.messages import Patch, Replace, Tool, Write
 from editd_client.errors import EditdError
+from recorded import rooted
 from torment import in_company
 
 if TYPE_CHECKING:
@@ -54,6 +57,52 @@ def refused(client: Client, *edits: Any, **more: Any) -> EditdError:
     with pytest.raises(EditdError) as caught:
         client.apply(edits, **more)
     return caught.value
+
+
+def edits_already_made() -> dict[str, Any]:
+    """One edit by each way of naming old and new lines; `a.txt` has had `two` replaced by `the second`."""
+    diff = "------- SEARCH\ntwo\n=======\nthe second\n+++++++ REPLACE"
+    blocks = "<<<<<<< SEARCH\ntwo\n=======\nthe second\n>>>>>>> REPLACE"
+    codex = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+the second\n*** End Patch"
+    replace = {"old_string": "two", "new_string": "the second"}
+    called = {
+        ("serena", "replace_content"): serena("a.txt", "two", "the second", "literal").args,
+        ("roo", "search_and_replace"): {"path": "./a.txt", "search": "two", "replace": "the second"},
+        ("cline", "replace_in_file"): {"path": "a.txt", "diff": diff},
+        ("claude", "str_replace_based_edit_tool"): {
+            "command": "str_replace", "path": "a.txt", "old_str": "two", "new_str": "the second",
+        },
+        ("gemini", "replace"): {"file_path": "{ROOT}/a.txt", "instruction": "x", **replace},
+        ("codex", "apply_patch"): {"input": codex},
+        ("wcgw", "FileWriteOrEdit"): {
+            "file_path": "{ROOT}/a.txt", "percentage_to_change": 1,
+            "text_or_search_replace_blocks": blocks, "thread_id": "t1",
+        },
+    }  # fmt: skip
+    tools = {dialect: Tool(dialect=dialect, tool=tool, args=args) for (dialect, tool), args in called.items()}
+    patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+the second\n three\n"
+    plain = {"replace": Replace(path="a.txt", old="two", new="the second"), "patch": Patch(patch=patch)}
+    return {**plain, **tools}
+
+
+@pytest.mark.parametrize("name", edits_already_made())
+def test_a_refusal_says_since_which_transaction_the_new_text_is_there(
+    place: Workplace, client: Client, name: str
+) -> None:
+    client.apply([Write(path="b.txt", content="b\n")])
+    client.apply([Replace(path="a.txt", old="two", new="the second")], session="bob", actor="ann")
+    client.apply([Replace(path="a.txt", old="three", new="the third")])
+    edit = edits_already_made()[name]
+    if isinstance(edit, Tool):
+        edit = convert(rooted(to_builtins(edit), str(place.root.resolve())), Tool)
+    elif isinstance(edit, Patch):
+        edit = Patch(patch=edit.patch.replace(" three", " the third"))
+    client.read("a.txt", session="t1")
+    refusal = refused(client, edit)
+    assert refusal.name == "no_match", refusal.message
+    assert refusal.data["already_applied"] is True
+    assert refusal.data["applied_by"]["seq"] == 2
+    assert refusal.message.endswith(" It came with transaction 2, edit by ann in bob.")
 
 
 def test_calls_of_several_dialects_and_other_edits_are_one_transaction(

@@ -97,6 +97,40 @@ def test_text_that_is_not_there_is_refused_with_the_nearest_passage() -> None:
     assert refusal(NoMatch, "abc\n", "zzz qqq") == {"nearest": None, "differs": []}
 
 
+def hint_of(text: str, old: str, new: str, count: int = 1) -> str:
+    with pytest.raises(NoMatch) as caught:
+        replace_exactly(text, old, new, count, path="f.txt")
+    return caught.value.hint
+
+
+def test_the_hint_names_one_line_as_one_and_pasted_line_numbers() -> None:
+    text = "a = 1\nb = value(2)\nc = value(3)\n"
+    assert hint_of(text, "b = value(9)", "x").startswith("The nearest passage is at line 2: copy")
+    assert hint_of(text, "  b = value(2)\n  c = value(3)", "x").startswith(
+        "The nearest passage is at lines 2-3 and differs in indentation: copy"
+    )
+    assert hint_of(text, "     2\tb = value(2)\n", "x") == (
+        "The nearest passage is at line 2 and differs in line numbers: "
+        "copy the text from there as it stands, without line numbers."
+    )
+
+
+def test_the_hint_says_when_the_new_text_is_already_there() -> None:
+    text = "[network]\nretries = 9\n\n[limits]\ntimeout = 30\n"
+    assert hint_of(text, "retries = 3", "retries = 9") == (
+        "Leave the edit out if it was made before: the new text is at line 2."
+    )
+    both = hint_of(text, "timeout = 5\n", "retries = 9\n\n[limits]\n")
+    assert "made before: the new text is at lines 2-4. The nearest passage is at line 5: copy" in both
+    assert "at line 1." in hint_of("new new\n", "old", "new", count=2)
+
+
+def test_the_hint_does_not_take_chance_for_an_edit_that_was_made() -> None:
+    text = "}\nreturn value\nreturn value\nx\n"
+    for new in ("}", "x", "", "return value", "value\nx\n"):
+        assert "made before" not in hint_of(text, "zzz\nreturn value\nx\n", new)
+
+
 def test_between_several_places_nothing_is_guessed() -> None:
     assert refusal(Ambiguous, "x\ny\nx\n", "x") == {"found": 2, "lines": [1, 3]}
     assert refusal(Ambiguous, "aaa", "aa") == {"found": 2, "lines": [1, 1]}

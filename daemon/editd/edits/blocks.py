@@ -266,7 +266,8 @@ def _missing(grouped: Missing, alone: Missing | Several | None, text: str, path:
     said = _why(missing, path, is_alone=isinstance(alone, Missing))
     if isinstance(alone, Several):
         said += f" Looked for one at a time, {_fits(alone, path)}"
-    refusal = no_match(said, text, "\n".join(missing.block.search), _data(missing.block))
+    old, new = "\n".join(missing.block.search), "\n".join(missing.block.replacement)
+    refusal = no_match(said, text, old, _data(missing.block), new=new)
     if not isinstance(alone, Missing):
         refusal.hint = f"Send the blocks in the order of the file, or fewer at once. {refusal.hint}"
     return refusal

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from editd.edits.replace import no_match
+from editd.edits.replace import no_match, note_applied_hunk
 from editd.errors import NoMatch
 
 Lines = Sequence[bytes]  # each with its line end; only a file's last may be without
@@ -177,14 +177,17 @@ def _joined(lines: Lines) -> bytes:
 
 def _refusal(content: bytes, file: _File, hunk: Hunk, path: str) -> NoMatch:
     data = {"path": path, "hunk": hunk.number, "line": hunk.line, "expected_line": hunk.old_start}
+    signs = [sign.decode() for sign, _ in hunk.lines]
     new = [_bare(text) for sign, text in hunk.lines if sign != b"-"]
     applied = next(_places(file.bare, new, 0), None)
     if applied is not None:
-        return NoMatch(
+        refusal = NoMatch(
             f"Hunk {hunk.number} seems to be applied already: see line {applied + 1} of {path}.",
             hint="Leave it out, or read the file again.",
-            data={**data, "already_applied": True, "applied_at_line": applied + 1},
+            data=data,
         )
+        note_applied_hunk(refusal, [_shown(line) for line in file.bare], applied, "".join(signs))
+        return refusal
     return no_match(
         f"Hunk {hunk.number} (line {hunk.line} of the patch) does not apply to {path}.",
         _shown(content),

@@ -22,6 +22,12 @@ def js_trim(text: str) -> str:
     return text.strip(JS_WHITE_SPACE)
 
 
+def numbered(*ranges: tuple[int, int]) -> str:
+    """Return ranges of lines, both ends included, as words: `line 3`, or `lines 3, 5-7`."""
+    numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"line {numbers}" if numbers.isdigit() else f"lines {numbers}"
+
+
 def runs(
     lines: Sequence[str],
     wanted: Sequence[str],

@@ -16,6 +16,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import DiffOption, FileMode, ObjectType
 
+from editd.edits.lines import numbered
 from editd.edits.mode import with_mode
 from editd.errors import Conflict
 
@@ -95,10 +96,8 @@ def merge_states(
         return with_mode(ours, mode).with_content(merged.content)
     if not merged.regions:
         raise _conflict(path, "binary", f"{path} is not text, and both sides changed it.")
-    shown = ", ".join(f"{region.start_line}-{region.end_line}" for region in merged.regions[:10])
-    raise _conflict(
-        path, "lines", f"{path} does not merge: both sides changed its lines {shown}.", merged.regions
-    )
+    shown = numbered(*((region.start_line, region.end_line) for region in merged.regions[:10]))
+    raise _conflict(path, "lines", f"{path} does not merge: both sides changed its {shown}.", merged.regions)
 
 
 def _conflict(path: str, reason: str, message: str, regions: tuple[Region, ...] = ()) -> Conflict:

@@ -113,12 +113,16 @@ def plan(
     regular expression to be searched for first.
     """
     work = Work(snapshot, knowledge, on_stale, fallback_encoding, tooling or Tooling())
-    for edit in edits:
-        if isinstance(edit, Tool):
-            work.answers.append(call(work, work.tooling, edit))
-        else:
-            work.make(edit)
-            work.answers.append(None)
+    try:
+        for edit in edits:
+            if isinstance(edit, Tool):
+                work.answers.append(call(work, work.tooling, edit))
+            else:
+                work.make(edit)
+                work.answers.append(None)
+    except NoMatch as refusal:
+        refusal.path = work.searched
+        raise
     work.bases.merge_all()
     touched = tuple(sorted({*work.bases.known, *work.overlay}))
     work.refuse_files_in_files(touched)
@@ -165,6 +169,7 @@ class Work:
         self.removed: set[WorkspacePath] = set()  # the paths whose first content has gone
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
+        self.searched: WorkspacePath | None = None  # the file whose text was asked for last
 
     def make(self, edit: FileEdit) -> None:
         """Make one edit on what the ones before it left."""
@@ -280,6 +285,7 @@ class Work:
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
     def text(self, path: WorkspacePath, state: FileState) -> Text:
+        self.searched = path
         return Text.decode(state.content, path=path.text, fallback=self.fallback_encoding)
 
     def _delete(self, edit: Delete) -> None:
@@ -404,6 +410,7 @@ class Work:
 
     def _patched(self, path: WorkspacePath, state: FileState, file: FilePatch, fuzz: int) -> FileState:
         """Return what `file` makes of `state`: of its bytes, else of its text in its own encoding."""
+        self.searched = path
         try:
             applied = apply_to(state.content, file, fuzz=fuzz)
         except NoMatch:

@@ -8,13 +8,16 @@ What is put in takes the line ends that are there; a byte outside the spans neve
 
 from __future__ import annotations
 
+import re
 from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from editd.edits.lines import numbered
 from editd.edits.search import (
     LINE_END,
+    Nearest,
     Span,
     lines_of,
     nearest,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+_TELLING_CHARACTERS = 3  # letters and digits of a new text that tell of an edit, not of chance
 
 
 class Replacement(Struct, frozen=True):
@@ -79,15 +83,15 @@ def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str 
             hint="Name the text that is to be replaced, and how often it is there.",
         )
     spans = occurrences(text, old)
-    _expect(count, spans, text, old, path or "the file")
+    _expect(count, spans, text, old, new, path or "the file")
     if old == new:
         return text
     return replace(text, [Replacement(span.start, span.end, fitted(new, old, text, span)) for span in spans])
 
 
-def _expect(count: int, spans: Sequence[Span], text: str, old: str, path: str) -> None:
+def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, path: str) -> None:
     if not spans:
-        raise no_match(f"The text to be replaced is not in {path}.", text, old)
+        raise no_match(f"The text to be replaced is not in {path}.", text, old, new=new, count=count)
     overlap = overlapping(text, spans[0]) if len(spans) == count == 1 else None
     if overlap is not None:
         spans = [*spans, overlap]
@@ -111,22 +115,67 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, path: str) -
     )
 
 
-def no_match(message: str, text: str, needle: str, data: dict[str, Any] | None = None) -> NoMatch:
-    """Return the refusal for `needle` not being in `text`, with the nearest passage in its data."""
+def no_match(
+    message: str,
+    text: str,
+    needle: str,
+    data: dict[str, Any] | None = None,
+    *,
+    new: str = "",
+    count: int | None = 1,
+) -> NoMatch:
+    """Return the refusal for `needle` not being in `text`, with the nearest passage in its data.
+
+    If `text` already has `new`, the replacement, `count` times (None: any number), the refusal says so.
+    """
     near = nearest(text, needle)
+    told = {"nearest": None, "differs": []} if near is None else near.to_data()
+    refusal = NoMatch(message, hint=nearest_hint(near), data={**(data or {}), **told})
+    place = _place_of_new(text, needle, new, count)
+    if place is None:
+        return refusal
+    first, last = place
+    is_news = near is not None and (near.end_line < first or last < near.start_line)
+    others = f" {refusal.hint}" if is_news else ""
+    refusal.hint = f"Leave the edit out if it was made before: the new text is at {numbered(place)}.{others}"
+    note_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
+    return refusal
+
+
+def nearest_hint(near: Nearest | None) -> str:
+    """Return the hint of a search that found nothing but, at best, a nearest passage."""
     if near is None:
-        return NoMatch(
-            message,
-            hint="Nothing in the file resembles it: read the file again.",
-            data={**(data or {}), "nearest": None, "differs": []},
-        )
-    what = "" if near.differs in ((), ("text",)) else f" and differs in {' and '.join(near.differs)}"
-    return NoMatch(
-        message,
-        hint=f"The nearest passage is at lines {near.start_line}-{near.end_line}{what}: "
-        "copy the text from there as it stands.",
-        data={**(data or {}), **near.to_data()},
-    )
+        return "Nothing in the file resembles it: read the file again."
+    kinds = () if near.differs == ("text",) else near.differs
+    what = f" and differs in {' and '.join(kinds)}" if kinds else ""
+    copy = "copy the text from there as it stands" + (", without line numbers" * ("line numbers" in kinds))
+    return f"The nearest passage is at {numbered((near.start_line, near.end_line))}{what}: {copy}."
+
+
+def note_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> None:
+    """Note in a refusal that the lines from `first` to `last` hold the new text already."""
+    refusal.data |= {"already_applied": True, "applied_at_line": first}
+    refusal.applied = (first, tuple(lines[first - 1 : last]))
+
+
+def note_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs: str) -> None:
+    """Note that the result of a hunk with lines of these signs is in `lines`, from the index `start` on."""
+    new = signs.replace("-", "")
+    first, last = (new.find("+"), new.rfind("+")) if "+" in new else (0, len(new) - 1)
+    note_applied(refusal, lines, start + first + 1, start + last + 1)
+    refusal.data["applied_at_line"] = start + 1
+
+
+def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int, int] | None:
+    """Return the first and the last line of the first place of `new`, if it says that the edit was made."""
+    bare = with_plain_line_ends(new).strip("\n")
+    if len(re.findall(r"\w", bare)) < _TELLING_CHARACTERS or bare in with_plain_line_ends(old):
+        return None
+    spans = occurrences(text, bare)
+    if not spans or count not in (None, len(spans)):
+        return None
+    first, last = lines_of(text, [spans[0].start, spans[0].end - 1])
+    return first, last
 
 
 def fitted(new: str, old: str, text: str, span: Span) -> str:

@@ -5,7 +5,7 @@ refusal of a search that found nothing: which passage was probably meant, and in
 
 Never guesses for the caller: a near passage is only ever told, not taken. Its time is bounded by
 the length of the text (1 MB in well under 50 ms): it looks at lines that share rare words with the
-needle, and at no others.
+needle, or parts of words with a short one, and at no others.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from difflib import SequenceMatcher
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 
 # Limits of the search for a near passage; with these it stays linear in the text.
 _WORDS_MAX = 32  # words of the needle that are looked for, the longest first
 _HITS_MAX = 64  # a word that is in more places than this says little about where
+_SHORT_CHARACTERS_MAX = 80  # of a needle whose single characters and parts of words are looked for, too
+_PIECE_CHARACTERS = 3  # of a part of a word
+_PIECE_HITS_MAX = 500
 _CANDIDATES_MAX = 12  # passages that are compared in earnest
 _LINES_MAX = 60  # lines of a passage that are compared, and shown
 _LINE_CHARACTERS_MAX = 300  # of a line that is compared
 _SHOWN_CHARACTERS_MAX = 8000
 _RESEMBLES = 0.5  # below this likeness (0 to 1) a passage would only mislead
+_RESEMBLES_IN_PART = 0.7  # the same for part of a line
+
+
+_TEXT = ("text",)  # what a passage differs in that no single kind of difference explains
 
 
 class Span(Struct, frozen=True, order=True):
@@ -107,20 +115,64 @@ def with_plain_line_ends(text: str) -> str:
 
 
 def nearest(text: str, needle: str) -> Nearest | None:
-    """Return the passage of `text` that is most like `needle`, or None where nothing resembles it."""
+    """Return the passage of `text` that is most like `needle`, or None where nothing resembles it.
+
+    Line numbers before the lines of `needle` are ignored if the file does not have them: a tool that
+    shows files puts them there.
+    """
+    likeness, near = _nearest(text, needle)
+    bare = without_line_numbers(needle)
+    if bare is None or (near is not None and near.differs != _TEXT):
+        return near
+    bare_likeness, bare_near = _nearest(text, bare)
+    if bare_near is None or (bare_near.differs == _TEXT and bare_likeness < likeness):
+        return near
+    return replace(bare_near, differs=("line numbers", *bare_near.differs))
+
+
+# A line number as `cat -n`, `grep -n` and tools for models write it. Blanks alone may be text after a number.
+_LINE_NUMBER = re.compile(r"[ \t]*(\d+)(?:([\t\u2192:|])| ([:|\u2192]) ?| |$)")
+
+
+def without_line_numbers(needle: str) -> str | None:
+    """Return `needle` without the line number before each of its lines; None if it has none."""
+    plain = with_plain_line_ends(needle)
+    lines = plain.removesuffix("\n").split("\n")
+    found = [match for line in lines if (match := _LINE_NUMBER.match(line)) is not None]
+    numbers = [int(match[1]) for match in found]
+    is_counting = len(found) == len(lines) and all(second == first + 1 for first, second in pairwise(numbers))
+    if not is_counting or not (len(found) > 1 or found[0][2] or found[0][3]):
+        return None
+    rests = [line[match.end() :] for line, match in zip(lines, found, strict=True)]
+    if all(match[2] in (":", "|") for match in found) and all(rest[:1] in ("", " ") for rest in rests):
+        rests = [rest[1:] for rest in rests]
+    return "\n".join(rests) + plain[len(plain.removesuffix("\n")) :]
+
+
+def _nearest(text: str, needle: str) -> tuple[float, Nearest | None]:
+    """Return the passage of `text` that is most like `needle`, and how like it is, from 0 to 1."""
     wanted = _fold(with_plain_line_ends(needle)).rstrip("\n").split("\n")[:_LINES_MAX]
     folded = _fold(with_plain_line_ends(text))
     lines = folded.split("\n")
-    candidates = [start for start, _ in _votes(folded, wanted).most_common(_CANDIDATES_MAX)]
+    likeness, first = _most_like(lines, wanted, _votes(folded, wanted))
+    if likeness < _RESEMBLES and len(needle) <= _SHORT_CHARACTERS_MAX:
+        likeness, first = _most_like(lines, wanted, _votes_by_pieces(folded, wanted))
+    if likeness < _RESEMBLES:
+        return likeness, None
+    last = min(first + len(wanted), len(lines))  # not included
+    starts = [*line_starts(text), len(text)]
+    passage = text[starts[first] : starts[last]]
+    shown = passage[:_SHOWN_CHARACTERS_MAX]
+    return likeness, Nearest(first + 1, last, shown, differences(needle, passage))
+
+
+def _most_like(lines: Sequence[str], wanted: Sequence[str], votes: Counter[int]) -> tuple[float, int]:
+    """Return how like `wanted` the most like of the passages with the most votes is, and its first line."""
+    candidates = [start for start, _ in votes.most_common(_CANDIDATES_MAX)]
     # Of equals the first, so that the answer is always the same one.
     scored = [(_likeness(lines[start : start + len(wanted)], wanted), -start) for start in candidates]
     likeness, negative = max(scored, default=(0.0, 0))
-    if likeness < _RESEMBLES:
-        return None
-    first, last = -negative, min(len(wanted) - negative, len(lines))  # `last` is not included
-    starts = [*line_starts(text), len(text)]
-    passage = text[starts[first] : starts[last]]
-    return Nearest(first + 1, last, passage[:_SHOWN_CHARACTERS_MAX], differences(needle, passage))
+    return likeness, -negative
 
 
 def differences(needle: str, passage: str) -> tuple[str, ...]:
@@ -131,7 +183,7 @@ def differences(needle: str, passage: str) -> tuple[str, ...]:
     """
     kinds = list(_BLINDNESS)
     if not _is_same(needle, passage, kinds):
-        return ("text",)
+        return _TEXT
     for kind in tuple(kinds):
         without = [other for other in kinds if other != kind]
         if _is_same(needle, passage, without):
@@ -183,33 +235,61 @@ def _is_same(needle: str, passage: str, kinds: Iterable[str]) -> bool:
 
 
 def _votes(folded: str, wanted: list[str]) -> Counter[int]:
-    """Return how much speaks for the passage beginning at each line, by the words it shares.
-
-    A word counts the more the longer and the rarer it is.
-    """
-    starts = line_starts(folded)
+    """Return how much speaks for the passage beginning at each line, by the words it shares."""
     offsets = {word: offset for offset, line in reversed(list(enumerate(wanted))) for word in _words(line)}
+    words = sorted(offsets, key=len, reverse=True)[:_WORDS_MAX]
+    return _votes_for(folded, {word: offsets[word] for word in words}, _HITS_MAX)
+
+
+def _votes_by_pieces(folded: str, wanted: list[str]) -> Counter[int]:
+    """Return the same by the parts of words and the single characters that it shares."""
+    pieces = {piece: offset for offset, line in reversed(list(enumerate(wanted))) for piece in _pieces(line)}
+    return _votes_for(folded, pieces, _PIECE_HITS_MAX)
+
+
+def _votes_for(folded: str, offsets: Mapping[str, int], hits_max: int) -> Counter[int]:
+    """Return the votes of texts, each at a line of the needle; the longer and the rarer it is, the more."""
+    starts = line_starts(folded)
     votes: Counter[int] = Counter()
-    for word in sorted(offsets, key=len, reverse=True)[:_WORDS_MAX]:
-        hits = list(islice(_matches(folded, word), _HITS_MAX))
+    for text, offset in offsets.items():
+        hits = list(islice(_matches(folded, text), hits_max))
         for hit in hits:
-            start = max(bisect_right(starts, hit.start) - 1 - offsets[word], 0)
-            votes[start] += 1 + 1000 * len(word) // len(hits)
+            start = max(bisect_right(starts, hit.start) - 1 - offset, 0)
+            votes[start] += 1 + 1000 * len(text) // len(hits)
     return votes
+
+
+def _pieces(line: str) -> Iterator[str]:
+    yield from re.findall(r"\w+|[^\w\s]", line)
+    for word in line.split():
+        for start in range(len(word) - _PIECE_CHARACTERS + 1):
+            yield word[start : start + _PIECE_CHARACTERS]
 
 
 def _words(line: str) -> list[str]:
     return re.findall(r"\w{2,}", line[:_LINE_CHARACTERS_MAX]) or line[:_LINE_CHARACTERS_MAX].split()
 
 
-def _likeness(lines: list[str], wanted: list[str]) -> float:
+def _likeness(lines: Sequence[str], wanted: Sequence[str]) -> float:
     """Return from 0 to 1 how like the lines are, each to its opposite number."""
     total = 0.0
-    for line, goal in zip(lines, wanted, strict=False):
+    for number, (line, goal) in enumerate(zip(lines, wanted, strict=False)):
         here, there = " ".join(line.split()), " ".join(goal.split())
         if there and there in here:
             total += 1
-        else:
-            cut = slice(_LINE_CHARACTERS_MAX)
-            total += SequenceMatcher(None, here[cut], there[cut], autojunk=False).quick_ratio()
+            continue
+        here, there = here[:_LINE_CHARACTERS_MAX], there[:_LINE_CHARACTERS_MAX]
+        likeness = SequenceMatcher(None, here, there, autojunk=False).quick_ratio()
+        if number in (0, len(wanted) - 1) and len(there) < len(here):
+            likeness = max(likeness, _likeness_in_part(here, there))
+        total += likeness
     return total / len(wanted)
+
+
+def _likeness_in_part(line: str, part: str) -> float:
+    """Return how like `part` the most like piece of `line` of its length is; 0 if that is not very like."""
+    blocks = SequenceMatcher(None, part, line, autojunk=False).get_matching_blocks()
+    starts = {max(block.b - block.a, 0) for block in blocks}
+    pieces = (line[start : start + len(part)] for start in starts)
+    likeness = max(SequenceMatcher(None, piece, part, autojunk=False).ratio() for piece in pieces)
+    return likeness if likeness >= _RESEMBLES_IN_PART else 0.0

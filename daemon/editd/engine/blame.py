@@ -33,15 +33,20 @@ Lines = dict[int, int]  # line of the file now → where it is in the version at
 
 
 class Blame:
-    def __init__(self, history: History, path: WorkspacePath, version: Version) -> None:
-        """Of `path`, which holds `version` after the newest transaction."""
+    def __init__(
+        self, history: History, path: WorkspacePath, version: Version, wanted: range | None = None
+    ) -> None:
+        """Blame the lines of `path`, which holds `version` after the newest transaction.
+
+        If `wanted` is given, blame only the lines with these indexes.
+        """
         self._history = history
         self._contents: dict[Version, bytes] = {}
         lines = count_lines(self._content(version))
         self.seqs = [history.floor.seq] * lines  # of each line; what nobody touched is the baseline's
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Touch, Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
-        self._suspect(path, int(history.head), {line: line for line in range(lines)})
+        self._suspect(path, int(history.head), {line: line for line in (wanted or range(lines))})
 
     def go_on(self, seconds: float) -> bool:
         """Go on for about so long; return whether all is known."""

@@ -35,7 +35,7 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
     old = with_plain_line_ends(old)
     spans = occurrences(text, old)
     if not spans:
-        raise no_match(f"`old_str` is not in {path}.", text, old)
+        raise no_match(f"`old_str` is not in {path}.", text, old, new=new)
     overlap = overlapping(text, spans[0]) if len(spans) == 1 else None
     if overlap is not None:
         spans = [*spans, overlap]

@@ -27,7 +27,7 @@ from msgspec.structs import replace as with_fields
 
 from editd.edits.arguments import text_of
 from editd.edits.desk import Dialect, Tool
-from editd.edits.lines import JS_WHITE_SPACE, js_trim, offsets
+from editd.edits.lines import JS_WHITE_SPACE, js_trim, numbered, offsets
 from editd.edits.replace import Replacement, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
@@ -379,8 +379,7 @@ class _Match(Struct, frozen=True):
     @property
     def lines(self) -> str:
         """The lines' numbers in the file, from 1, in words."""
-        first, last = self.start + 1, max(self.end, self.start + 1)
-        return f"line {first}" if first == last else f"lines {first}-{last}"
+        return numbered((self.start + 1, max(self.end, self.start + 1)))
 
 
 def _locate(file: _File, block: Block, low: int, path: str) -> _Match | None:
@@ -513,7 +512,8 @@ def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatc
             hint="Check the path; to make a new file, send one block with nothing in its SEARCH section.",
             data={**data, "nearest": None, "differs": []},
         )
-    refusal = no_match(f"The lines of {block.name} are not in {path}.", text, _joined(block.search), data)
+    message = f"The lines of {block.name} are not in {path}."
+    refusal = no_match(message, text, _joined(block.search), data, new=block.replacement)
     above = next((place for way in _ways(file, block.search) if (place := way.first(0)) is not None), None)
     if above is not None:
         refusal.hint = (

@@ -29,7 +29,7 @@ from msgspec import Struct, field
 from editd.edits.arguments import refuse_unknown, text_of
 from editd.edits.desk import Dialect, Tool
 from editd.edits.lines import offsets, runs
-from editd.edits.replace import Replacement, no_match
+from editd.edits.replace import Replacement, no_match, note_applied_hunk
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
 
 if TYPE_CHECKING:
@@ -434,12 +434,15 @@ def _refusal(file: _File, hunk: Hunk, cursor: int, path: str) -> NoMatch:
     is_telling = {" ", "+"} <= {sign for sign, _ in hunk.lines}
     applied = file.starts(hunk.new, 0, 0) if is_telling else []
     if len(applied) == 1:
-        return NoMatch(
+        refusal = NoMatch(
             f"The hunk at line {hunk.line} of the patch seems to be applied already: "
             f"see line {applied[0] + 1} of {path}.",
             hint="Leave it out, or read the file again.",
-            data={**data, "already_applied": True, "applied_at_line": applied[0] + 1},
+            data=data,
         )
+        signs = "".join(sign for sign, _ in hunk.lines)
+        note_applied_hunk(refusal, file.text.split("\n"), applied[0], signs)
+        return refusal
     return no_match(f"{what} is not in {path}.", file.text, "\n".join(hunk.old), data)
 
 

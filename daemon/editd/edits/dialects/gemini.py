@@ -105,7 +105,7 @@ def replacements_of(text: str, old: str, new: str, count: float = 1, *, path: st
         looked_for = unescaped(old)
         places = _places(text, looked_for)
     if not places:
-        raise no_match(f"`old_string` is not in {path}.", text, old)
+        raise no_match(f"`old_string` is not in {path}.", text, old, new=new, count=int(count))
     is_unescaped = looked_for != old
     if len(places) != count:
         raise _miscounted(text, places, count, path, is_unescaped=is_unescaped)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
 from editd.edits.expressions import Search
-from editd.edits.lines import JS_WHITE_SPACE, offsets
+from editd.edits.lines import JS_WHITE_SPACE, numbered, offsets
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
@@ -130,7 +130,7 @@ def _unmatched(call: Call, text: str) -> NoMatch:
     whole = (text.lower(), search.lower()) if call.ignore_case else (text, search)
     elsewhere = [span.start for span in occurrences(*whole)]
     if not elsewhere:
-        return no_match(message, text, call.search)
+        return no_match(message, text, call.search, new=call.replace, count=None)
     lines = lines_of(whole[0], elsewhere[:_LINES_TOLD_MAX])
     shown = ", ".join(map(str, lines[:10])) + (", …" if len(elsewhere) > 10 else "")
     return NoMatch(
@@ -151,7 +151,7 @@ def _unmatched_expression(call: Call, text: str, message: str) -> NoMatch:
         return NoMatch(message, hint=rules, data={"nearest": None, "differs": []})
     return NoMatch(
         message,
-        hint=f"The nearest passage is at lines {near.start_line}-{near.end_line}. {rules}",
+        hint=f"The nearest passage is at {numbered((near.start_line, near.end_line))}. {rules}",
         data=near.to_data(),
     )
 

@@ -18,6 +18,7 @@ from editd.edits.arguments import kind_of, text_of
 from editd.edits.desk import Dialect, Tool
 from editd.edits.expressions import Match, Search
 from editd.edits.ignore import Rule, is_ignored, rules_of
+from editd.edits.lines import numbered
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
@@ -229,7 +230,8 @@ def _overlaps(text: str, matches: Sequence[Match]) -> list[str]:
 def _nothing(page: Page, needle: str, call: Call) -> NoMatch:
     message = f"The needle is not in {page.path}."
     if call.is_literal:
-        return no_match(message, page.text, needle)
+        count = None if call.is_multiple else 1
+        return no_match(message, page.text, needle, new=call.repl, count=count)
     message = f"The regular expression matches nothing in {page.path}."
     places = [match.start for match in literal_matches(page.text, needle)]
     if places:
@@ -248,8 +250,8 @@ def _nothing(page: Page, needle: str, call: Call) -> NoMatch:
         )
     return NoMatch(
         message,
-        hint=f"The nearest passage is at lines {near.start_line}-{near.end_line}. Line ends are `\\n` here, "
-        "`.` matches them too, `^` and `$` match at each line.",
+        hint=f"The nearest passage is at {numbered((near.start_line, near.end_line))}. "
+        "Line ends are `\\n` here, `.` matches them too, `^` and `$` match at each line.",
         data=near.to_data(),
     )
 
@@ -274,7 +276,8 @@ def _several(page: Page, places: Sequence[int]) -> Ambiguous:
 def _begins_early(text: str, match: Match, found: int) -> Ambiguous:
     first, last = lines_of(text, [match.start, match.end - 1])
     return Ambiguous(
-        f"The match at lines {first}-{last} holds another one, which begins later: it may begin too early.",
+        f"The match at {numbered((first, last))} holds another one, which begins later: "
+        "it may begin too early.",
         hint="Let the pattern begin with text that is there once, not with what can be shorter, such as "
         "`\\s*`, or name what lies between instead of `.*?`.",
         data={"found": found, "lines": [first], "start_line": first, "end_line": last},
