@@ -404,7 +404,10 @@ class Engine:
         self._find_displaced(batch.view, changes)
         if not batch.view.strangers:
             return
-        found = dict(batch.view.strangers)
+        # What lies where names fold is out of scope, and says nothing of what it may hide.
+        found = {
+            path: state for path, state in batch.view.strangers.items() if not self.files.is_kept_out(path)
+        }
         batch.view.strangers.clear()
         for adoption in adoptions(found, self.history, self._is_ours):
             kind, by = self._made_by(adoption, message)

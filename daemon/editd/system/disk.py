@@ -154,6 +154,8 @@ class Disk(Protocol):
     """The absolute path by which the root was opened, all symlinks resolved."""
     weaker: list[str]
     """What this file system cannot give, a sentence each."""
+    device: int
+    """The device of the root, as st_dev."""
     can_sync_whole: bool
     """Whether `sync` can be called. Otherwise `sync_each` makes files durable."""
     mount: bytes
@@ -307,11 +309,12 @@ class RealDisk:
         # Kept open: of a write that failed, those are told that had it open then (syncfs(2)), and only once.
         self._to_sync = RealFolder(self._descriptor).open_itself()
         self._identity = _identity(os.fstat(self._descriptor))
+        self.device = self._identity[0]
         self.is_walking = walk or not _may_openat2(self._descriptor)
         """Whether folders are reached name by name for want of openat2: equally safe."""
         self.can_sync_whole = _may_syncfs()
         self.weaker = self._probe()
-        self.mount = _mount_of(self._descriptor)
+        self.mount = mount_id(self._descriptor)
 
     def close(self) -> None:
         """Let go of the root."""
@@ -535,7 +538,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _mount_of(descriptor: int) -> bytes:
+def mount_id(descriptor: int) -> bytes:
     """The id of the mount that an open file is on; b"" where neither libc nor the kernel tells it."""
     found = ctypes.create_string_buffer(_STATX_BYTES)
     if _statx is None or _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, found):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from editd.system.disk import PROBE_PREFIX, open_folder
+from editd.system.disk import PROBE_PREFIX, mount_id, open_folder
 from editd.system.mounts import mounts, mounts_below
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from editd.system.mounts import Mount
 
 MOUNTS_MAX = 256  # of which it is remembered what was tried
+_KNOWN: dict[tuple[int, bytes], str] = {}  # what was tried, by device and mount
 _NO_SUCH_NAME = frozenset({errno.EILSEQ, errno.EINVAL, errno.ENOENT})  # said of a name that it cannot hold
 
 
@@ -41,8 +42,11 @@ def folding_of(folder: RealFolder) -> str:
                 continue
             break
         try:
-            folds = {"case": _is_one(folder, name, name.swapcase())}
-            folds["form"] = _is_one(folder, name, unicodedata.normalize("NFD", name))
+            other_form = unicodedata.normalize("NFD", name)
+            folds = {
+                "case": _is_there(folder, name.swapcase()),
+                "form": other_form != name and _is_there(folder, other_form),
+            }
             return " and ".join(kind for kind, is_folded in folds.items() if is_folded)
         finally:
             with suppress(FileNotFoundError):
@@ -57,6 +61,21 @@ def folding_mounts(root: bytes) -> dict[bytes, str]:
     return {path: folding for path, folding in tried.items() if folding}
 
 
+def folding_elsewhere(folder: RealFolder, device: int) -> str:
+    """As `folding_of`, of a folder that may be on another device; what is on this one is known to be well."""
+    here = os.fstat(folder.descriptor).st_dev
+    if here == device:
+        return ""
+    mount = mount_id(folder.descriptor)
+    if not mount:
+        return folding_of(folder)  # the number of a device is used again
+    if (here, mount) not in _KNOWN:
+        if len(_KNOWN) >= MOUNTS_MAX:
+            _KNOWN.clear()
+        _KNOWN[here, mount] = folding_of(folder)
+    return _KNOWN[here, mount]
+
+
 @lru_cache(MOUNTS_MAX)
 def _folding_of_mount(mount: Mount) -> str:
     try:
@@ -66,14 +85,12 @@ def _folding_of_mount(mount: Mount) -> str:
         return ""  # a file's mount, or one that nobody may enter: then nobody edits in it either
 
 
-def _is_one(folder: RealFolder, name: str, other: str) -> bool:
-    if name == other:
-        return False
+def _is_there(folder: RealFolder, name: str) -> bool:
+    """Whether a name is found; its inode says nothing, since FUSE may count each spelling as a file."""
     try:
-        first, second = folder.stat(name.encode()), folder.stat(other.encode())
+        return folder.stat(name.encode()) is not None
     except OSError:
         return False
-    return first is not None and second is not None and first.st_ino == second.st_ino
 
 
 def _folds_names_of(folder: RealFolder) -> bool:
@@ -84,6 +101,6 @@ def _folds_names_of(folder: RealFolder) -> bool:
         return False
     for name in names:
         with suppress(UnicodeEncodeError):  # a name that is no text has no case
-            if name.swapcase() not in names and _is_one(folder, name, name.swapcase()):
+            if name.swapcase() not in names and _is_there(folder, name.swapcase()):
                 return True
     return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from editd.workspace.scope import Scope, is_never_ours
+from editd.workspace.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ class Covering:
         rules = self._rules_in(above)
         if self._scope.takes(folder, rules, is_folder=True):
             return True
-        if rules is None or is_never_ours(folder.rpartition(b"/")[2]):
+        if rules is None or self._scope.is_kept_out(folder):
             return False
         if rules.place not in self._indexes:
             self._indexes[rules.place] = rules.index()

@@ -169,6 +169,10 @@ class Files:
         """
         obstacles.check(self._disk, changes, pending)
 
+    def is_kept_out(self, path: WorkspacePath) -> bool:
+        """Whether `check` refuses every change at `path`, since its file system folds names."""
+        return obstacles.is_kept_out(self._disk, path)
+
     def make_ahead(self) -> Callable[[], list[bytes]] | None:
         """What makes some spares, for any thread, and is to be given to `made_ahead`; None: there are enough.
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import NotAFile, PermissionDenied
-from editd.workspace.folders import NO_WAY, folders_below, stat_of
-from editd.workspace.item import Item, is_temporary, item_of
+from editd.system.disk import RealFolder
+from editd.system.naming import folding_elsewhere
+from editd.workspace.folders import NO_WAY, folders_below, nearest_folder, stat_of
+from editd.workspace.item import Item, is_temporary, item_of, split
 from editd.workspace.tree import refusal_of
 
 if TYPE_CHECKING:
@@ -43,6 +45,17 @@ def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ())
             raise refusal_of(error, change.path, "could not be looked at") from error
 
 
+def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
+    """Whether `path` is on a mount whose file system takes two spellings for one name."""
+    with disk.folder(nearest_folder(disk, split(path.raw)[0])) as folder:
+        return bool(_folding(disk, folder))
+
+
+def _folding(disk: Disk, folder: Folder) -> str:
+    assert isinstance(folder, RealFolder)
+    return folding_elsewhere(folder, disk.device)
+
+
 class _Look(Struct, frozen=True):
     disk: Disk
     gone: AbstractSet[bytes]  # paths that will not be there by then
@@ -50,6 +63,7 @@ class _Look(Struct, frozen=True):
     def check(self, item: Item) -> None:
         try:
             with self.disk.folder(item.folder) as folder:
+                self._check_names(item.change.path, folder)
                 found = folder.stat(item.name)
                 if found is not None:
                     self._check_target(item, found, folder)
@@ -78,11 +92,21 @@ class _Look(Struct, frozen=True):
         for depth, name in enumerate(names):
             here = b"/".join(names[: depth + 1])
             with self.disk.folder(b"/".join(names[:depth])) as folder:
+                self._check_names(path, folder)
                 found = folder.stat(name)
             if found is None or here in self.gone:
                 return
             if not stat.S_ISDIR(found.st_mode):
                 raise _not_a_file(path, f"cannot be in {os.fsdecode(here)}, which is not a folder")
+
+    def _check_names(self, path: WorkspacePath, folder: Folder) -> None:
+        """Refuse where two spellings are one file: leases, undo and `protect` go by the path."""
+        if folding := _folding(self.disk, folder):
+            raise _denied(
+                path,
+                f"is on a file system that ignores {folding} in names",
+                "Edit it outside of editd, or move it to a file system that tells all names apart.",
+            )
 
     def _is_emptied(self, top: bytes) -> bool:
         """Whether nothing but empty folders will be left in the folder `top`."""

@@ -19,13 +19,13 @@ from msgspec import Struct, field
 
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.workspace.item import is_temporary
-from editd.workspace.scope import Scope, is_never_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.workspace.gitindex import GitIndex
     from editd.workspace.rules import Rules
+    from editd.workspace.scope import Scope
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
 RACY_NS = 50_000_000  # a file as young as this may change without its times telling: some kernels tick slowly
@@ -126,7 +126,7 @@ class Walk(Struct):
                 self.strays.append(path)
                 continue
             is_folder = _is_folder(entry)
-            if not self._is_in(path, name, level.rules, index, is_folder=is_folder):
+            if not self._is_in(path, level.rules, index, is_folder=is_folder):
                 continue
             if is_folder:
                 level.below.append(entry.name)
@@ -134,11 +134,9 @@ class Walk(Struct):
                 files[name] = found
         return Folder(level.path, files)
 
-    def _is_in(
-        self, path: bytes, name: bytes, rules: Rules | None, index: GitIndex | None, *, is_folder: bool
-    ) -> bool:
+    def _is_in(self, path: bytes, rules: Rules | None, index: GitIndex | None, *, is_folder: bool) -> bool:
         if rules and index and index.is_tracked(rules.inside(path), is_folder=is_folder):
-            return not is_never_ours(name)  # what git tracks it does not ignore
+            return not self.scope.is_kept_out(path)  # what git tracks it does not ignore
         return self.scope.takes(path, rules, is_folder=is_folder)
 
     def _index(self, rules: Rules | None) -> GitIndex | None:

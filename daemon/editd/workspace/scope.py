@@ -1,9 +1,9 @@
 """Scope: which paths of the workspace editd looks after without being asked.
 
-Out of scope are git's own folders, our temporaries, the locks and swap files of editors, what git
-ignores, and, where no git says anything, what is commonly generated. What git tracks is in all the
-same. A path that is out comes in when an edit touches it. Nested repositories and submodules each
-speak for their own files.
+Out of scope are git's own folders, our temporaries, the locks and swap files of editors, mounts that take
+two spellings for one name, what git ignores, and, where no git says anything, what is commonly generated.
+What git tracks is in although it is ignored. A path that is out comes in when an edit touches it, but no edit
+is taken on those mounts. Nested repositories and submodules each speak for their own files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from editd.system.naming import folding_mounts
 from editd.values.path import WorkspacePath, is_protected_name
 from editd.workspace.item import is_temporary
 
@@ -35,6 +36,7 @@ class Scope:
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(os.path.realpath(root))
         self._rules: dict[bytes, Rules | None] = {}
+        self._folding: frozenset[bytes] | None = None
 
     def is_in(self, path: WorkspacePath) -> bool:
         """Is this path looked after? For a single path; walking asks `takes` folder by folder."""
@@ -43,7 +45,8 @@ class Scope:
         for depth in range(1, len(names) + 1):
             here, is_folder = b"/".join(names[:depth]), depth < len(names)
             if not self.takes(here, rules, is_folder=is_folder):
-                is_kept_out = any(map(is_never_ours, names))
+                ways = (b"/".join(names[:count]) for count in range(1, len(names) + 1))
+                is_kept_out = any(map(self.is_kept_out, ways))
                 return not is_kept_out and rules is not None and rules.tracks(path.raw)
             if is_folder:
                 rules = self.rules(here, rules)
@@ -51,13 +54,19 @@ class Scope:
 
     def takes(self, path: bytes, rules: Rules | None, *, is_folder: bool) -> bool:
         """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
-        if is_never_ours(path.rpartition(b"/")[2]):
+        if self.is_kept_out(path):
             return False
         if not is_folder and _EDITORS_OWN.fullmatch(path.rpartition(b"/")[2]):
             return False
         if rules is None:
             return not (is_folder and self._is_generated(path))
         return not rules.ignores(path, is_folder=is_folder)
+
+    def is_kept_out(self, path: bytes) -> bool:
+        """Is `path` out of scope whatever git says? Because of its name, or as a mount that folds names."""
+        if self._folding is None:
+            self._folding = frozenset(folding_mounts(self._root))
+        return path in self._folding or is_never_ours(path.rpartition(b"/")[2])
 
     def rules(self, folder: bytes, above: Rules | None) -> Rules | None:
         """The rules that hold in `folder`: its own repository's if it is one's top, else those from above."""
