@@ -105,7 +105,7 @@ def serve(backing: str, where: str, *, folds_case: bool) -> None:
 
     mfusepy.FUSE.rename_fuse_3 = rename3
 
-    class Folding(mfusepy.Operations):  # type: ignore[misc, name-defined]
+    class Folding(mfusepy.Operations):  # type: ignore[misc]
         use_ns = True
 
         def real(self, path: str) -> str:
