@@ -66,7 +66,7 @@ class Harness:
 
     def __post_init__(self) -> None:
         for made in (self.root, self.state):
-            made.mkdir(parents=True)
+            made.mkdir(parents=True, exist_ok=True)
 
     @property
     def root(self) -> Path:
@@ -103,8 +103,12 @@ class Harness:
         *,
         make_disk: Callable[[str], RealDisk] = RealDisk,
         is_ours: Callable[[WorkspacePath], bool] = lambda _path: True,
+        boot: bytes = b"",
     ) -> Engine:
-        """Open the history and recover, as the daemon does when it starts."""
+        """Open the history and recover, as the daemon does when it starts.
+
+        With another `boot` than before, what was not synced may be torn, as after a power cut.
+        """
         disk = make_disk(str(self.root))
         files = Files(
             disk,
@@ -113,7 +117,7 @@ class Harness:
         )
         tree = Tree(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state))
-        return Engine(history, tree, files, self.clock, is_ours, disk.is_root_in_place, mount=disk.mount)
+        return Engine(history, tree, files, self.clock, is_ours, disk.is_root_in_place, mount=boot)
 
     @contextlib.contextmanager
     def engine(self, **more: object) -> Iterator[Engine]:

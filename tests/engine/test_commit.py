@@ -10,6 +10,7 @@ import pytest
 
 from editd.engine.requests import Outcome
 from editd.errors import IoError
+from editd.store.mark import MarkFile
 from editd.store.proof import quick_proof
 from editd.values import changeset
 from editd.values.changeset import Change
@@ -47,6 +48,28 @@ def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_afte
         assert engine.history.head == 0
         assert place.files() == {"a": "old\n"}
         assert done(engine, apply(write("a", "newer\n"))).seq == 1
+
+
+def test_a_kill_between_an_abort_and_the_note_of_it_is_no_damage(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal then ends before what the mark says was acknowledged, and the abort says why."""
+    place.baseline({"a": "old\n"})
+    with place.killed(make_disk=failing_exchange) as engine:
+        done(engine, apply(write("b", "b\n")))
+        acknowledge = MarkFile.write
+
+        def write_first(mark: MarkFile, segment: int, offset: int, seq: int, commit: bytes) -> None:
+            if seq == 2:
+                acknowledge(mark, segment, offset, seq, commit)
+
+        monkeypatch.setattr(MarkFile, "write", write_first)
+        refused(engine, apply(write("a", "new\n")))
+        monkeypatch.undo()
+    with place.engine() as engine:
+        assert engine.history.head == 1
+        assert place.files() == {"a": "old\n", "b": "b\n"}
+        assert done(engine, apply(write("a", "newer\n"))).seq == 2
 
 
 def test_nothing_is_left_beside_the_files_if_the_history_cannot_be_asked(

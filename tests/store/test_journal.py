@@ -349,6 +349,25 @@ def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
     assert kept[2] == record(2, b"new")
 
 
+def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
+
+    def fail(*_words: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    journal = Journal(str(tmp_path))
+    journal.append([record(1, bytes(3700))])
+    monkeypatch.setattr("editd.store.mark.write_at", fail)
+    journal.append([record(2, bytes(3700))])
+    journal.append([record(3, bytes(3700))])
+    journal.release(2)
+    journal.append([record(4, bytes(3700))])
+    journal.close()
+    assert list(committed(frames(str(tmp_path), Position(0, 0)))) == [1, 2, 3, 4]
+
+
 def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path))
     journal.is_relaxed = True

@@ -24,7 +24,7 @@ from editd.store.chain import transaction_of_commit
 from editd.store.floor import Floor, read_floor, write_floor
 from editd.store.head import read_head
 from editd.store.index import Index
-from editd.store.journal import Journal, Position, committed, frames, segments
+from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, segments
 from editd.store.mark import NOBODY, read_mark
 from editd.store.objects import (
     CommitObject,
@@ -51,6 +51,7 @@ from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Se
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from editd.store.journal import Frame
     from editd.values.changeset import Change
     from editd.values.path import WorkspacePath
 
@@ -425,7 +426,7 @@ class History:
             self._hold(record, splice)
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
-        self._compare_with_mark()
+        self._compare_with_mark(read)
         self.hot = tuple(hot)
         synced = read_synced(self.folder)
         if synced is None:
@@ -434,14 +435,17 @@ class History:
         self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
         self.is_in_doubt = is_in_doubt(self.folder)
 
-    def _compare_with_mark(self) -> None:
-        """What was acknowledged must be here."""
+    def _compare_with_mark(self, read: Sequence[Frame]) -> None:
+        """Raise HistoryDamaged if a transaction is missing that was acknowledged."""
         mark = read_mark(self.journal.folder)
-        if mark is not None and self._seq < mark.seq:
+        if mark is None:
+            return
+        acknowledged = acknowledged_seq(mark, read)
+        if self._seq < acknowledged:
             raise self._damaged(
-                f"it ends with transaction {self._seq}, and transactions up to {mark.seq} were acknowledged"
+                f"it ends with transaction {self._seq}, and was acknowledged up to {acknowledged}"
             )
-        if mark is not None and mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
+        if acknowledged == mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
             raise self._damaged(f"its transaction {self._seq} is not the one that was acknowledged")
 
     def _catch_up_index(self) -> None:

@@ -31,13 +31,15 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
 from editd.store.mark import NAME as MARK
-from editd.store.record import DECODER, ENCODER, Committed, Record
+from editd.store.record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
 from editd.system.disk import folder_bytes, write_at
 from editd.system.durable import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from editd.store.mark import Mark
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
@@ -180,8 +182,10 @@ class Journal:
 
     def release(self, seq: int) -> None:
         """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
+        assert self._mark is not None, "what is sealed is not written"
+        kept = {self.position.segment, self._mark.segment}
         for number, last in sorted(self._last_seqs.items()):
-            if number == self.position.segment or last > seq:
+            if number in kept or last > seq:
                 break  # in their order, so that what aborts a record does not go before the record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)
@@ -366,6 +370,16 @@ def committed(read: Iterable[Frame]) -> dict[int, Committed]:
             else:
                 standing = {seq: found for seq, found in standing.items() if seq < record.seq}
     return standing
+
+
+def acknowledged_seq(mark: Mark, read: Iterable[Frame]) -> int:
+    """Return the newest transaction that the mark knows and that no later frame aborts.
+
+    The mark is written after each frame, so a kill in between leaves it one abort behind (C4).
+    """
+    end = Position(mark.segment, mark.offset)
+    behind = (record for frame in read if frame.end > end for record in frame.records)
+    return min([mark.seq, *(record.seq - 1 for record in behind if isinstance(record, Aborted))])
 
 
 def _frames_of(

@@ -53,11 +53,17 @@ class MarkFile:
         if not os.path.exists(path):
             _make(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.segment = 0
+        """The segment that the mark names: while it does, that one must stay."""
+        with contextlib.suppress(HistoryDamaged):  # which every reader of the journal reports
+            found = read_mark(folder)
+            self.segment = 0 if found is None else found.segment
 
     def write(self, segment: int, offset: int, seq: int, commit: bytes) -> None:
-        """Note it down, unsynced. Where that fails the mark stays behind, which is safe."""
+        """Write the mark without a sync. If that fails, the mark stays behind, and so does its segment."""
         with contextlib.suppress(OSError):
             write_at(self._descriptor, _packed(segment, offset, seq, commit), 0)
+            self.segment = segment
 
     def sync(self) -> None:
         """Make it durable. Raises OSError."""

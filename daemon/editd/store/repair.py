@@ -27,7 +27,7 @@ from editd.store.floor import NAME as FLOOR
 from editd.store.floor import write_floor
 from editd.store.head import REF, move_head, read_head
 from editd.store.history import commit_oid
-from editd.store.journal import Journal, Position, committed, frames, whole_records
+from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, whole_records
 from editd.store.manifest import NAME as MANIFEST
 from editd.store.manifest import read_manifest, write_manifest
 from editd.store.mark import read_mark
@@ -402,7 +402,8 @@ class Repair:
         if not os.path.isdir(self._journal):
             return False
         try:
-            standing = committed(frames(self._journal, Position(0, 0)))
+            read = list(frames(self._journal, Position(0, 0)))
+            standing = committed(read)
             mark = read_mark(self._journal)
         except (HistoryDamaged, OSError):
             return False
@@ -414,7 +415,7 @@ class Repair:
                 return False
             else:
                 seq = found
-        return mark is None or seq >= mark.seq
+        return mark is None or seq >= acknowledged_seq(mark, read)
 
     def _record(self, seq: int, before: _Link) -> tuple[Committed | None, _Link | None]:
         """The record of a transaction, as it was or made anew, if it follows the one before."""
