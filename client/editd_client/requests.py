@@ -228,11 +228,13 @@ def undo(
     request_id: str | None = None,
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
+    own_only: bool = False,
 ) -> Asked[messages.UndoResult]:
     """Take back `tx`, the `last` so many, all of a `session`, or what fits a `filter`, by a new transaction.
 
     With none of them, the newest edit that is not undone. Refused with `conflict` where later changes do
-    not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so instead.
+    not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so instead. With
+    `own_only`, what another session did is refused with `permission_denied`.
     """
     asked = messages.Undo(
         tx=tx,
@@ -245,6 +247,7 @@ def undo(
         request_id=request_id,
         dry_run=dry_run,
         on_conflict=on_conflict,
+        own_only=own_only,
     )
     return asking(asked, messages.UndoResult)
 
@@ -257,6 +260,7 @@ def redo(
     request_id: str | None = None,
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
+    own_only: bool = False,
 ) -> Asked[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refused as `undo` is."""
     asked = messages.Redo(
@@ -266,6 +270,7 @@ def redo(
         request_id=request_id,
         dry_run=dry_run,
         on_conflict=on_conflict,
+        own_only=own_only,
     )
     return asking(asked, messages.UndoResult)
 
@@ -279,8 +284,13 @@ def rollback(
     request_id: str | None = None,
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
+    own_only: bool = False,
+    include_published: bool = False,
 ) -> Asked[messages.UndoResult]:
-    """Undo all that `session` did, from `since` on (a transaction or a time). Refused as `undo` is."""
+    """Undo all that `session` did, from `since` on (a transaction or a time). Refused as `undo` is.
+
+    Published work stays, unless `include_published` says otherwise.
+    """
     asked = messages.Rollback(
         session=session,
         since=since,
@@ -289,6 +299,8 @@ def rollback(
         request_id=request_id,
         dry_run=dry_run,
         on_conflict=on_conflict,
+        own_only=own_only,
+        include_published=include_published,
     )
     return asking(asked, messages.UndoResult)
 
@@ -402,13 +414,16 @@ def session_open(
     on_stale: messages.OnStale | None = None,
     unread: Literal["allow", "reject"] = "allow",
     ttl: float | None = None,
+    fresh: bool = False,
 ) -> Asked[messages.SessionOpenResult]:
     """Open a session; this client acts in its name from here on. `ttl` in seconds.
+
+    With `fresh` it gets a name that no session had before: `name`, or `NAME-2`, `NAME-3` …
 
     The `token` in the result is told this once: `hello` attaches another client with it.
     """
     asked = messages.SessionOpen(
-        name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl
+        name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl, fresh=fresh
     )
     return asking(asked, messages.SessionOpenResult)
 

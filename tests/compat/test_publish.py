@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import UNSET
 
-from editd.wire.messages import Chmod, Delete, Move, Symlink
+from editd.wire.messages import Chmod, Delete, Move, Published, Symlink
 from repositories import LINES, edit, names, refused, repository, shown, sound
 from workplace import Workplace, replace, workplace, write
 
@@ -555,3 +556,47 @@ def test_an_ignored_file_that_the_branch_has_is_published(place: Workplace) -> N
         edit(client, "bot", write("gen", "2\n"))
         client.publish("Generated anew", session="bot")
     assert shown(place, "HEAD:gen") == "2\n"
+
+
+def test_a_rollback_leaves_published_work_alone(place: Workplace) -> None:
+    with place.start() as client:
+        first = edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"))
+        commit = client.publish("Capitals", session="bot").commit
+        second = edit(client, "bot", replace("a.txt", "line 9\n", "LINE 9\n"))
+        shown = client.rollback("bot", dry_run=True)
+        assert shown.warnings == [f"Published work was left alone: {first} as {commit[:7]} on main."]
+        done = client.rollback("bot")
+        assert done.transaction is not None
+        assert done.transaction.undoes == [second]
+        assert place.files()["a.txt"].decode() == LINES.replace("line 3\n", "LINE 3\n")
+        nothing = refused(client.rollback, "bot")
+        assert nothing.name == "nothing_to_undo"
+        assert f"{first} as {commit[:7]} on main" in nothing.message
+        all_of_it = client.rollback("bot", include_published=True)
+        assert all_of_it.warnings == [
+            f"This was published, and the commit stays: {first} as {commit[:7]} on main."
+        ]
+        assert place.files()["a.txt"].decode() == LINES
+
+
+def test_the_log_says_in_which_commit_a_transaction_was_published(place: Workplace) -> None:
+    with place.start() as client:
+        first = edit(client, "bot", write("new.txt", "new\n"))
+        commit = client.publish("New", session="bot", branch="side").commit
+        second = edit(client, "bot", write("new.txt", "newer\n"))
+    place.stop()
+    with place.start() as client:
+        for found in (client.log(session="bot").transactions[1], client.show(first).transaction):
+            assert found.published == Published(commit=commit, branch="side")
+        assert client.show(second).transaction.published is UNSET
+
+
+def test_what_was_left_out_of_a_commit_was_not_published(place: Workplace) -> None:
+    place.write({".git/info/exclude": "*.log\n"})
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        only_ignored = edit(client, "bot", write("x.log", "x\n"))
+        client.publish("New", session="bot")
+        done = client.rollback("bot").transaction
+        assert done is not None
+        assert done.undoes == [only_ignored]

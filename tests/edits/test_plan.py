@@ -166,6 +166,30 @@ def test_with_neither_the_edit_is_never_stale() -> None:
     check({"a": TWO}, Replace(A, "two", "2"), {"a": b"2\n"})
 
 
+def test_a_replacement_that_its_text_guards_is_made_on_what_is_there_now() -> None:
+    told = Told(contents=[BASE], read={"a": BASE})
+    guarded = Replace(A, "d", "D", is_guarded_by_text=True)
+    made = plan([guarded], InMemory(states({"a": THERE})), told)
+    assert [change.after and change.after.content for change in made.changes] == [b"A\nb\nc\nD\n"]
+    stale: list[list[Edit]] = [
+        [Replace(A, "d", "D", base=base_of(BASE), is_guarded_by_text=True)],
+        [guarded, Replace(A, "c", "C")],
+        [guarded, Write(A, b"all of it")],
+        [guarded, Move(A, B)],
+    ]
+    for edits in stale:
+        with pytest.raises(Stale):
+            plan(edits, InMemory(states({"a": THERE})), told)
+    with pytest.raises(BaseRequired):
+        plan([guarded, Write(A, b"all of it")], InMemory(states({"a": THERE})), Told())
+    again = Replace(A, "c", "C", is_guarded_by_text=True)
+    plan([guarded, again], InMemory(states({"a": THERE})), told)
+    with pytest.raises(Stale):
+        plan([guarded], InMemory(states({"a": THERE})), told, on_stale="reject")
+    merged = plan([guarded], InMemory(states({"a": THERE})), told, on_stale="merge")
+    assert merged.merged == (A,)
+
+
 def test_a_file_that_is_gone_or_came_is_stale_too() -> None:
     assert refusal(Stale, {}, Write(A, TWO, base=base_of(ONE))).data["current"] is None
     refusal(Stale, {}, Write(A, TWO), told=Told(read={"a": ONE}))

@@ -387,3 +387,77 @@ def _louder(path: str, *words: str) -> list[dict[str, str]]:
 def _has_seen(path: object, name: bytes) -> bool:
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
         return bool(database.execute("select 1 from sight where path = ?", (name,)).fetchall())
+
+
+# ── sessions of their own ──
+
+
+def test_a_fresh_session_has_a_name_that_no_session_ever_had(client: Client, place: Workplace) -> None:
+    first = client.session_open("agent", fresh=True)
+    client.apply([replace("a.txt", "one", "1")])
+    client.session_close()
+    with place.client() as second, place.client() as third:
+        second.session_open("agent", fresh=True)
+        assert second.apply([replace("a.txt", "two", "2")]).transaction.session == "agent-2"  # type: ignore[union-attr]
+        assert third.session_open("agent", fresh=True).session == "agent-3"
+    assert first.session == "agent"
+
+
+def test_a_fresh_name_is_found_among_many(client: Client) -> None:
+    for number in range(2, 20):
+        client.apply([write(f"n/{number}", "x")], session="s" if number == 2 else f"s-{number - 1}")
+    found = client.session_open("s", fresh=True).session
+    assert found.startswith("s-")
+    assert not client.log(session=found).transactions
+
+
+def seq_of(result: messages.ApplyResult) -> int:
+    assert result.transaction is not None
+    return result.transaction.seq
+
+
+def test_an_undo_of_ones_own_only_is_refused_for_what_another_session_did(
+    client: Client, place: Workplace
+) -> None:
+    client.session_open("mine")
+    mine = seq_of(client.apply([replace("a.txt", "one", "1")]))
+    with place.client() as other:
+        theirs = seq_of(other.apply([replace("a.txt", "nine", "9")], session="theirs", actor="bob"))
+        other.apply([replace("a.txt", "1", "uno")], session="theirs", actor="bob")
+    undoing: list[Callable[[], object]] = [
+        lambda: client.undo(theirs, own_only=True),
+        lambda: client.undo(theirs, own_only=True, dry_run=True),
+        lambda: client.rollback("theirs", own_only=True),
+        lambda: client.undo(mine, own_only=True, on_conflict="force"),
+    ]
+    for undo in undoing:
+        with pytest.raises(EditdError) as refused:
+            undo()
+        assert refusal(refused) == "permission_denied"
+        assert "session 'theirs'" in refused.value.message
+    with pytest.raises(EditdError) as refused:
+        client.undo(mine, own_only=True)
+    assert refusal(refused) == "conflict"
+    client.undo(theirs)
+    with place.client() as nobody, pytest.raises(EditdError) as refused:
+        nobody.undo(mine, own_only=True)
+    assert refusal(refused) == "invalid_params"
+
+
+def test_an_undo_of_ones_own_only_may_be_forced_over_ones_own_later_change(client: Client) -> None:
+    client.session_open("mine")
+    first = seq_of(client.apply([replace("a.txt", "one", "1")]))
+    client.apply([replace("a.txt", "1", "uno")])
+    client.undo(first, own_only=True, on_conflict="force")
+    assert client.read("a.txt").content == TEXT
+
+
+def test_an_undo_of_ones_own_only_is_not_forced_over_a_change_that_nobody_recorded(
+    client: Client, place: Workplace
+) -> None:
+    client.session_open("mine")
+    first = seq_of(client.apply([replace("a.txt", "one", "1")]))
+    place.write({"a.txt": TEXT.replace("one", "uno")})
+    with pytest.raises(EditdError) as refused:
+        client.undo(first, own_only=True, on_conflict="force")
+    assert refusal(refused) == "permission_denied"

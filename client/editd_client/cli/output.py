@@ -181,6 +181,8 @@ def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
         about += f", of {', '.join(map(str, transaction.undoes))}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
+    if commit := getattr(transaction.published, "commit", ""):
+        about += f", published as {commit[:ID_DIGITS]}"
     return paint(about, "cyan", stream=stream)
 
 

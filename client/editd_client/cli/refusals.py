@@ -24,6 +24,7 @@ AT_THE_SHELL = (
     (r"count: ", "--count "),
     (r"as base, or use force", "as --base, or use --force"),
     (r"use overwrite", "use --overwrite"),
+    (r"Use include_published", "Use --include-published"),
     (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
     (r"`hello {session, token}`", "EDITD_TOKEN"),
     (r"`hello` with its token attaches to it", "EDITD_SESSION and EDITD_TOKEN act in it"),

@@ -18,15 +18,24 @@ if TYPE_CHECKING:
 @click.option(
     "--since", metavar="WHEN", help="Only from a transaction or a time on, such as 2h or 2026-03-01."
 )
+@click.option("--include-published", is_flag=True, help="Take back published work as well. The commit stays.")
 @forcing
 @authored
 @click.pass_obj
-def verb(invocation: Invocation, session: str, since: str | None, force: bool, authorship: Authorship) -> int:
+def verb(
+    invocation: Invocation,
+    session: str,
+    since: str | None,
+    include_published: bool,
+    force: bool,
+    authorship: Authorship,
+) -> int:
     """Take back all that a session did: its edits and commands in force, as one transaction.
 
     What others did stays, also in the same files. Where somebody built on the session's work that
     does not merge: nothing is changed then, and the transactions in the way are named. --dry-run
     tells beforehand. A rollback is a transaction itself: `editctl undo` takes it back.
+    Published work stays in the files unless --include-published is given.
 
     \b
     Examples:
@@ -43,5 +52,6 @@ def verb(invocation: Invocation, session: str, since: str | None, force: bool, a
             request_id=authorship.request_id,
             dry_run=authorship.dry_run,
             on_conflict="force" if force else "fail",
+            include_published=include_published,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)

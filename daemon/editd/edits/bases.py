@@ -33,6 +33,7 @@ class Bases:
         self.known: dict[WorkspacePath, set[Base]] = {}
         self.merged: set[WorkspacePath] = set()
         self.based: set[WorkspacePath] = set()  # for which a base was given
+        self._unjudged: set[WorkspacePath] = set()  # edited by their text, whatever version they are at
 
     def is_known(self, path: WorkspacePath) -> bool:
         """True where the author has shown to know what `path` holds, or the session has seen it."""
@@ -50,18 +51,40 @@ class Bases:
         """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
         if base is not None:
             self.based.add(path)
+        if path in self._unjudged:
+            self._unjudged.discard(path)
+            if (stale := self._stale(path, base)) is not None:
+                raise stale  # Its edits are made on what is there now, and cannot be merged.
+            return self._overlay.at(path)
         if path in self.known:
             self._look_again(path, base)
             return self._overlay.at(path)
-        expected = base or self._knowledge.seen(path)
-        self.known[path] = set() if expected is None else {expected}
-        before = self._overlay.before(path)
-        if expected is not None and expected.version != version_at(before):
-            stale = Stale(path.text, expected.version, version_at(before))
+        stale = self._stale(path, base)
+        if stale is not None:
             if self._on_stale == "reject" or not may_merge:
                 raise stale
-            self._rebase(path, expected, before, stale)
+            (expected,) = self.known[path]
+            self._rebase(path, expected, self._overlay.before(path), stale)
         return self._overlay.at(path)
+
+    def look_unjudged(self, path: WorkspacePath) -> FileState | None:
+        """Return what `path` holds for an edit that its own text guards: no base makes that stale.
+
+        An edit of the path that comes later in the changeset is judged all the same.
+        """
+        if path not in self.known:
+            self.known[path] = set()
+            self._unjudged.add(path)
+        return self._overlay.at(path)
+
+    def _stale(self, path: WorkspacePath, base: Base | None) -> Stale | None:
+        """Note which version of `path` the author knows; Stale where the snapshot holds another."""
+        expected = base or self._knowledge.seen(path)
+        self.known[path] = set() if expected is None else {expected}
+        current = version_at(self._overlay.before(path))
+        if expected is None or expected.version == current:
+            return None
+        return Stale(path.text, expected.version, current)
 
     def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
         """A path's next edit may name the base of an earlier one, or what is there, before or by now."""
@@ -99,14 +122,11 @@ class Bases:
 
     def existing(self, path: WorkspacePath, base: Base | None) -> FileState:
         """What `path` holds, as `_look` does; FileMissing where there is no file."""
-        state = self.look(path, base)
-        if state is None:
-            raise FileMissing(
-                f"There is no file {path}.",
-                hint="Check the path; `write` makes a file.",
-                data={"path": path.text},
-            )
-        return state
+        return _present(path, self.look(path, base))
+
+    def existing_unjudged(self, path: WorkspacePath) -> FileState:
+        """Return what `path` holds, as `look_unjudged` does; FileMissing where there is no file."""
+        return _present(path, self.look_unjudged(path))
 
     def merge_all(self) -> None:
         """Merge every path whose edits were made on an older base with what is there now."""
@@ -125,6 +145,16 @@ class Bases:
                 hint="Read these files again and make the edits for what they hold now.",
                 data={"files": files},
             )
+
+
+def _present(path: WorkspacePath, state: FileState | None) -> FileState:
+    if state is None:
+        raise FileMissing(
+            f"There is no file {path}.",
+            hint="Check the path; `write` makes a file.",
+            data={"path": path.text},
+        )
+    return state
 
 
 def version_at(state: FileState | None) -> Version | None:

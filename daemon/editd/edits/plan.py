@@ -268,7 +268,10 @@ class Work:
 
     def _replace(self, edit: Replace) -> None:
         path = self.follow(edit.path)
-        state = self.bases.existing(path, edit.base)
+        if edit.is_guarded_by_text and edit.base is None and not self.is_on_stale_given:
+            state = self.bases.existing_unjudged(path)
+        else:
+            state = self.bases.existing(path, edit.base)
         text = self.text(path, state)
         result = replace_exactly(text.text, edit.old, edit.new, edit.count, path=path.text)
         self.report(path, replacements=edit.count)

@@ -31,7 +31,7 @@ from editd.engine.adopt import (
     recorded_state,
 )
 from editd.engine.commit import Batch, State, Step
-from editd.engine.explain import explain
+from editd.engine.explain import explain, suggest, with_changes_since
 from editd.engine.hooks import Hook, Unhooked, hooked
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
@@ -201,11 +201,20 @@ class Engine:
                 again = []
             waiting.extendleft(reversed(again))
         self._tidy()
-        for result in results:
-            if isinstance(result, Refused):
-                with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
+        for index, (request, result) in enumerate(zip(requests, results, strict=True)):
+            with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
+                if isinstance(result, Refused):
                     explain(result, self.history)
+                    self.suggest(result, request.authorship.session)
+                elif isinstance(result, Outcome) and result.outdated:
+                    results[index] = with_changes_since(result, self.history, request.authorship.session)
         return [_answered(result) for result in results]
+
+    def suggest(self, refusal: Refused, session: str | None) -> None:
+        """Add to the refusal of a missing file the path that the session probably meant."""
+        if isinstance(refusal, FileMissing):
+            may_read = self.guard.may_read if self.guard is not None else lambda _session, _path: True
+            suggest(refusal, self.tree.names, lambda path: may_read(session, path))
 
     def _meant(self, request: Write) -> Write:
         """A tool's call that undoes its session's last edit of a file, as that undo."""
@@ -312,7 +321,10 @@ class Engine:
             self.files.check(worked_out.changes)
             return self._outcome(worked_out, batch.view)
         self._adopt_into(batch, request, changes=worked_out.changes)
-        outcome = self._outcome(worked_out, batch.view)
+        outcome = replace(
+            self._outcome(worked_out, batch.view),
+            outdated=self._outdated(request.reader, worked_out.changes, batch.expected),
+        )
         if not worked_out.changes:
             self._note_seen(request.reader, outcome)
             return outcome
@@ -323,6 +335,17 @@ class Engine:
             notes=_notes(outcome, request),
         )  # fmt: skip
         return None
+
+    def _outdated(
+        self, reader: Reader, changes: Iterable[Change], expected: Expected
+    ) -> dict[WorkspacePath, Base]:
+        """Return what the reader knew of each path that was changed before it was edited."""
+        found: dict[WorkspacePath, Base] = {}
+        for change in changes:
+            known = expected.get((reader, change.path)) or self.seen.by(reader, change.path)
+            if known is not None and change.before is not None and known.version != change.before.version:
+                found[change.path] = known
+        return found
 
     def _permit(
         self,
@@ -351,11 +374,16 @@ class Engine:
         scope = request.scope
         targets = targets_of(scope, self.history)
         past = Past(self.history)
+        warnings: tuple[str, ...] = ()
+        if self.guard is not None:
+            targets, warnings = self.guard.spare_published(scope, targets)
+            if request.is_own_only:
+                self.guard.check_own(request, targets, past, batch.view)
         inverted = invert(targets, past, batch.view.file_at, force=request.force)
         changes = inverted.changes
         self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
-        outcome = Outcome(None, changes, answers=answers)
+        outcome = Outcome(None, changes, warnings=warnings, answers=answers)
         if request.dry_run:
             if not inverted.places:  # else these are not all the changes, and may not fit together
                 self.files.check(changes)
@@ -603,6 +631,7 @@ class Engine:
         except Refused as refusal:
             with contextlib.suppress(Refused):
                 explain(refusal, self.history)
+                self.suggest(refusal, session)
             raise
         self.files.check(worked_out.changes)
         outcome = self._outcome(worked_out, view)

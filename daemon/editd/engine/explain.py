@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.blame import Blame
@@ -12,6 +15,10 @@ from editd.values.content import FileState, Version
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.engine.requests import Outcome
+    from editd.errors import FileMissing
     from editd.store.history import History
     from editd.values.transaction import Transaction
 
@@ -19,6 +26,8 @@ DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer; libgit2 tak
 CHANGED_BY_MAX = 20  # transactions in a `stale` answer, the newest
 BLAME_BYTES_MAX = 1024 * 1024  # of a file in a `no_match` answer
 BLAME_SECONDS_MAX = 0.05  # everybody waits meanwhile
+NAMES_COMPARED_MAX = 2_000  # of one folder with a misspelt name, which takes some 20 ms
+SIMILAR_MAX = 3
 
 
 def explain(refusal: Refused, history: History) -> None:
@@ -34,11 +43,70 @@ def explain(refusal: Refused, history: History) -> None:
 def _explain_stale(stale: Stale, history: History) -> None:
     path = WorkspacePath(stale.data["path"])
     base, current = stale.data["base"], stale.data["current"]
+    stale.data["changed_by"] = _changes_since(history, path, base)
+    stale.data["diff"] = _diff(history, path, base, current)
+
+
+def with_changes_since(outcome: Outcome, history: History, session: str | None) -> Outcome:
+    """Return the outcome with the changes by others that its reader had not seen."""
+    until = outcome.transaction.seq if outcome.transaction is not None else history.head + 1
+    changed_by = {
+        path: [
+            transaction
+            for transaction in _changes_since(history, path, base.version)
+            if transaction.seq < until and (session is None or transaction.authorship.session != session)
+        ]
+        for path, base in outcome.outdated.items()
+    }
+    return replace(outcome, changed_by={path: made for path, made in changed_by.items() if made})
+
+
+def suggest(
+    missing: FileMissing,
+    names: Callable[[WorkspacePath | None], list[str] | None],
+    may_read: Callable[[WorkspacePath], bool],
+) -> None:
+    """Add to a refusal the paths that were probably meant: close in spelling, and there."""
+    path = missing.data.get("path")
+    if not isinstance(path, str):
+        return
+    found = _similar(path.split("/"), names)
+    similar = [near for near in found if near != path and may_read(WorkspacePath(near))]
+    if similar:
+        missing.data["similar"] = similar
+        missing.hint = f"Did you mean {' or '.join(similar)}? {missing.hint}".strip()
+
+
+def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str] | None]) -> list[str]:
+    """Return the files whose path differs from `parts` by misspelt names."""
+    folder: WorkspacePath | None = None
+    for part in parts[:-1]:
+        near = _close(part + "/", names(folder))
+        if not near:
+            return []
+        folder = _below(folder, near[0].removesuffix("/"))
+    return [_below(folder, name).text for name in _close(parts[-1], names(folder))]
+
+
+def _close(name: str, there: list[str] | None) -> list[str]:
+    """Return the names of the same kind (a folder's ends in `/`) that are like `name`, the best first."""
+    is_folder = name.endswith("/")
+    kind = [other for other in there or () if other.endswith("/") == is_folder]
+    if name in kind:
+        return [name]
+    return get_close_matches(name, kind[:NAMES_COMPARED_MAX], SIMILAR_MAX)
+
+
+def _below(folder: WorkspacePath | None, name: str) -> WorkspacePath:
+    return WorkspacePath(name if folder is None else f"{folder.text}/{name}")
+
+
+def _changes_since(history: History, path: WorkspacePath, base: str | None) -> list[Transaction]:
+    """Return the newest transactions that changed a path after it held `base`."""
     index = history.index
     made_by = index.version_made_by(path, Version(base)) if base is not None else None
     since = index.touches_after(path, made_by or 0)
-    stale.data["changed_by"] = [history.find(seq) for seq in since[-CHANGED_BY_MAX:]]
-    stale.data["diff"] = _diff(history, path, base, current)
+    return [history.find(seq) for seq in since[-CHANGED_BY_MAX:]]
 
 
 def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], history: History) -> None:

@@ -13,25 +13,35 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.engine.leases import leased
+from editd.engine.obstructions import blocking_by_path
 from editd.engine.requests import Apply
-from editd.errors import PermissionDenied, Unread
+from editd.engine.scopes import OfSession
+from editd.engine.undo import invert
+from editd.engine.work import spans
+from editd.errors import NothingToUndo, PermissionDenied, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from editd.edits.plan import Snapshot
     from editd.engine.leases import Leases
-    from editd.engine.requests import Reader, Write
+    from editd.engine.requests import Reader, Undo, Write
+    from editd.engine.scopes import Scope, Target
     from editd.engine.seen import Seen
     from editd.engine.sessions import Sessions
+    from editd.engine.undo import Past
+    from editd.engine.view import View
+    from editd.store.registry import Registry
     from editd.system.clock import Clock
     from editd.values.changeset import Change
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.session import Session
+    from editd.values.transaction import Seq, Transaction
 
 
 class Guard(Struct, frozen=True):
+    registry: Registry
     sessions: Sessions
     leases: Leases
     seen: Seen
@@ -56,10 +66,64 @@ class Guard(Struct, frozen=True):
         if session is not None and isinstance(request, Apply):
             self._check_read(session, request, changes, expected, based)
 
+    def spare_published(self, scope: Scope, targets: list[Target]) -> tuple[list[Target], tuple[str, ...]]:
+        """Return the targets that a scope may take back, and warnings about published work.
+
+        A rollback leaves published work alone unless it asks for it: NothingToUndo where that is all.
+        """
+        by_seq = {target.transaction.seq: target for target in targets}
+        published = self.registry.published(by_seq)
+        commits: dict[str, list[Seq]] = {}
+        for seq in by_seq:
+            if (found := published.get(seq)) is not None:
+                commits.setdefault(str(found), []).append(seq)
+        listed = "; ".join(f"{spans(seqs)} as {commit}" for commit, seqs in commits.items())
+        if not commits:
+            return targets, ()
+        if not isinstance(scope, OfSession) or scope.is_published_included:
+            return targets, (f"This was published, and the commit stays: {listed}.",)
+        left = [target for target in targets if target.transaction.seq not in published]
+        if not left:
+            raise NothingToUndo(
+                f"All that session {scope.session} did and that is in force was published: {listed}.",
+                hint="Use include_published to take it back in the files. The commit stays.",
+                data={"published": sorted(map(int, published))},
+            )
+        return left, (f"Published work was left alone: {listed}.",)
+
+    def check_own(self, request: Undo, targets: Sequence[Target], past: Past, view: View) -> None:
+        """Raise PermissionDenied where the undo would take back what another session did.
+
+        A forced undo takes back the later changes in its way, too.
+        """
+        session = request.authorship.session
+        for target in targets:
+            if target.transaction.authorship.session != session:
+                raise _not_own(target.transaction, session, "to be undone")
+        if not request.force:
+            return
+        places = invert(targets, past, view.file_at).places
+        if any(place.path in view.strangers for place in places):
+            raise PermissionDenied(
+                "Another program has just changed the same lines.",
+                hint="Leave force out, and ask whoever changed them.",
+                data={"session": session},
+            )
+        by_seq = {int(target.transaction.seq): target for target in targets}
+        in_the_way = {seq for seqs in blocking_by_path(past, places, by_seq).values() for seq in seqs}
+        for transaction in past.history.index.transactions(in_the_way):
+            if transaction.authorship.session != session:
+                raise _not_own(transaction, session, "in the way")
+
     def within(self, view: Snapshot, name: str | None) -> Snapshot:
         """The view as the session may look at it: a refusal must not show what it may not read."""
         session = self.sessions.get(name)
         return view if session is None or session.bounds.read is None else Within(view, session)
+
+    def may_read(self, name: str | None, path: WorkspacePath) -> bool:
+        """Return whether the scope of the session, if there is one, has the path."""
+        session = self.sessions.get(name)
+        return session is None or session.bounds.may_read(path)
 
     def permit_reading(self, name: str | None, paths: Sequence[WorkspacePath]) -> None:
         """Raises PermissionDenied where the session may not read one of the paths."""
@@ -126,6 +190,16 @@ class Within(Struct, frozen=True):
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
         return self.view.names(folder)
+
+
+def _not_own(transaction: Transaction, session: str | None, what: str) -> PermissionDenied:
+    said = transaction.authorship
+    who = f"session {said.session!r}" if said.session is not None else said.actor
+    return PermissionDenied(
+        f"Transaction {transaction.seq}, which is {what}, is by {who}, and this is session {session!r}.",
+        hint="Leave own_only out to take back what others did.",
+        data={"seq": int(transaction.seq), "by": who, "session": session},
+    )
 
 
 def _outside(session: Session, path: WorkspacePath, what: str) -> PermissionDenied:

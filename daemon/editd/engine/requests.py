@@ -9,12 +9,12 @@ from msgspec import Struct, field
 from editd.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from editd.edits.expressions import Match, Search
     from editd.engine.hooks import Hooked, Trial
     from editd.engine.scopes import Scope
-    from editd.values.changeset import Change, Edit, FileReport, OnStale, Sight
+    from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Sight
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction
 
@@ -47,6 +47,7 @@ class Undo(Struct, frozen=True):
     scope: Scope
     kind: Literal["undo", "redo", "rollback"] = "undo"
     force: bool = False
+    is_own_only: bool = False  # refuse to take back what another session did
     dry_run: bool = False
     fingerprint: str = ""
 
@@ -89,12 +90,15 @@ class Outcome(Struct, frozen=True):
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
     conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run
     formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
+    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # what the reader knew of a path
+    changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
+    """Transactions of others that changed a path after the reader had seen it."""
 
     def of(self, transaction: Transaction) -> Outcome:
         """The same, now that `transaction` has made it come about."""
         return Outcome(
             transaction, self.changes, self.reports, self.unchanged, self.merged, self.warnings,
-            self.answers, self.sights, formatted_by=self.formatted_by,
+            self.answers, self.sights, formatted_by=self.formatted_by, outdated=self.outdated,
         )  # fmt: skip
 
 

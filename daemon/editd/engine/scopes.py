@@ -48,6 +48,7 @@ class OfSession(Struct, frozen=True):
 
     session: str
     since: int | str | None = None
+    is_published_included: bool = False
 
 
 class Filter(Struct, frozen=True):

@@ -133,7 +133,9 @@ class Dispatch:
         self._methods |= workshop.subscriptions.methods | Checking(workshop, self._later).methods
         self._methods |= workshop.retention.methods(self._later) | workshop.configuration.methods
         self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
-        self.sessions = SessionMethods(workshop.guard, workshop.turns, workshop.subscriptions)
+        self.sessions = SessionMethods(
+            workshop.guard, workshop.turns, workshop.subscriptions, workshop.engine.history.index
+        )
         self._leases = LeaseMethods(workshop.guard, workshop.turns, workshop.subscriptions, self.sessions)
         self._brackets = BracketMethods(workshop, self.sessions, self._later)
         self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
@@ -143,7 +145,7 @@ class Dispatch:
         ).methods
         self._methods |= Undoing(workshop, self.sessions, self._later).methods
         self._methods |= Publishing(
-            root, workshop.engine, workshop.turns, workshop.background, self._later
+            root, workshop.engine, workshop.turns, workshop.background, workshop.guard.registry, self._later
         ).methods
 
     def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
@@ -194,7 +196,13 @@ class Dispatch:
         lines = translate.lines_wanted(params)
         self.sessions.permit_reading(params.session, visitor, path, self._engine.tree)
         if params.changeset is None:
-            reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
+            try:
+                reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
+            except FileMissing as missing:
+                if params.at is None:
+                    named = params.session if params.session is not None else visitor.session
+                    self._engine.suggest(missing, named)
+                raise
             call.reply(translate.read_result(reading, lines, fallback=self._fallback))
             return
         changeset = self._changesets.get(params.changeset, visitor.number)
@@ -342,15 +350,17 @@ class Dispatch:
         if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
             raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
         found, more = self._questions.transactions(translate.wanted(params), params.limit)
-        call.reply(
-            messages.LogResult(transactions=[translate.transaction_result(tx) for tx in found], more=more)
-        )
+        published = self._workshop.guard.registry.published([int(tx.seq) for tx in found])
+        shown = [translate.transaction_result(tx, published.get(int(tx.seq))) for tx in found]
+        call.reply(messages.LogResult(transactions=shown, more=more))
 
     def _show(self, params: messages.Show, visitor: Visitor, call: Call) -> None:
         del visitor
         found = self._engine.history.find(params.tx)
         diff = translate.diff_of(changes_of(found, self._engine.history)) if params.diff else None
-        call.reply(messages.ShowResult(transaction=translate.transaction_result(found), diff=diff))
+        published = self._workshop.guard.registry.published([int(found.seq)]).get(int(found.seq))
+        shown = translate.transaction_result(found, published)
+        call.reply(messages.ShowResult(transaction=shown, diff=diff))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
         paths = None if params.paths is None else [translate.path(path) for path in params.paths]

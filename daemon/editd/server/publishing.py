@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
-from editd.errors import Broken, HistoryDamaged, InvalidParams, NoChange, Timeout
+from editd.errors import Broken, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server.children import PYTHON, answering
 from editd.store.index import Wanted
+from editd.values.transaction import Published
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     from editd.server.background import Background
     from editd.server.dispatch import Call, Visitor
     from editd.server.turns import Turns
+    from editd.store.registry import Registry
     from editd.system.pipe import Frame
     from editd.values.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 TRANSACTIONS_MAX = 100_000  # in one commit
 PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
@@ -40,9 +45,11 @@ class Publishing:
         engine: Engine,
         turns: Turns,
         background: Background,
+        registry: Registry,
         later: Callable[[Coroutine[Any, Any, None], Call], None],
     ) -> None:
         """`later` runs what an answer waits for, and refuses where that is refused."""
+        self._registry = registry
         self._argv = [*PYTHON, "editd.engine.publication", root, engine.history.folder]
         self._engine = engine
         self._turns = turns
@@ -81,9 +88,21 @@ class Publishing:
             refusal = refused_by(answer)
             if refusal is not None:
                 raise refusal
-            call.reply(messages.PublishResult(**answer))
+            result = messages.PublishResult(**answer)
+            await self._turns.back()
+            self._record(chosen, result)
+            call.reply(result)
 
         self._later(publish(), call)
+
+    def _record(self, chosen: list[Transaction], result: messages.PublishResult) -> None:
+        """Record which transactions the commit holds, so that a rollback leaves them alone."""
+        left_out = frozenset(result.left_out)
+        seqs = [int(tx.seq) for tx in chosen if any(t.path.text not in left_out for t in tx.touches)]
+        try:
+            self._registry.put_published(seqs, Published(result.commit, result.branch))
+        except IoError as error:  # The commit is made: a refusal now would be untrue.
+            log.error("it is not recorded that %s was published: %s", result.commit, error.text())
 
     def _range(self, params: messages.Publish) -> list[Transaction]:
         """All that was recorded from `from` to `to`, as it was, without what came in as it stood."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import Call, Visitor
     from editd.server.subscriptions import Subscriptions
     from editd.server.turns import Turns
+    from editd.store.index import Index
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.workspace.tree import Tree
@@ -49,13 +50,14 @@ def open_guard(state: str, engine: Engine) -> Guard:
     now_us = engine.clock.now_us()
     registry = Registry(state, now_us)
     sessions = Sessions(registry, Sights(state), engine.seen, now_us)
-    engine.guard = Guard(sessions, Leases(registry), engine.seen, engine.clock)
+    engine.guard = Guard(registry, sessions, Leases(registry), engine.seen, engine.clock)
     return engine.guard
 
 
 class SessionMethods:
-    def __init__(self, guard: Guard, turns: Turns, subscriptions: Subscriptions) -> None:
+    def __init__(self, guard: Guard, turns: Turns, subscriptions: Subscriptions, index: Index) -> None:
         self._guard = guard
+        self._index = index
         self._sessions = guard.sessions
         self._turns = turns
         self._subscriptions = subscriptions
@@ -128,7 +130,7 @@ class SessionMethods:
     def _open(self, params: messages.SessionOpen, visitor: Visitor, call: Call) -> None:
         scope = params.scope or messages.Scope()
         session, token = self._sessions.open(
-            params.name,
+            self._new_name(params.name) if params.fresh else params.name,
             actor=params.actor,
             bounds=Bounds(_globs(scope.write), _globs(scope.read)),
             on_stale=params.on_stale,
@@ -141,6 +143,27 @@ class SessionMethods:
         visitor.name = session.actor or visitor.name
         self._tell("opened", session.name)
         call.reply(messages.SessionOpenResult(session=session.name, token=token))
+
+    def _new_name(self, name: str) -> str:
+        """Return `name`, or `NAME-2`, `NAME-3` … : one that no session has, and nothing was done in."""
+
+        def numbered(number: int) -> str:
+            return name if number == 1 else f"{name}-{number}"
+
+        def is_used(number: int) -> bool:
+            found = numbered(number)
+            return self._sessions.get(found) is not None or self._index.first_of(found) is not None
+
+        used, free = 0, 1
+        while is_used(free):
+            used, free = free, free * 2
+        while free - used > 1:  # There may be gaps: any free number that follows a used one will do.
+            middle = (used + free) // 2
+            if is_used(middle):
+                used = middle
+            else:
+                free = middle
+        return numbered(free)
 
     def _close(self, params: messages.SessionClose, visitor: Visitor, call: Call) -> None:
         if params.force and params.session is not None:

@@ -138,7 +138,9 @@ def _edit(edit: messages.AnyEdit) -> changeset.Edit:
         case messages.Replace():
             if edit.count < 1:
                 raise InvalidParams("`count` is the number of occurrences expected, 1 or more.")
-            return changeset.Replace(path(edit.path), edit.old, edit.new, edit.count, _base(edit.base))
+            return changeset.Replace(
+                path(edit.path), edit.old, edit.new, edit.count, _base(edit.base), edit.guard == "text"
+            )
         case messages.EditText():
             return changeset.EditText(
                 path(edit.path), tuple(map(_text_edit, edit.edits)), changeset.Base(_version(edit.base)),
@@ -264,7 +266,9 @@ def diff_of(changes: Iterable[changeset.Change]) -> str:
     return "".join(parts)
 
 
-def transaction_result(given: transaction.Transaction) -> messages.Transaction:
+def transaction_result(
+    given: transaction.Transaction, published: transaction.Published | None = None
+) -> messages.Transaction:
     said = given.authorship
     by_path = {touch.path: touch for touch in given.touches}
     return messages.Transaction(
@@ -280,6 +284,9 @@ def transaction_result(given: transaction.Transaction) -> messages.Transaction:
         undone_by=given.undone_by,
         request_id=said.request_id,
         parts=[messages.Part(seq=part.seq, path=part.path.text) for part in given.parts] or UNSET,
+        published=UNSET
+        if published is None
+        else messages.Published(commit=published.commit, branch=published.branch),
     )
 
 
@@ -318,8 +325,10 @@ def read_result(
     state = reading.state
     text = None if state.is_symlink else _text(state.content, fallback)
     content = state.content
+    total: int | UnsetType = UNSET
     if lines is not None:
-        content = b"".join(content.splitlines(keepends=True)[lines[0] - 1 : lines[1]])
+        every = content.splitlines(keepends=True)
+        content, total = b"".join(every[lines[0] - 1 : lines[1]]), len(every)
     return messages.ReadResult(
         path=reading.path.text,
         content=content.decode("utf-8", "surrogateescape"),
@@ -330,6 +339,7 @@ def read_result(
         bom=bool(text is not None and text.bom),
         eol="none" if text is None else line_end_of(text.text),
         size=len(state.content),
+        lines=total,
     )
 
 
@@ -391,6 +401,7 @@ def _file_result(
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
         warnings=list(report.warnings),
+        changed_by=[transaction_result(tx) for tx in given.changed_by.get(change.path, ())] or UNSET,
     )
 
 

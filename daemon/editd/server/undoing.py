@@ -50,7 +50,8 @@ class Undoing:
         self._take_back(params, visitor, call, LastUndo(said.session), "redo")
 
     def _rollback(self, params: messages.Rollback, visitor: Visitor, call: Call) -> None:
-        self._take_back(params, visitor, call, OfSession(params.session, params.since), "rollback")
+        scope = OfSession(params.session, params.since, params.include_published)
+        self._take_back(params, visitor, call, scope, "rollback")
 
     def _take_back(
         self,
@@ -61,9 +62,12 @@ class Undoing:
         kind: Literal["undo", "redo", "rollback"],
     ) -> None:
         said = self._said(params, visitor)
+        if params.own_only and said.session is None:
+            raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
         request = Undo(
             said, visitor.reader(said.session), scope, kind,
-            force=params.on_conflict == "force", dry_run=params.dry_run, fingerprint=_fingerprint(params),
+            force=params.on_conflict == "force", is_own_only=params.own_only, dry_run=params.dry_run,
+            fingerprint=_fingerprint(params),
         )  # fmt: skip
         self._submit(request, call)
 

@@ -1,4 +1,4 @@
-"""The registry: the sessions that are open, their leases, and the last fencing token. Small, and durable.
+"""The registry: open sessions, their leases, the last fencing token, and what was published. Durable.
 
 Every change is synced before it is answered, so that a session, a lease and the order of the tokens survive
 a power cut. A registry that is damaged is put aside, and the next begins with tokens that are higher than
@@ -22,19 +22,22 @@ from editd.store import sqlite
 from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.session import Bounds, Session, Unread
+from editd.values.transaction import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from editd.values.changeset import OnStale
 
 log = logging.getLogger(__name__)
 
 NAME = "sessions.db"
+ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 TABLES = """
 create table if not exists session (name text primary key, written blob not null);
 create table if not exists lease (id text primary key, written blob not null);
 create table if not exists fact (name text primary key, value integer not null);
+create table if not exists published (seq integer primary key, oid text not null, branch text not null);
 """
 
 
@@ -109,6 +112,29 @@ class Registry:
 
     def drop_lease(self, name: str) -> None:
         self._write("delete from lease where id = ?", name)
+
+    def put_published(self, seqs: Collection[int], published: Published) -> None:
+        """Record in which commit transactions were published. Durable on return. Raises IoError."""
+        rows = [(seq, published.commit, published.branch) for seq in seqs]
+        try:
+            with sqlite.writing(self._database):
+                self._database.executemany("insert or replace into published values (?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise sqlite.refusal(error, "The registry of sessions cannot be written") from error
+
+    def published(self, seqs: Collection[int]) -> dict[int, Published]:
+        """Return the commits of those of these transactions that were published. Raises IoError."""
+        wanted, found = sorted(seqs), dict[int, Published]()
+        for start in range(0, len(wanted), ASKED_AT_ONCE):
+            few = wanted[start : start + ASKED_AT_ONCE]
+            marks = ", ".join("?" * len(few))
+            query = f"select * from published where seq in ({marks})"  # noqa: S608  # marks only
+            try:
+                rows = self._database.execute(query, few).fetchall()
+            except sqlite3.Error as error:
+                raise sqlite.refusal(error, "The registry of sessions cannot be read") from error
+            found |= {seq: Published(oid, branch) for seq, oid, branch in rows}
+        return found
 
     def close(self, *, is_clean: bool) -> None:
         """`is_clean`: all that the sessions have seen was written before."""

@@ -77,6 +77,7 @@ class Replace(Struct, frozen=True):
     new: str
     count: int = 1
     base: Base | None = None
+    is_guarded_by_text: bool = False  # without a base, it is made on what the file holds now
 
 
 class EditText(Struct, frozen=True):

@@ -57,6 +57,16 @@ class Authorship(Struct, frozen=True):
     request_id: str | None = None
 
 
+class Published(Struct, frozen=True):
+    """The commit in the user's git that a transaction was published in."""
+
+    commit: str
+    branch: str
+
+    def __str__(self) -> str:
+        return f"{self.commit[:7]} on {self.branch}"
+
+
 class Part(Struct, frozen=True, order=True):
     """One path of a transaction."""
 

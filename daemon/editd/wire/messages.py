@@ -57,6 +57,7 @@ class Replace(Edit, tag="replace"):
     new: str
     count: int = 1
     base: str | UnsetType | None = UNSET
+    guard: Literal["version", "text"] = "version"  # without a `base`, what keeps it from being stale
 
 
 class Position(Message):
@@ -260,6 +261,7 @@ class Undo(Params):
     request_id: str | None = None
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
+    own_only: bool = False  # refused where it would take back what another session did
 
 
 class Redo(Params):
@@ -270,6 +272,7 @@ class Redo(Params):
     request_id: str | None = None
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
+    own_only: bool = False
 
 
 class Rollback(Params):
@@ -281,6 +284,8 @@ class Rollback(Params):
     request_id: str | None = None
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
+    own_only: bool = False
+    include_published: bool = False
 
 
 class Restore(Params):
@@ -350,6 +355,7 @@ class SessionOpen(Params):
     on_stale: OnStale | None = None
     unread: Literal["allow", "reject"] = "allow"
     ttl: float | None = None
+    fresh: bool = False  # a name that no session had before: this one, or the first free `NAME-2`, `NAME-3` …
 
 
 class SessionClose(Params):
@@ -521,6 +527,7 @@ class ReadResult(Told):
     bom: bool
     eol: Literal["lf", "crlf", "cr", "mixed", "none"]
     size: int  # bytes
+    lines: int | UnsetType = UNSET  # of the whole file, if only some were asked for
 
 
 class ToolEntry(Told):
@@ -575,6 +582,13 @@ class Part(Told):
     path: str
 
 
+class Published(Told):
+    """The commit in the user's git that a transaction was published in."""
+
+    commit: str
+    branch: str
+
+
 class Transaction(Told):
     seq: int
     id: str
@@ -588,6 +602,7 @@ class Transaction(Told):
     undone_by: int | None
     request_id: str | None
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
+    published: Published | UnsetType = UNSET  # in `log` and `show`
 
 
 class FileResult(Told):
@@ -601,6 +616,7 @@ class FileResult(Told):
     diff: str | UnsetType = UNSET
     replacements: int | UnsetType = UNSET
     warnings: list[str] = []
+    changed_by: list[Transaction] | UnsetType = UNSET  # what others did since the session saw the file
 
 
 class ApplyResult(Told):
