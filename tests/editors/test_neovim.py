@@ -405,6 +405,14 @@ def test_undo_redo_and_rollback_come_from_the_daemon_into_the_buffer(
     assert undone.endswith(": undone.txt")
     assert redone.startswith("editd: redone as ")
     assert back.startswith("editd: session agent rolled back as ")
+    over = other.apply([replace("undone.txt", "line 1\n", "L1\n")]).transaction
+    assert over is not None
+    other.apply([replace("undone.txt", "L1\n", "last\n")])
+    vim.command(f"Editd undo {over.seq}")
+    vim.until("#_G.said > 0")
+    (refused,) = vim.said()
+    assert "use :Editd! with the same command" in refused
+    assert "on_conflict" not in refused
     vim.command("Editd undo 999999")
     vim.until("#_G.said > 0")
     assert "999999" in vim.said()[0]

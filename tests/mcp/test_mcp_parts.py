@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import editd
 import editd_client.mcp
+import refusals
+from editd.edits.dialects.registry import DIALECTS
 from editd.wire.messages import DialectEntry, ToolEntry
 from editd_client.errors import EditdError
 from editd_client.mcp import answers
-from editd_client.mcp.dialects import tools_of
+from editd_client.mcp.dialects import TOOLS, tools_of
 from editd_client.mcp.place import choose_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from workplace import Workplace
 
 PACKAGE = Path(editd_client.mcp.__path__[0])
+DAEMON = Path(editd.__path__[0])
+HINTING = (  # the modules whose refusals a tool of editd's own can meet
+    "edits/bases.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
+    "engine/guard.py", "engine/leases.py", "engine/obstructions.py", "engine/scopes.py", "server/blaming.py",
+    "server/leases.py", "values/content.py", "values/path.py",
+)  # fmt: skip
 
 
 def entry(name: str, *tools: str) -> DialectEntry:
@@ -40,6 +52,36 @@ def test_a_name_that_two_have_gets_its_dialect_s_before_it() -> None:
     assert [tool.name for tool in tools_of(known, ["c"])] == ["replace"]
     with pytest.raises(EditdError, match="There are a, b, c"):
         tools_of(known, ["d"])
+
+
+def test_the_tools_of_the_dialects_are_the_daemon_s() -> None:
+    assert {name: tuple(tool.name for tool in found.tools) for name, found in DIALECTS.items()} == TOOLS
+
+
+def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
+    strangers = re.compile(
+        r"\b(base|own_only|on_conflict|overwrite|hello|use force(?!:))\b"
+        r"|`(session|lease|exec)\.|`(read|stat|write|show)`"
+    )
+    for name, (_, said) in refusals.answers(place).items():
+        error = said["error"]
+        if name in ("parse_error", "invalid_request", "method_not_found"):
+            continue  # of what no tool sends
+        data = error["data"]["data"] if "data" in error else {}
+        found = answers.refused(EditdError(error["code"], name, error["message"], data))
+        assert not strangers.search(found.texts[0].partition("\n")[0]), found.texts[0]
+        assert not strangers.search(found.data["data"].get("hint", "")), found.data
+    for file in HINTING:
+        for text in hints_in(DAEMON / file):
+            assert not strangers.search(answers.spoken_here(text)), f"{file}: {text}"
+
+
+def hints_in(file: Path) -> Iterator[str]:
+    """What is written as a hint in a module, without what is filled in."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            parts = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            yield "".join(str(part) for part in parts)
 
 
 @pytest.fixture

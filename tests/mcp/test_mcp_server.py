@@ -107,9 +107,9 @@ def test_undo_takes_one_s_own_newest_any_transaction_or_one_file_of_it(modern: A
     first = modern.does("apply_edits", edits=[write("u.txt", "u\n"), write("v.txt", "v\n")])["transaction"]
     legacy.does("apply_edits", edits=[write("w.txt", "w\n")])
     assert [file["path"] for file in modern.does("undo", dry_run=True)["files"]] == ["u.txt", "v.txt"]
-    part = legacy.does("undo", tx=first, paths=["v.txt"])
+    part = modern.does("undo", tx=first, paths=["v.txt"])
     assert [(file["path"], file["change"]) for file in part["files"]] == [("v.txt", "deleted")]
-    legacy.does("redo")
+    modern.does("redo")
     modern.does("rollback_session")
     legacy.does("rollback_session")
 
@@ -124,9 +124,61 @@ def test_a_rollback_takes_exactly_the_session_s_work(shared: Workplace, modern: 
     modern.does("rollback_session")
     assert shared.files()["r.txt"] == b"a\nb\nc\nd\ne\nf\nG\n"
     assert modern.is_refused("rollback_session")[1]["error"] == "nothing_to_undo"
-    modern.does("rollback_session", session="agent-2")
+    legacy.does("rollback_session")
     assert shared.files()["r.txt"] == b"a\nb\nc\nd\ne\nf\ng\n"
     assert "r2.txt" not in shared.files()
+
+
+def test_undo_of_others_work_needs_the_leave_of_whoever_started_the_server(
+    shared: Workplace, modern: Agent, legacy: Agent
+) -> None:
+    theirs = legacy.does("apply_edits", edits=[write("o.txt", "1\n2\n3\n4\n5\n")])["transaction"]
+    mine = modern.does("apply_edits", edits=[swap("o.txt", "1", "one")])["transaction"]
+    shared.write({"o.txt": "uno\n2\n3\n4\n5\n"})
+    with shared.client() as client:
+        client.settle()
+        outside = client.log(path="o.txt").transactions[0].seq
+    for arguments in ({"tx": theirs}, {"tx": outside}, {"tx": mine, "force": True}):
+        text, data = modern.is_refused("undo", **arguments)
+        assert data["error"] == "permission_denied"
+        assert "editctl mcp --may-undo-others" in text
+        assert "own_only" not in text
+    assert "`session`" in modern.is_refused("rollback_session", session="agent-2")[0]
+    with agent(shared, "--may-undo-others", name="free") as free:
+        free.does("undo", tx=outside)
+        free.does("undo", tx=mine)
+        free.does("rollback_session", session="agent-2")
+    assert "o.txt" not in shared.files()
+
+
+def test_a_new_connection_of_the_same_client_does_not_take_over_the_last_ones_work(shared: Workplace) -> None:
+    for name, text in (("again", "monday\n"), ("again-2", "tuesday\n")):
+        with agent(shared, name="again") as made:
+            assert made.is_refused("rollback_session")[1]["error"] == "nothing_to_undo"
+            made.does("read_file", path="own/again.txt") if name == "again-2" else None
+            made.does("apply_edits", edits=[write("own/again.txt", text)])
+            assert made.does("log", limit=1)["transactions"][0]["session"] == name
+            if name == "again-2":
+                made.does("rollback_session")
+    assert shared.files()["own/again.txt"] == b"monday\n"
+
+
+def test_a_rollback_over_mcp_leaves_published_work_alone(place: Workplace) -> None:
+    place.git("init", "-q", "-b", "main")
+    place.git("config", "user.name", "Ann")
+    place.git("config", "user.email", "ann@example.org")
+    with place.start() as client, agent(place) as made:
+        first = made.does("apply_edits", edits=[write("p.txt", "p\n")])["transaction"]
+        commit = client.publish("P", session="agent").commit
+        second = made.does("apply_edits", edits=[write("q.txt", "q\n")])["transaction"]
+        done = made.call("rollback_session")
+        assert f"Published work was left alone: {first} as {commit[:7]} on main." in text_of(done)
+        assert place.files() == {"p.txt": b"p\n"}
+        data = made.is_refused("rollback_session")[1]
+        assert (data["error"], data["data"]["published"]) == ("nothing_to_undo", [first])
+        assert second > first
+        made.does("rollback_session", include_published=True)
+        assert place.files() == {}
 
 
 def test_content_that_is_not_utf_8_goes_both_ways(shared: Workplace, either: Agent) -> None:
@@ -152,15 +204,114 @@ def test_an_edit_over_another_agent_s_is_stale_and_says_what_changed(modern: Age
     modern.does("apply_edits", edits=[write("s.txt", "one\ntwo\nthree\nfour\nfive\n")])
     legacy.does("read_file", path="s.txt")
     modern.does("apply_edits", edits=[swap("s.txt", "one", "1")])
-    text, data = legacy.is_refused("apply_edits", edits=[swap("s.txt", "five", "5")])
+    new = write("s.txt", "one\ntwo\nthree\nfour\n5\n")
+    text, data = legacy.is_refused("apply_edits", edits=[new])
     assert (data["error"], data["code"]) == ("stale", 1)
     assert "-one\n+1\n" in text
     assert "edit by agent in agent" in text
     assert data["data"]["path"] == "s.txt"
-    merged = legacy.does("apply_edits", edits=[swap("s.txt", "five", "5")], on_stale="merge")
+    assert legacy.is_refused("apply_edits", edits=[swap("s.txt", "five", "5"), new])[1]["error"] == "stale"
+    merged = legacy.does("apply_edits", edits=[new], on_stale="merge")
     assert merged["merged"] == ["s.txt"]
     legacy.does("rollback_session")
     modern.does("rollback_session")
+
+
+def test_a_replacement_needs_no_second_call_after_an_unrelated_change_and_says_whose_it_was(
+    modern: Agent, legacy: Agent, shared: Workplace
+) -> None:
+    shared.write({"g.txt": "one\ntwo\nthree\nfour\nfive\n"})
+    legacy.does("read_file", path="g.txt")
+    theirs = modern.does("apply_edits", edits=[swap("g.txt", "one", "1")], message="Digits")["transaction"]
+    done = legacy.call("apply_edits", edits=[swap("g.txt", "five", "5")])
+    assert shared.files()["g.txt"] == b"1\ntwo\nthree\nfour\n5\n"
+    assert "g.txt was changed since you read it, by" in text_of(done)
+    assert "edit by agent in agent: Digits" in text_of(done)
+    (change,) = done.structured_content["changed_by"]
+    assert (change["path"], change["seq"], change["session"]) == ("g.txt", theirs, "agent")
+    assert "changed_by" not in legacy.does("apply_edits", edits=[swap("g.txt", "5", "V")])
+    assert legacy.is_refused("apply_edits", edits=[swap("g.txt", "one", "uno")])[1]["error"] == "no_match"
+    modern.does("read_file", path="g.txt")
+    shared.write({"g.txt": "1\ntwo\n3\nfour\nV\n"})
+    done = modern.call("replace", file_path=str(shared.root / "g.txt"), old_string="1", new_string="one")
+    first, second = text_of(done).splitlines()
+    assert first == f"Successfully modified file: {shared.root}/g.txt (1 replacements)."
+    assert second.startswith("g.txt was changed since you read it, by")
+    assert [(one["kind"], one["session"]) for one in done.structured_content["changed_by"]] == [
+        ("outside", None)
+    ]
+    legacy.does("rollback_session")
+    modern.does("rollback_session")
+
+
+def test_an_edit_list_may_be_json_or_one_object_and_numbers_may_be_texts(either: Agent) -> None:
+    either.does("apply_edits", edits=json.dumps([write("len.txt", "one\ntwo\n")]))
+    either.does("apply_edits", edits=swap("len.txt", "one", "1") | {"count": "1"})
+    either.does("apply_edits", edits=json.dumps(swap("len.txt", "two", "2")), dry_run="true")
+    either.does("apply_edits", edits=[json.dumps(swap("len.txt", "two", "2"))])
+    assert either.does("read_file", path="len.txt", start_line="2", end_line=2.0)["content"] == "2\n"
+    assert either.does("diff", **{"from": 0}, paths="len.txt")["files"]
+    either.does("apply_edits", edits={"op": "delete", "path": "len.txt"})
+
+
+@pytest.mark.parametrize(
+    ("edit", "field", "said"),
+    [
+        ({"op": "rewrite"}, "edits[0].op", "Did you mean `write`? The operations are replace, write, patch"),
+        ({"op": "create"}, "edits[0].op", "Did you mean `write`?"),
+        ({"path": "a"}, "edits[0].op", "has no `op`"),
+        ("nonsense", "edits[0]", "The operations are"),
+        (
+            {"op": "replace", "path": "a", "old_string": "x", "new": "y"},
+            "edits[0].old_string",
+            "Did you mean `old`? The operation replace takes path, old, new, count.",
+        ),
+        ({"op": "write", "path": "a"}, "edits[0].content", "needs `content`"),
+    ],
+)
+def test_a_wrong_operation_or_field_is_refused_with_the_valid_ones_and_the_nearest(
+    legacy: Agent, edit: object, field: str, said: str
+) -> None:
+    text, data = legacy.is_refused("apply_edits", edits=[edit])
+    assert data["data"]["field"] == field
+    assert said in text
+
+
+def test_a_wrong_name_of_a_tool_or_an_argument_is_refused_with_the_nearest(legacy: Agent) -> None:
+    assert "Did you mean `read_file`?" in legacy.is_refused("readfile", path="x")[0]
+    assert "Did you mean `path`?" in legacy.is_refused("read_file", file_path="x")[0]
+
+
+def test_a_read_past_the_end_says_how_many_lines_there_are(either: Agent, shared: Workplace) -> None:
+    shared.write({"three.txt": "1\n2\n3\n"})
+    past = either.call("read_file", path="three.txt", start_line=9)
+    assert "line 9 is past the end: it has 3 lines" in text_of(past)
+    assert past.structured_content["lines"] == 3
+    assert "lines 2-3 of 3" in text_of(either.call("read_file", path="three.txt", start_line=2, end_line=9))
+
+
+def test_a_misspelt_path_is_refused_with_the_nearest(either: Agent, shared: Workplace) -> None:
+    shared.write({"deep/source/parser.py": "x\n"})
+    for path in ("deep/source/parsr.py", "deep/sorce/parser.py"):
+        text, data = either.is_refused("read_file", path=path)
+        assert "Did you mean deep/source/parser.py?" in text
+        assert data["data"]["similar"] == ["deep/source/parser.py"]
+        assert "deep/source/parser.py?" in either.is_refused("apply_edits", edits=[swap(path, "x", "y")])[0]
+
+
+def test_every_tool_has_a_title_and_says_what_it_answers(modern: Agent) -> None:
+    for tool in modern.tools():
+        assert tool.title
+        assert tool.output_schema is not None
+        assert {"error", "message", "data"} < set(tool.output_schema["properties"])
+
+
+def test_a_server_may_offer_some_tools_only_or_those_that_change_nothing(shared: Workplace) -> None:
+    with agent(shared, "--read-only", "--dialect", "wcgw") as made:
+        assert {tool.name for tool in made.tools()} == {"read_file", "log", "diff", "blame", "ReadFiles"}
+        assert "There is no tool 'apply_edits'" in made.is_refused("apply_edits", edits=[])[0]
+    with agent(shared, "--tools", "undo,replace", "--tools", "log", "--dialect", "gemini") as made:
+        assert [tool.name for tool in made.tools()] == ["undo", "log", "replace"]
 
 
 def test_a_refusal_has_the_text_that_helps(either: Agent, shared: Workplace) -> None:
@@ -193,7 +344,7 @@ def test_what_another_agent_has_leased_is_refused(modern: Agent, legacy: Agent) 
         ("undo", {"session": "another"}, "session"),
         ("apply_edits", {"edits": [{"op": "replace", "path": "a", "old": 5, "new": ""}]}, "edits[0].old"),
         ("apply_edits", {"edits": [{"op": "rewrite"}]}, "edits[0].op"),
-        ("apply_edits", {"edits": [{"op": "delete", "path": "a", "pth": "b"}]}, "edits[0]"),
+        ("apply_edits", {"edits": [{"op": "delete", "path": "a", "pth": "b"}]}, "edits[0].pth"),
         ("lease", {"action": "steal"}, "action"),
         ("lease", {"action": "acquire"}, None),
         ("lease", {"action": "acquire", "paths": ["a"], "wait": 1e12}, "wait"),
@@ -332,7 +483,9 @@ def test_without_dialects_the_tools_are_few_and_their_description_is_cheap(legac
     tools = legacy.tools()
     assert {tool.name for tool in tools} == OWN_NAMES
     listed = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
-    assert len(json.dumps({"tools": listed}, separators=(",", ":"))) < 6_000  # some 1,500 tokens
+    answers = [tool.pop("outputSchema") for tool in listed]  # for programs: models are not shown it
+    assert len(json.dumps({"tools": listed}, separators=(",", ":"))) < 6_600  # some 1,600 tokens
+    assert len(json.dumps(answers, separators=(",", ":"))) < 4_500
 
 
 def test_a_long_call_tells_of_its_progress_and_another_passes_it(modern: Agent, legacy: Agent) -> None:
@@ -534,12 +687,20 @@ def test_without_the_sdk_it_says_what_to_install(shared: Workplace) -> None:
     assert done.stdout == ""
 
 
-def test_an_unknown_dialect_is_said_with_those_that_there_are(shared: Workplace) -> None:
-    with agent(shared, "--dialect", "nonsense", mode=LEGACY) as made:
-        with pytest.raises(Exception, match="no dialect 'nonsense'") as caught:
-            made.tools()
-        assert "wcgw" in str(caught.value)
-        assert "wcgw" in made.is_refused("log")[0]
+def test_a_wrong_dialect_or_tool_fails_at_the_start_with_the_nearest(shared: Workplace) -> None:
+    for words, said in (
+        (["--dialect", "gemni"], "There is no dialect 'gemni'"),
+        (["--tools", "read"], "There is no tool 'read'"),
+        (["--dialect", "cline", "--tools", "replace"], "There is no tool 'replace'"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", "mcp", *words],
+            env=shared.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert said in done.stderr
+        assert "Did you mean `" in done.stderr
 
 
 def test_where_no_workspace_can_be_the_tools_are_listed_and_a_call_says_why(shared: Workplace) -> None:

@@ -19,15 +19,24 @@ if TYPE_CHECKING:
     "--dialect", "dialects", metavar="NAME", multiple=True,
     help="Offer these tools as well, see `editctl dialects`; may be repeated.",
 )  # fmt: skip
-@click.option("--session", metavar="NAME", help="The session's name; else the client's own name.")
+@click.option("--session", metavar="NAME", help="The session's name (default: a new one, after the client).")
+@click.option("--tools", "tools", metavar="NAME,…", multiple=True, help="Offer only these tools. Repeatable.")
+@click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
+@click.option("--may-undo-others", is_flag=True, help="Let undo and rollback take back others' work, too.")
 @click.pass_obj
 def verb(
-    invocation: Invocation, workspace: str | None, dialects: tuple[str, ...], session: str | None
+    invocation: Invocation,
+    workspace: str | None,
+    dialects: tuple[str, ...],
+    session: str | None,
+    tools: tuple[str, ...],
+    read_only: bool,
+    may_undo_others: bool,
 ) -> None:
     """Serve an agent's edit tools over MCP, on standard input and output.
 
     An agent's configuration names this command; docs/mcp.md has it for several. Each connection is
-    one session: what an agent did is undone, rolled back and published alone. Needs the extra
+    a session of its own: what an agent did is undone, rolled back and published alone. Needs the extra
     `editd[mcp]`.
 
     \b
@@ -35,12 +44,16 @@ def verb(
       claude mcp add editd -- editctl mcp
       editctl mcp --workspace ~/src/project --dialect claude
       editctl mcp --session refactoring
+      editctl mcp --read-only
+      editctl mcp --tools apply_edits,read_file,undo
     """
     if workspace is not None:
         invocation.named = workspace
     if session is not None:
         invocation.act_in(session)
+    names = _tools_named(tools, dialects)
     try:
+        from editd_client.mcp.options import Options
         from editd_client.mcp.server import serve
     except ImportError as error:
         raise Unreachable(
@@ -48,4 +61,27 @@ def verb(
             hint="pip install 'editd[mcp]'",
         ) from error
     # For good: a token in the environment is one of the session that is named there.
-    serve(invocation.named, dialects, os.environ.get("EDITD_SESSION"), os.environ.get("EDITD_TOKEN"))
+    serve(
+        Options(
+            workspace=invocation.named,
+            dialects=dialects,
+            session=os.environ.get("EDITD_SESSION") or None,
+            token=os.environ.get("EDITD_TOKEN"),
+            tools=names,
+            is_read_only=read_only,
+            may_undo_others=may_undo_others,
+        )
+    )
+
+
+def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of tools in `given`. Raises EditdError for a wrong one, or a wrong dialect."""
+    from editd_client.mcp.arguments import unknown_name
+    from editd_client.mcp.dialects import offered_names
+
+    offered = offered_names(dialects)
+    names = tuple(name.strip() for words in given for name in words.split(",") if name.strip())
+    for name in names:
+        if name not in offered:
+            raise unknown_name("tool", name, offered)
+    return names

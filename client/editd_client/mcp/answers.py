@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,29 @@ if TYPE_CHECKING:
 
 DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens: more is asked for by path
 REFUSAL_CHARACTERS_MAX = 4_000  # of a diff or a passage that explains a refusal
-ARGUMENTS = {"on_conflict: force": "force: true"}  # what a hint says to a program: what it is in our tools
+IN_OUR_TOOLS = (
+    # what a refusal says to a program, and what it says to a model here
+    (r"on_conflict: force", "force: true"),
+    (r"on_stale: merge", 'on_stale: "merge"'),
+    (r"[Rr]ead it and give its version as base, or use force to write over whatever it holds",
+     "Read it with read_file first"),
+    (r"Read it and give its version as base, or edit it", "Read it with read_file, and edit it"),
+    (r"Choose another path, or use overwrite", "Choose another path, or delete that file in the same call"),
+    (r"Give its version as base to put the link in its place", "Delete it in the same call"),
+    (r"Leave own_only out to take back what others did",
+     "Ask the user, who can run `editctl undo`, or start the server with `editctl mcp --may-undo-others`"),
+    (r"It was opened with `unread: reject`", "It has to read a file before it edits it"),
+    (r"`lease\.list`", "`lease` with action: list"),
+    (r"`lease\.acquire` with `wait`", "`lease` with action: acquire and `wait`"),
+    (r"`show` with tx \d*", "`log`"),
+    (r"`write` makes it", "`apply_edits` with op: write makes it"),
+    (r"`write` makes a file", "`apply_edits` with op: write makes a file"),
+    (r"with `(write|delete)`", r"with op: \1"),
+    (r"as `read` and `stat` give it", "as read_file gives it"),
+    (r"`hello \{session, token\}`", "EDITD_SESSION and EDITD_TOKEN in the server's environment"),
+    (r"(Attach it with|Give) the token that `session\.open` returned: ", "Give the token of the session: "),
+    (r"`session\.open` opens .*", "Start the server again."),
+)  # fmt: skip
 PLAIN = io.StringIO()  # a stream that is no terminal: no colours
 
 
@@ -60,7 +83,8 @@ def answer(*texts: str, **data: Any) -> Answer:
 def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> Answer:
     """Return the answer to an applying method.
 
-    `says` is the answer of a dialect's tool in its own words: the first text. The warnings are the second.
+    `says` is the answer of a dialect's tool in its own words: the first text. The second has the warnings,
+    and who changed the files since they were read.
     """
     data: dict[str, Any] = {} if says is None else {"answer": says}
     data["transaction"] = None if result.transaction is None else result.transaction.seq
@@ -70,10 +94,12 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
     warnings = [*result.warnings, *(warning for file in result.files for warning in file.warnings)]
     if warnings:
         data["warnings"] = warnings
+    if changed := [{"path": file.path, **_maker(tx)} for file in result.files for tx in _changed_by(file)]:
+        data["changed_by"] = changed
     if is_dry_run:
         data["diff"] = _cut(_diff_of(result.files), DIFF_CHARACTERS_MAX)
     if says is not None:
-        spoken = "\n".join(_spoken(warnings))
+        spoken = "\n".join((*_news(result.files), *_spoken(warnings)))
         return answer(says, *([spoken] if spoken else []), **data)
     return answer("\n".join(_report(result, warnings, is_dry_run=is_dry_run)), **data)
 
@@ -94,12 +120,23 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> Answer:
 def content(result: ReadResult, start_line: int | None, end_line: int | None) -> Answer:
     """A file: one text that says what it is, and one that is its content."""
     facts = [result.path, f"version {result.version}", f"{result.size} bytes"]
-    facts += [f"lines {start_line or 1}-{end_line or 'end'}"] if start_line or end_line else []
+    facts += [_lines(result, start_line or 1, end_line)] if start_line or end_line else []
     facts += ["not text"] if result.encoding is None else []
     facts += ["symlink"] if result.kind == "symlink" else []
     facts += [f"line ends {result.eol}"] if result.eol in ("crlf", "cr", "mixed") else []
     data = {name: getattr(result, name) for name in ("path", "version", "size", "encoding", "eol", "content")}
+    if isinstance(result.lines, int):
+        data["lines"] = result.lines
     return answer(", ".join(facts), result.content, **data)
+
+
+def _lines(result: ReadResult, first: int, last: int | None) -> str:
+    """Which lines of how many these are."""
+    total = result.lines if isinstance(result.lines, int) else 0
+    if first > total:
+        return f"line {first} is past the end: it has {total} line{'' if total == 1 else 's'}"
+    end = total if last is None else min(last, total)
+    return f"line {first} of {total}" if first == end else f"lines {first}-{end} of {total}"
 
 
 def log(result: LogResult) -> Answer:
@@ -144,12 +181,18 @@ def leases(result: LeaseListResult) -> Answer:
 
 def refused(error: EditdError) -> Answer:
     """A refusal: what the daemon says, and of its data what helps with the next try."""
-    message = error.message
-    for spoken, argument in ARGUMENTS.items():
-        message = message.replace(spoken, argument)
+    message = spoken_here(error.message)
     text = "\n".join((message, *_particulars(error)))
-    data = answer(error=error.name, code=error.code, message=message, data=error.data).data
+    told = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
+    data = answer(error=error.name, code=error.code, message=message, data=told).data
     return Answer((_readable(text),), data, is_refusal=True)
+
+
+def spoken_here(text: str) -> str:
+    """Return a refusal's text with the names of our tools and their arguments in place of the protocol's."""
+    for spoken, here in IN_OUR_TOOLS:
+        text = re.sub(spoken, here, text)
+    return text
 
 
 def unreachable(error: Unreachable) -> Answer:
@@ -194,6 +237,7 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
         if file.change is not None:
             yield f" {LETTERS[file.change]} {_moved(file)}"
     yield from (f"Merged with what was there: {path}" for path in result.merged)
+    yield from _news(result.files)
     yield from _spoken(warnings)
     if is_dry_run:
         yield from _passage(_cut(_diff_of(result.files), DIFF_CHARACTERS_MAX))
@@ -201,6 +245,21 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
 
 def _spoken(warnings: Iterable[str]) -> Iterator[str]:
     return (f"Warning: {warning}" for warning in warnings)
+
+
+def _news(files: Iterable[FileResult]) -> Iterator[str]:
+    """Who changed the files since they were read; the edit was made on what they held then."""
+    for file in files:
+        for transaction in _changed_by(file):
+            yield f"{file.path} was changed since you read it, by {one_line(transaction, PLAIN)}"
+
+
+def _changed_by(file: FileResult) -> Sequence[Transaction]:
+    return file.changed_by if isinstance(file.changed_by, list) else ()
+
+
+def _maker(transaction: Transaction) -> dict[str, Any]:
+    return {name: getattr(transaction, name) for name in ("seq", "kind", "actor", "session", "message")}
 
 
 def _moved(file: FileResult | Change) -> str:

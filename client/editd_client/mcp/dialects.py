@@ -6,43 +6,73 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from editd.wire import messages
-from editd_client.errors import refusal
 from editd_client.mcp import answers
-from editd_client.mcp.tools import OWN, Tool
+from editd_client.mcp.arguments import unknown_name
+from editd_client.mcp.tools import CHANGES, OWN, Tool, answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd_client.mcp.answers import Answer
     from editd_client.mcp.tools import Call
 
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    "serena": ("replace_content",),
+    "gemini": ("replace",),
+    "wcgw": ("FileWriteOrEdit", "ReadFiles"),
+    "roo": ("search_and_replace",),
+    "cline": ("replace_in_file",),
+    "claude": ("str_replace_based_edit_tool",),
+    "codex": ("apply_patch",),
+}
+"""The tools of each dialect, so that a wrong name is refused before there is a daemon to ask."""
 
-def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[Tool]:
-    """The tools of the chosen dialects, in that order.
+_ANSWER = answered(answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES)
 
-    A name that two of them have, or editd itself, has the dialect's before it (`cline_replace`).
+
+def offered_names(chosen: Sequence[str]) -> list[str]:
+    """Return the names of editd's own tools and of those of the chosen dialects.
+
     Raises EditdError (`invalid_params`) for a dialect that there is not.
     """
-    known = {entry.name: entry for entry in entries}
-    if unknown := [name for name in chosen if name not in known]:
-        raise refusal(
-            "invalid_params", f"There is no dialect {unknown[0]!r}.", hint=f"There are {', '.join(known)}."
-        )
-    picked = [(known[name], tool) for name in dict.fromkeys(chosen) for tool in known[name].tools]
-    names = Counter([*(tool.name for _, tool in picked), *(tool.name for tool in OWN)])
+    return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, TOOLS)]
+
+
+def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[Tool]:
+    """Return the tools of the chosen dialects, in that order.
+
+    Raises EditdError (`invalid_params`) for a dialect that there is not.
+    """
+    known = {(entry.name, tool.name): tool for entry in entries for tool in entry.tools}
+    names = {entry.name: [tool.name for tool in entry.tools] for entry in entries}
     return [
         Tool(
-            tool.name if names[tool.name] == 1 else f"{dialect.name}_{tool.name}",
-            tool.description,
+            name,
+            (tool := known[dialect, given]).description,
             tool.schema,
-            _runner(dialect.name, tool.name),
+            _runner(dialect, given),
             is_read_only=tool.read_only,
             is_destructive=tool.destructive,
             is_idempotent=tool.idempotent,
             is_own=False,
+            title=f"{given} ({dialect})",
+            output=_ANSWER,
         )
-        for dialect, tool in picked
+        for dialect, given, name in _named(chosen, names)
     ]
+
+
+def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Return each tool of the chosen dialects: its dialect, its name there, and its name here.
+
+    A name that two of them have, or editd itself, has the dialect's before it (`cline_replace`).
+    """
+    for dialect in chosen:
+        if dialect not in tools:
+            raise unknown_name("dialect", dialect, list(tools))
+    picked = [(dialect, tool) for dialect in dict.fromkeys(chosen) for tool in tools[dialect]]
+    times = Counter([*(tool for _, tool in picked), *(tool.name for tool in OWN)])
+    return [(dialect, tool, tool if times[tool] == 1 else f"{dialect}_{tool}") for dialect, tool in picked]
 
 
 def _runner(dialect: str, tool: str) -> Callable[[Call], Answer]:

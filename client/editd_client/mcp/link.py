@@ -32,15 +32,14 @@ AGAIN_EVERY_SECONDS = 0.1
 IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
 CLOSE_SECONDS_MAX = 1.0  # whoever ends the server is not kept waiting
 IDLE_MAX = 8  # connections kept for the next calls: a daemon takes 256 of all its clients
-NAMES_MAX = 1000  # as many sessions as a daemon has at once
 
 Result = TypeVar("Result")
 
 
 class Claim(Struct, frozen=True):
-    """In whose name: a session's name; it is exactly this one, or has a number behind it where it is taken.
+    """The session to act in: exactly `name`, or a new session named after it.
 
-    With a token the session is somebody else's who has opened it, and is left open at the end.
+    With a token somebody else has opened the session, and it is left open at the end.
     """
 
     name: str
@@ -188,20 +187,20 @@ class Link:
             client.hello(self.actor, self.session, token)
 
     def _open(self, client: Client) -> tuple[str, str]:
-        """The session's name and token: the claimed name, or the first number behind it that is free."""
+        """Open the session; return its name and token.
+
+        A session that was ended meanwhile is opened again under the same name: it is still this connection's.
+        """
         client.hello(self.actor)
-        for number in range(1, NAMES_MAX):
-            name = self.claim.name if number == 1 else f"{self.claim.name}-{number}"
-            try:
-                opened = client.session_open(name, actor=self.actor, ttl=IDLE_SECONDS)
-            except EditdError as error:
-                if error.name != "invalid_params" or error.data.get("session") != name:
-                    raise
-                if self.claim.is_exact:
-                    raise _taken(name) from error
-            else:
-                return opened.session, opened.token
-        raise _taken(self.claim.name)
+        name = self.session or self.claim.name
+        is_exact = bool(self.session) or self.claim.is_exact
+        try:
+            opened = client.session_open(name, actor=self.actor, ttl=IDLE_SECONDS, fresh=not is_exact)
+        except EditdError as error:
+            if error.name == "invalid_params" and error.data.get("session") == name:
+                raise _taken(name) from error
+            raise
+        return opened.session, opened.token
 
 
 def _taken(name: str) -> EditdError:

@@ -28,17 +28,19 @@ from editd.wire.codec import plain
 from editd.wire.errors import Malformed
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.mcp import answers
+from editd_client.mcp.arguments import unknown_name
 from editd_client.mcp.dialects import tools_of
 from editd_client.mcp.link import Claim, Line, Link
 from editd_client.mcp.place import choose_workspace, is_named
-from editd_client.mcp.tools import OWN, Call, Tool
+from editd_client.mcp.tools import Call, Tool, own_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from mcp.server.context import ServerRequestContext
 
     from editd_client.mcp.answers import Answer
+    from editd_client.mcp.options import Options
 
 ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
 PROGRESS_SECONDS = 1.0
@@ -53,12 +55,9 @@ INSTRUCTIONS = (
 )
 
 
-def serve(named: str | None, dialects: Sequence[str], session: str | None, token: str | None) -> None:
-    """Serve one client until it closes standard input, then close the session; its edits stay.
-
-    `named` is a workspace and `session` a session's name, where somebody says which.
-    """
-    desk = Desk(named, dialects, session, token)
+def serve(options: Options) -> None:
+    """Serve one client until it closes standard input, then close the session; its edits stay."""
+    desk = Desk(options)
     # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: desk.leave_now())
@@ -71,13 +70,8 @@ def serve(named: str | None, dialects: Sequence[str], session: str | None, token
 class Desk:
     """One client, and all that is known of it; it has a link to a daemon from its first call on."""
 
-    def __init__(
-        self, named: str | None, dialects: Sequence[str], session: str | None, token: str | None
-    ) -> None:
-        self._named = named
-        self._dialects = dialects
-        self._session = session
-        self._token = token
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._link: Link | None = None
         self._tools: dict[str, Tool] = {}
         self._lock = anyio.Lock()
@@ -142,7 +136,16 @@ class Desk:
             try:
                 # A retry begins with the arguments as they were given.
                 return link.ask(
-                    lambda client: tool.run(Call(dict(arguments), client, link.session, root, request_id)),
+                    lambda client: tool.run(
+                        Call(
+                            dict(arguments),
+                            client,
+                            link.session,
+                            root,
+                            request_id,
+                            self._options.may_undo_others,
+                        )
+                    ),
                     line,
                 )
             except EditdError as error:
@@ -162,10 +165,11 @@ class Desk:
     # ── What it needs for that ────────────────────────────────────────────────────────────────
 
     async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, Tool]:
-        """editd's own tools and those of the chosen dialects, by name; a daemon is asked for the second."""
+        """Return the tools that are offered, by name; a daemon is asked for those of dialects."""
+        options = self._options
         if not self._tools:
-            found = list(OWN)
-            if self._dialects:
+            found = own_tools(may_undo_others=options.may_undo_others)
+            if options.dialects:
                 link = await self._linked(ctx)
                 said = await anyio.to_thread.run_sync(
                     link.ask,
@@ -173,19 +177,20 @@ class Desk:
                     abandon_on_cancel=True,
                     limiter=self._threads,
                 )
-                found += tools_of(said.dialects, self._dialects)
-            self._tools = {tool.name: tool for tool in found}
+                found += tools_of(said.dialects, options.dialects)
+            self._tools = {tool.name: tool for tool in found if options.offers(tool.name, tool.is_read_only)}
         return self._tools
 
     async def _linked(self, ctx: ServerRequestContext[Any]) -> Link:
         """The link to the daemon of the workspace that is meant, which is decided once."""
         async with self._lock:
             if self._link is None:
-                roots = [] if is_named(self._named) else await _roots(ctx)
+                options = self._options
+                roots = [] if is_named(options.workspace) else await _roots(ctx)
                 info = ctx.session.client_params
                 name = _readable(info.client_info.name if info is not None else "")
-                claim = Claim(self._session or name, self._session is not None, self._token)
-                self._link = Link(choose_workspace(self._named, roots), claim, name)
+                claim = Claim(options.session or name, options.session is not None, options.token)
+                self._link = Link(choose_workspace(options.workspace, roots), claim, name)
             return self._link
 
 
@@ -214,7 +219,7 @@ async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
 
 def _named(name: str, tools: Mapping[str, Tool]) -> Tool:
     if name not in tools:
-        raise refusal("invalid_params", f"There is no tool {name!r}.", hint=f"There are {', '.join(tools)}.")
+        raise unknown_name("tool", name, list(tools))
     return tools[name]
 
 
@@ -227,8 +232,10 @@ def _listed(tool: Tool) -> types.Tool:
     changes = None if tool.is_read_only else tool.is_destructive  # MCP: of what changes something only
     return types.Tool(
         name=tool.name,
+        title=tool.title,
         description=tool.description,
         input_schema=dict(tool.schema),
+        output_schema=dict(tool.output),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.is_read_only,
             destructive_hint=changes,

@@ -7,26 +7,24 @@ actor, request id); the protocol's types check them. Paths may also be absolute.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
-from editd.wire.codec import convert
 from editd_client.errors import refusal
-from editd_client.mcp import answers
+from editd_client.mcp import answers, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from editd_client.client import Client
     from editd_client.mcp.answers import Answer
+    from editd_client.mcp.arguments import Typed
 
 READ_BYTES_MAX = 1 << 18  # a file that is larger is read by its lines
 LEASE_SECONDS = 300.0
-
-Typed = TypeVar("Typed", bound=messages.Params)
 
 
 class Call(Struct, frozen=True):
@@ -37,10 +35,11 @@ class Call(Struct, frozen=True):
     session: str
     root: str
     request_id: str
+    may_undo_others: bool = False
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
         """The arguments, and `more`, as that request; a refusal (`invalid_params`) that names the field."""
-        return _converted({**self.arguments, **more}, kind)
+        return arguments.typed({**self.arguments, **more}, kind)
 
     def path(self, given: str) -> str:
         """A path relative to the root, where it is given as an absolute one below it."""
@@ -64,34 +63,13 @@ class Tool(Struct, frozen=True):
     is_destructive: bool = False
     is_idempotent: bool = False
     is_own: bool = True  # a dialect's tool judges its arguments by itself
+    title: str = ""
+    output: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    reaching: frozenset[str] = frozenset()  # arguments that only `--may-undo-others` offers
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call; a refusal (`invalid_params`) names what is unknown or missing."""
-        if not self.is_own:
-            return dict(given)
-        given = {name: value for name, value in given.items() if value is not None}  # as good as left out
-        known = self.schema["properties"]
-        if unknown := [name for name in given if name not in known]:
-            raise refusal(
-                "invalid_params",
-                f"{self.name} has no argument `{unknown[0]}`.",
-                hint=f"It takes {', '.join(known) or 'none'}.",
-                data={"field": unknown[0]},
-            )
-        if missing := [name for name in self.schema.get("required", ()) if name not in given]:
-            lacking = f"{self.name} needs the argument `{missing[0]}`."
-            raise refusal("invalid_params", lacking, data={"field": missing[0]})
-        return given
-
-
-def _converted(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
-    try:
-        return convert(arguments, kind)
-    except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        field = place.removesuffix("`")
-        where = f" (argument `{field}`)" if field else ""
-        raise refusal("invalid_params", f"{said}{where}.", data={"field": field} if field else {}) from None
+        """Return the arguments of a call; a refusal (`invalid_params`) names what is unknown or missing."""
+        return arguments.checked(self.name, self.schema, given) if self.is_own else dict(given)
 
 
 # ── Schemas ───────────────────────────────────────────────────────────────────────────────────
@@ -106,11 +84,38 @@ def _of(kind: str, description: str = "", **more: Any) -> dict[str, Any]:
     return {"type": kind, **({"description": description} if description else {}), **more}
 
 
-_TX = {"type": ["integer", "string"]}
+_TX = {"anyOf": [{"type": "integer"}, {"type": "string"}]}  # some clients warn of a list of types
 _LINE = _of("integer", minimum=1)
 _PATHS = _of("array", items={"type": "string"})
 _DRY_RUN = _of("boolean", "Show what would change, change nothing")
 _FORCE = _of("boolean", "Even over later changes of the same lines")
+
+
+def answered(**properties: Any) -> dict[str, Any]:
+    """Return the schema of a tool's structured answer, which is a refusal's if the call is refused."""
+    return {
+        "type": "object",
+        "properties": {
+            **properties,
+            "error": _of("string", "Of a refusal, as are message and data"),
+            "message": _of("string"),
+            "data": _of("object"),
+        },
+    }
+
+
+_NUMBER_OR_NULL = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+_TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+_ITEMS = _of("array", items={"type": "object"})
+CHANGES: dict[str, Any] = {
+    "transaction": _NUMBER_OR_NULL,
+    "files": _ITEMS,
+    "merged": _of("array", items={"type": "string"}),
+    "warnings": _of("array", items={"type": "string"}),
+    "changed_by": {**_ITEMS, "description": "By others, since the files were read"},
+    "diff": _of("string"),
+}
+_UNDONE = answered(**CHANGES, conflicts=_ITEMS)
 
 
 # ── Editing and reading ───────────────────────────────────────────────────────────────────────
@@ -136,15 +141,15 @@ _APPLY = _object(
     edits=_of("array", items=_EDIT),
     message=_of("string", "Why, for the log"),
     on_stale=_of(
-        "string", "If a file changed since you read it: refuse (default) or merge", enum=["reject", "merge"]
+        "string", "If a file changed since you read it: refuse, or merge", enum=["reject", "merge"]
     ),
     dry_run=_DRY_RUN,
 )  # fmt: skip
 
 
 def _apply(call: Call) -> Answer:
-    asked = call.typed(messages.Apply, edits=_without_nulls(call.arguments["edits"]))
-    edits = [_with_relative_paths(edit, call) for edit in asked.edits]
+    asked = call.typed(messages.Apply, edits=arguments.edits_of(call.arguments["edits"], _EDIT))
+    edits = [_guarded(_with_relative_paths(edit, call)) for edit in asked.edits]
     result = call.client.apply(
         edits,
         message=asked.message,
@@ -156,16 +161,9 @@ def _apply(call: Call) -> Answer:
     return answers.applied(result, is_dry_run=asked.dry_run)
 
 
-def _without_nulls(edits: Any) -> Any:
-    """The edits without what is null and named in the schema, as good as left out; a null `base` is not."""
-    if not isinstance(edits, list):
-        return edits
-    return [
-        {name: value for name, value in edit.items() if value is not None or name not in _EDIT["properties"]}
-        if isinstance(edit, dict)
-        else edit
-        for edit in edits
-    ]
+def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
+    """A replacement is made on what the file holds now: its text guards it, as in other systems' tools."""
+    return msgspec.structs.replace(edit, guard="text") if isinstance(edit, messages.Replace) else edit
 
 
 def _with_relative_paths(edit: messages.AnyEdit, call: Call) -> messages.AnyEdit:
@@ -200,6 +198,7 @@ def _undo(call: Call) -> Answer:
         last=asked.last,
         dry_run=asked.dry_run,
         on_conflict=force,
+        own_only=not call.may_undo_others,
         request_id=call.request_id,
     )
     return answers.undone(result, is_dry_run=asked.dry_run)
@@ -207,7 +206,12 @@ def _undo(call: Call) -> Answer:
 
 def _redo(call: Call) -> Answer:
     force, asked = _forced(call, messages.Redo)
-    result = call.client.redo(dry_run=asked.dry_run, on_conflict=force, request_id=call.request_id)
+    result = call.client.redo(
+        dry_run=asked.dry_run,
+        on_conflict=force,
+        own_only=not call.may_undo_others,
+        request_id=call.request_id,
+    )
     return answers.undone(result, is_dry_run=asked.dry_run)
 
 
@@ -217,8 +221,10 @@ def _rollback(call: Call) -> Answer:
     result = call.client.rollback(
         asked.session,
         since=asked.since,
+        include_published=asked.include_published,
         dry_run=asked.dry_run,
         on_conflict=force,
+        own_only=not call.may_undo_others,
         request_id=call.request_id,
     )
     return answers.undone(result, is_dry_run=asked.dry_run)
@@ -297,11 +303,15 @@ OWN: tuple[Tool, ...] = (
     Tool(
         "apply_edits",
         "Edit files: all edits together or none, in order, as one transaction that can be undone alone. "
-        "Others may be editing too: a file that changed since you read it is refused as stale, with what "
-        "changed, or merged.",
+        "Use it for every change of files here, with the edits that belong together in one call. "
+        'Example: {"edits": [{"op": "replace", "path": "app.py", "old": "tries = 3", "new": "tries = 9"}]}. '
+        "Others may be editing too: a replace is made where its text is now; any other edit of a file that "
+        "changed since you read it is refused as stale, with what changed, or merged.",
         _APPLY,
         _apply,
         is_destructive=True,
+        title="Edit files",
+        output=answered(**CHANGES),
     ),
     Tool(
         "read_file",
@@ -314,18 +324,26 @@ OWN: tuple[Tool, ...] = (
         _read,
         is_read_only=True,
         is_idempotent=True,
+        title="Read a file",
+        output=answered(
+            path=_of("string"), version=_of("string"), size=_of("integer", "Bytes"), encoding=_TEXT_OR_NULL,
+            eol=_of("string"), lines=_of("integer", "Of the whole file, if only some were asked for"),
+            content={"description": "The text; {base64} if it is not UTF-8"},
+        ),
     ),
     Tool(
         "undo",
-        "Take back your newest edit, or any transaction, however old. Later changes by anyone are kept; if "
-        "they touch the same lines it is refused.",
+        "Undo your newest edit, or any transaction of yours, however old. Later changes by anyone are kept; "
+        "if they touch the same lines it is refused.",
         _object(
-            tx={**_TX, "description": "Its number in the log; yours or not"},
+            tx={**_TX, "description": "Its number in the log"},
             paths={**_PATHS, "description": "Only these files of `tx`"},
             last=_of("integer", "Your newest so many"), dry_run=_DRY_RUN, force=_FORCE,
         ),
         _undo,
         is_destructive=True,
+        title="Undo",
+        output=_UNDONE,
     ),
     Tool(
         "redo",
@@ -333,16 +351,24 @@ OWN: tuple[Tool, ...] = (
         _object(dry_run=_DRY_RUN, force=_FORCE),
         _redo,
         is_destructive=True,
+        title="Redo",
+        output=_UNDONE,
     ),
     Tool(
         "rollback_session",
-        "Take back all that you did here, as one transaction. What others did stays.",
+        "Roll back all that you did here, as one transaction. What others did stays, and so does what was "
+        "published as a commit.",
         _object(
             session=_of("string", "Another session, in place of yours"),
-            since={**_TX, "description": "From this transaction on"}, dry_run=_DRY_RUN, force=_FORCE,
+            since={**_TX, "description": "From this transaction on"},
+            include_published=_of("boolean", "Also what was published; the commit stays"),
+            dry_run=_DRY_RUN, force=_FORCE,
         ),
         _rollback,
         is_destructive=True,
+        title="Roll back this session",
+        output=_UNDONE,
+        reaching=frozenset({"session"}),
     ),
     Tool(
         "log",
@@ -354,6 +380,8 @@ OWN: tuple[Tool, ...] = (
         _log,
         is_read_only=True,
         is_idempotent=True,
+        title="Show the history",
+        output=answered(transactions=_ITEMS, more=_of("boolean", "There are older ones")),
     ),
     Tool(
         "diff",
@@ -362,6 +390,8 @@ OWN: tuple[Tool, ...] = (
         _diff,
         is_read_only=True,
         is_idempotent=True,
+        title="Show differences",
+        output=answered(diff=_of("string"), files=_ITEMS),
     ),
     Tool(
         "blame",
@@ -370,6 +400,8 @@ OWN: tuple[Tool, ...] = (
         _blame,
         is_read_only=True,
         is_idempotent=True,
+        title="Show who wrote each line",
+        output=answered(path=_of("string"), version=_of("string"), lines=_ITEMS),
     ),
     Tool(
         "lease",
@@ -382,5 +414,20 @@ OWN: tuple[Tool, ...] = (
             lease=_of("string", "renew, release: the lease"),
         ),
         _lease,
+        title="Lease paths",
+        output=answered(
+            lease=_of("string"), token=_of("integer"), expires=_of("string"), leases=_ITEMS,
+            waiting=_of("integer"),
+        ),
     ),
 )  # fmt: skip
+
+
+def own_tools(*, may_undo_others: bool) -> list[Tool]:
+    """Return our tools, without the arguments that reach other sessions' work unless that is allowed."""
+    return list(OWN) if may_undo_others else [_without(tool, tool.reaching) for tool in OWN]
+
+
+def _without(tool: Tool, names: frozenset[str]) -> Tool:
+    properties = {name: about for name, about in tool.schema["properties"].items() if name not in names}
+    return msgspec.structs.replace(tool, schema={**tool.schema, "properties": properties})

@@ -659,10 +659,16 @@ Where later changes are in the way, ask whether to force it."
       (editd--took-back (editd--request method (append params (list :request_id (editd--request-id)))))
     (editd-refused
      (unless (and (equal (editd--refusal-name refusal) "conflict")
-                  (yes-or-no-p (format "%s  Put back the earlier text all the same? " (cadr refusal))))
+                  (yes-or-no-p (format "%s  Put back the earlier text all the same? "
+                                       (editd--fact refusal))))
        (signal (car refusal) (cdr refusal)))
      (editd--took-back
       (editd--request method (append params (list :request_id (editd--request-id) :on_conflict "force")))))))
+
+(defun editd--fact (refusal)
+  "Return what REFUSAL says happened, without its hint: that is for programs."
+  (string-trim-right
+   (string-remove-suffix (or (plist-get (editd--refusal-data refusal) :hint) "") (cadr refusal))))
 
 (defun editd--took-back (answer)
   "Say what ANSWER, of an undo, has done, and follow it in the buffers."

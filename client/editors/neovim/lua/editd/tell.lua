@@ -3,6 +3,13 @@ local M = {}
 
 local said = {}
 
+--- The commands here for what a hint tells a program to send.
+local HERE = {
+  ['use on_conflict: force'] = 'use :Editd! with the same command',
+  ['ask for on_stale: merge'] = 'merge it',
+  ['Use include_published'] = 'Run `editctl rollback --include-published`',
+}
+
 --- Say `text`; `level` is one of vim.log.levels, INFO where it is left out.
 function M.say(text, level)
   vim.notify('editd: ' .. text, level or vim.log.levels.INFO, { title = 'editd' })
@@ -27,6 +34,9 @@ function M.refusal(err)
   local text = err.message
   if type(hint) == 'string' and not text:find(hint, 1, true) then
     text = text .. ' ' .. hint
+  end
+  for spoken, here in pairs(HERE) do
+    text = text:gsub(vim.pesc(spoken), here)
   end
   M.say(text, vim.log.levels.ERROR)
 end

@@ -1,0 +1,21 @@
+"""The options of `editctl mcp`: whose session, and which tools."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the command line and the environment say."""
+
+    workspace: str | None = None
+    dialects: tuple[str, ...] = ()
+    session: str | None = None
+    token: str | None = None
+    tools: tuple[str, ...] = ()  # empty: all
+    is_read_only: bool = False
+    may_undo_others: bool = False
+
+    def offers(self, name: str, is_read_only: bool) -> bool:
+        """Return whether a tool is among those to be offered."""
+        return (not self.tools or name in self.tools) and (is_read_only or not self.is_read_only)
