@@ -176,7 +176,7 @@ class Daemon:
         scanner = Scanner(self._places.root, self._places.state)
         searcher = Searcher(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
-        watching = self._watching = Watching(self._places.root, scanner)
+        watching = self._watching = Watching(self._places.root, scanner, self._shortfalls.is_deaf)
         watching.begin()
         workshop: Workshop | None = None
         try:

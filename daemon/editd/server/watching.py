@@ -7,7 +7,8 @@ so that a checkout is one transaction.
 
     starting    the folders are being walked for the first time
     rescanning  notices may have been missed: until a scan has looked at everything, `settle` scans
-    partial     some folders cannot be watched: `settle` scans, and so do we, now and then
+    partial     some folders cannot be watched, or are on a mount on which others write without a notice:
+                `settle` scans, and so do we, now and then
     ready       whatever changes is noticed: `settle` waits for a cookie only
     holding     as ready, but git is at work, and what it does is taken in when it is done
     paused      somebody wants to take in himself what changes (see `pause`)
@@ -134,9 +135,13 @@ class Pending(Struct):
 class Watching:
     """The workspace's watcher: starts before there is an engine, and works for it when it is there."""
 
-    def __init__(self, root: str, scanner: Scanner) -> None:
+    def __init__(
+        self, root: str, scanner: Scanner, is_deaf: Callable[[Callable[[bytes], bool]], bool]
+    ) -> None:
+        """`is_deaf`, given what tells of a folder whether it is watched, is `Shortfalls.is_deaf`."""
         self._root = root
         self._scanner = scanner
+        self._is_deaf = is_deaf
         self._engine: Engine | None = None
         self._turns: Turns | None = None
         self._uncovered: frozenset[bytes] = frozenset()
@@ -152,6 +157,7 @@ class Watching:
         self._ailing = asyncio.Event()
         self._rescanning = asyncio.Lock()
         self._retry_at = 0.0
+        self._scan_at = 0.0  # when a watch that is deaf is made good for next
         self._overflows = self._rebuilds = 0
         self._pending = Pending()
         self._stirred = asyncio.Event()
@@ -223,7 +229,9 @@ class Watching:
             return "starting"
         if self._seen != self._generation:
             return "rescanning"
-        return "partial" if failed else "holding" if self._is_held else "ready"
+        if failed or self._is_deaf(self._watch.has):
+            return "partial"
+        return "holding" if self._is_held else "ready"
 
     @property
     def is_whole(self) -> bool:
@@ -235,6 +243,7 @@ class Watching:
             and self._seen == self._generation
             and not watch.failed
             and watch.is_alive()
+            and not self._is_deaf(watch.has)
         )
 
     # ── what others ask of it ──
@@ -424,6 +433,10 @@ class Watching:
             self._retry_at = now + BLIND_SECONDS
             watch.look_again(watch.failed)
             await self._rescan()
+        elif self._is_ready and now >= self._scan_at:
+            self._scan_at = now + BLIND_SECONDS
+            if self._is_deaf(watch.has):
+                await self._rescan()
 
     async def _rebuild(self) -> None:
         """Watch anew; where that fails too, look through everything now and then."""

@@ -51,7 +51,7 @@ _HOW = struct.pack(  # struct open_how: flags, mode, resolve
 )
 _STATX_MNT_ID_UNIQUE = 0x4000  # linux/stat.h, since Linux 6.8: of a mount, and never used again
 _STATX_BYTES, _MASK, _MOUNT = 256, slice(0, 4), slice(144, 152)  # struct statx: stx_mask, stx_mnt_id
-_AT_EMPTY_PATH = 0x1000
+_AT_EMPTY_PATH, _AT_STATX_FORCE_SYNC, _STATX_BASIC_STATS = 0x1000, 0x2000, 0x7FF
 NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """What a file system says that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
@@ -471,6 +471,16 @@ def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> byte
             break  # fewer than wanted come of a regular file at its end only (read(2))
         wanted = max(size + 1 - length, 4096)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def refresh(descriptor: int, name: bytes = b"") -> None:
+    """Have the kernel ask anew what it may remember of an open file, or of a name in an open folder.
+
+    On a shared file system it remembers sizes and times for some seconds. On a local one this does nothing.
+    """
+    flags = _AT_STATX_FORCE_SYNC | (_AT_SYMLINK_NOFOLLOW if name else _AT_EMPTY_PATH)
+    if _statx is not None:  # what it answers, the caller's own look says
+        _statx(descriptor, name, flags, _STATX_BASIC_STATS, ctypes.create_string_buffer(_STATX_BYTES))
 
 
 def write_whole(descriptor: int, content: bytes) -> None:

@@ -18,6 +18,7 @@ _TWO_SIDED = frozenset(
      "vmhgfs", "lustre", "gfs2", "ocfs2", "orangefs"}
 )  # fmt: skip
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_NEVER_SYNCED = frozenset({b"volatile", b"fsync=volatile"})  # of an overlay, by older and newer kernels
 _ESCAPED = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in a name
 
 
@@ -38,7 +39,8 @@ class Mount(Struct, frozen=True):
     @property
     def is_volatile(self) -> bool:
         """Whether nothing outlives the machine, however it is synced."""
-        return self.kind in _IN_MEMORY or (self.kind == "overlay" and b"volatile" in self.options)
+        is_never_synced = self.kind == "overlay" and not _NEVER_SYNCED.isdisjoint(self.options)
+        return self.kind in _IN_MEMORY or is_never_synced
 
 
 def mounts(table: str = TABLE) -> list[Mount] | None:
@@ -68,6 +70,21 @@ def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]
         for mount in known or ()
         if mount.path.startswith(prefix) and len(mount.path) > len(prefix)
     }
+
+
+def two_sided_below(folder: bytes) -> frozenset[bytes]:
+    """Return the paths in a folder at which a mount with another side begins; b"" for the folder itself."""
+    known = mounts()
+    found = {path for path, mount in mounts_below(folder, known).items() if mount.is_two_sided}
+    try:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return frozenset(found)
+    try:
+        its = mount_of(descriptor, known)
+    finally:
+        os.close(descriptor)
+    return frozenset(found | {b""} if its is not None and its.is_two_sided else found)
 
 
 def _parsed(line: bytes) -> Mount:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, cast
 import msgpack
 from msgspec import Struct, field
 
+from editd.system.disk import refresh
+from editd.system.mounts import two_sided_below
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.workspace.item import is_temporary
 
@@ -53,6 +55,7 @@ class _Level(Struct):
     descriptor: int
     path: bytes
     rules: Rules | None
+    is_shared: bool  # whether others may write here past this kernel
     below: list[str] = field(default_factory=list)  # the folders in it that are still to be walked
 
 
@@ -73,6 +76,7 @@ class Walk(Struct):
     unreadable: list[bytes] = field(default_factory=list)
     news: int = 0  # changes to `known`
     _seen: set[bytes] = field(default_factory=set)
+    _shared: frozenset[bytes] = frozenset()  # where mounts begin that have another side
 
     def folders(self) -> Iterator[Folder]:
         """Every folder in scope with its files, each before those in it."""
@@ -107,7 +111,11 @@ class Walk(Struct):
         except OSError:
             self.unreadable.append(path)
             return None
-        return _Level(descriptor, path, self.scope.rules(path, None if above is None else above.rules))
+        if above is None:
+            self._shared = two_sided_below(os.fsencode(self.root))
+        is_shared = path in self._shared or (above is not None and above.is_shared)
+        rules = self.scope.rules(path, None if above is None else above.rules)
+        return _Level(descriptor, path, rules, is_shared)
 
     def _listed(self, level: _Level) -> Folder:
         """The files of one folder; the folders in it are noted in the level."""
@@ -151,6 +159,8 @@ class Walk(Struct):
     ) -> tuple[GitMode, Version] | None:
         now = time.time_ns()  # before the file is looked at: what is written after has later times
         try:
+            if level.is_shared:
+                refresh(level.descriptor, os.fsencode(entry.name))
             found = entry.stat(follow_symlinks=False)
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
                 return None

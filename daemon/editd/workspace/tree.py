@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
-from editd.system.disk import read_whole, take_lease
+from editd.system.disk import read_whole, refresh, take_lease
 from editd.values.content import FileState, GitMode, mode_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
 from editd.workspace.item import split
@@ -262,6 +262,7 @@ def _read_once(
 
 
 def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None) -> Found:
+    refresh(descriptor)
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
         raise _not_a_file(before, path)
