@@ -46,7 +46,7 @@ def test_a_reload_is_taken_told_and_refused_where_it_is_wrong(place: Workplace) 
     with place.start() as client:
         client.apply([replace("keys/x.pem", "secret", "known")])
 
-        configure(place, 'protect = ["**/*.pem"]\nencoding = "latin-1"\n')
+        configure(place, 'protect = ["**/*.pem", "vendor/**"]\nencoding = "latin-1"\n')
         result = client.config_reload()
         assert (result.applied, result.restart) == (["protect"], ["encoding"])
         assert client.status().config["restart"] == ["encoding"]
@@ -62,6 +62,8 @@ def test_a_reload_is_taken_told_and_refused_where_it_is_wrong(place: Workplace) 
             assert refusal.name == "path_protected"
             assert refusal.data["protect"] == "**/*.pem"
         assert place.files() == {"a.txt": b"one\n", "keys/x.pem": b"known\n"}
+        refusal = refused(lambda: client.apply([write("vendor", "a file instead of the folder")]))
+        assert (refusal.name, refusal.data["protect"]) == ("path_protected", "vendor/**")
         place.write({"keys/x.pem": "from outside\n"})
         client.settle()
         assert client.log(limit=1).transactions[0].kind == "outside"

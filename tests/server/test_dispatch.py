@@ -406,6 +406,54 @@ def test_one_request_sent_ten_times_at_once_is_done_once(here: Here) -> None:
     assert here.holds("a") == "x"
 
 
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_a_request_id_belongs_to_its_session(place: Workplace, is_killed: bool) -> None:
+    place.write({"a": "x\n"})
+    with place.start() as client:
+        made = {
+            name: client.apply([write(str(name), "new")], request_id="r", session=name)
+            for name in ("s", "t", None)
+        }
+        assert len({seq_of(one) for one in made.values()}) == 3
+        undone = []
+        for name in ("s", "t"):
+            client.hello(session=name)
+            undone.append(client.undo(seq_of(made[name]), request_id="u"))
+    place.kill() if is_killed else place.stop()
+    with place.start() as client:
+        for owner, first in made.items():
+            again = client.apply([write(str(owner), "new")], request_id="r", session=owner)
+            assert seq_of(again) == seq_of(first)
+        for name, before in zip(("s", "t"), undone, strict=True):
+            client.hello(session=name)
+            assert client.undo(seq_of(made[name]), request_id="u") == before
+        with pytest.raises(EditdError, match="was used for another request"):
+            client.apply([write("t", "other")], request_id="r", session="s")
+    assert place.files() == {"a": b"x\n", "None": b"new"}
+
+
+def test_a_request_id_of_two_sessions_in_one_turn_is_two_requests(here: Here) -> None:
+    requests = [
+        {
+            "id": number,
+            "method": "apply",
+            "params": {
+                "edits": [{"op": "write", "path": here.at(name), "content": name, "force": True}],
+                "session": f"{here.name} {name}",
+                "request_id": here.name,
+            },
+        }
+        for number, name in enumerate("ab")
+    ]
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(30)
+        stream.connect(here.place.socket)
+        stream.sendall(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+        answers = [json.loads(line) for line in itertools.islice(stream.makefile("rb"), len(requests))]
+    assert len({answer["result"]["transaction"]["seq"] for answer in answers}) == 2
+    assert (here.holds("a"), here.holds("b")) == ("a", "b")
+
+
 def test_a_refused_request_may_be_sent_again_with_its_id(here: Here) -> None:
     path = here.put("a", "x")
     assert refusal(here.apply, replace(path, "y", "z"), request_id=here.name).name == "no_match"
@@ -675,11 +723,13 @@ def test_a_stale_changeset_is_refused_and_can_be_committed_with_a_merge(here: He
 
 
 def test_a_commit_is_done_once_also_from_a_new_connection(here: Here) -> None:
-    changeset = here.client.begin().changeset
-    here.client.stage(changeset, [write(here.at("a"), "x")])
-    first = here.client.commit(changeset, request_id=here.name)
+    changesets = [here.client.begin(session=f"{here.name} {name}").changeset for name in "ab"]
+    for changeset, name in zip(changesets, "ab", strict=True):
+        here.client.stage(changeset, [write(here.at(name), "x")])
+    first = [here.client.commit(changeset, request_id=here.name) for changeset in changesets]
+    assert seq_of(first[0]) != seq_of(first[1])
     with here.place.client() as again:
-        assert again.commit(changeset, request_id=here.name) == first
+        assert [again.commit(changeset, request_id=here.name) for changeset in changesets] == first
 
 
 # ── History ────────────────────────────────────────────────────────────────────────────────────

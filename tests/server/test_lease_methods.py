@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -86,6 +86,54 @@ def test_leases_exclude_each_other_where_a_path_can_be_in_both(client: Client, o
     assert refused.value.data["holder"] == "holder"
     assert other.lease_acquire(["src/*.txt"], 60).token == 2
     assert client.lease_acquire(["src/a.py"], 60).token == 3  # one session's own do not
+
+
+def test_a_lease_on_a_folder_keeps_others_from_making_it_a_file_or_a_symlink(
+    place: Workplace, client: Client, other: Client
+) -> None:
+    client.lease_acquire(["new/**", "deep/er/*.py"], 60)
+    attempts: list[list[Any]] = [
+        [write("new", "a file\n")],
+        [messages.Symlink(path="new", target="src")],
+        [messages.Move(path="a.txt", to="new")],
+        [write("deep", "a file\n")],
+        [write("deep/er", "a file\n")],
+    ]
+    for edits in attempts:
+        with pytest.raises(EditdError) as refused:
+            other.apply(edits)
+        assert refused.value.name == "leased"
+        assert refused.value.data["holder"] == "holder"
+    other.apply([write("deep/other", "not leased\n"), write("newer", "neither\n")])
+    client.apply([write("new", "its own\n")])
+    assert (place.root / "new").read_text() == "its own\n"
+
+
+def test_a_file_that_another_program_puts_in_a_leased_folders_place_is_told_to_the_holder(
+    place: Workplace, client: Client
+) -> None:
+    client.lease_acquire(["new/**"], 60)
+    with place.client() as watcher:
+        events = watcher.subscribe()
+        place.write({"new": "a file\n"})
+        event = next(event for event in events if event.event == "lease")
+    assert event.data["what"] == "violated"
+    assert event.data["files"] == ["new"]
+
+
+def test_a_lease_stays_within_its_sessions_scope(place: Workplace) -> None:
+    place.write({"src/b.txt": TEXT})
+    with place.start() as client:
+        client.session_open("narrow", scope=messages.Scope(write=["src/**", "docs/*.md"]))
+        client.lease_acquire(["src/**/*.py", "docs/a*.md"], 60)
+        for glob, path in (("**/*", "a"), ("src", "src"), ("docs/*", "docs/a"), ("README.md", "README.md")):
+            for wait in (None, 5.0):
+                with pytest.raises(EditdError) as refused:
+                    client.lease_acquire([glob], 60, wait=wait)
+                assert refused.value.name == "permission_denied"
+                assert f"may not write {path}, which a lease of {glob} would cover" in refused.value.message
+                assert "It was opened for: src/**, docs/*.md." in refused.value.data["hint"]
+    place.stop()
 
 
 def test_a_lease_needs_an_open_session_and_ends_with_it(place: Workplace, client: Client) -> None:

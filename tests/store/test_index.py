@@ -171,7 +171,7 @@ def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_
         lambda: damaged.last,
         lambda: damaged.transaction(7),
         lambda: damaged.log(Wanted(sessions=("session-1",)), 10),
-        lambda: damaged.by_request("asked before"),
+        lambda: damaged.by_request("asked before", None),
         lambda: damaged.is_touched(WorkspacePath("folder-1/file-1")),
     ]
     for ask in questions:
@@ -194,16 +194,16 @@ def test_a_burst_leaves_its_transactions_to_a_pause_and_no_write_is_long(tmp_pat
     count = WAITING_MAX + LOT
     for seq in range(count):
         made = transaction(seq)
-        said = replace(made.authorship, request_id=f"request {seq}")
+        said = replace(made.authorship, session=None, request_id=f"request {seq}")
         index.add(replace(made, authorship=said))
         index.relieve()
         assert written() == (0 if seq + 1 < WAITING_MAX else (seq + 1 - WAITING_MAX) // LOT * LOT + LOT)
     while index.write_some():
-        assert index.by_request("request 0") == 0
-        assert index.by_request(f"request {count - 1}") == count - 1  # which waits yet
+        assert index.by_request("request 0", None) == 0
+        assert index.by_request(f"request {count - 1}", None) == count - 1  # which waits yet
         assert written() % LOT == 0
     assert written() == count
-    assert index.by_request(f"request {count - 1}") == count - 1
+    assert index.by_request(f"request {count - 1}", None) == count - 1
     other.close()
     index.close()
 

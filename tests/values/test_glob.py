@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.errors import InvalidParams
-from editd.values.glob import Glob, Meter, common_path, could_both_match, is_among
+from editd.values.glob import Glob, Meter, common_path, could_both_match, is_among, path_outside
 from editd.values.path import WorkspacePath
 
 ALPHABET = "ab./"
@@ -101,6 +101,62 @@ def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, seco
         assert is_path(found)
         assert first.matches(WorkspacePath(found))
         assert second.matches(WorkspacePath(found))
+
+
+@given(globs(), st.lists(globs(), max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_a_glob_lies_within_others_exactly_if_brute_force_finds_no_path_outside(
+    inner: Glob, outer: list[Glob]
+) -> None:
+    outside = [path for path in PATHS if inner.matches(path) and not is_among(path, outer)]
+    found = path_outside(inner, outer, Meter(1_000_000))
+    if outside:
+        assert found is not None
+        assert len(found) <= min(len(path.text) for path in outside)
+    if found is not None:
+        assert is_path(found)
+        assert inner.matches(WorkspacePath(found))
+        assert not is_among(WorkspacePath(found), outer)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "found"),
+    [
+        ("src/**/*.py", ["src/**"], None),
+        ("src/a.py", ["src/**"], None),
+        ("**/*", ["src/**"], "a"),
+        ("src", ["src/**"], "src"),
+        ("src", ["src/", "src"], None),
+        ("src/[a-z]*", ["src/[a-m]*", "src/[n-z]*"], None),
+        ("src/[a-z]", ["src/[a-y]"], "src/z"),
+        ("**", ["**"], None),
+        ("**/*", ["*", "*/**"], None),
+        ("a", [], "a"),
+    ],
+)
+def test_what_a_glob_means_beyond_others_is_named_by_a_path(
+    inner: str, outer: list[str], found: str | None
+) -> None:
+    assert path_outside(Glob.parse(inner), [Glob.parse(text) for text in outer], Meter()) == found
+
+
+@pytest.mark.parametrize(
+    ("glob", "bars", "spares"),
+    [
+        ("src/**", ["src"], ["src/a", "other"]),
+        ("src/", ["src"], ["src/a"]),
+        ("src/a.py", ["src"], ["src/a.py", "s"]),
+        ("src/a/*.py", ["src", "src/a"], ["src/b"]),
+        ("\\*x/*/b", ["*x"], ["*x/a"]),
+        ("**/*.py", [], ["a", "src"]),
+        ("src", [], ["src", "a"]),
+    ],
+)
+def test_a_file_bars_a_glob_if_all_that_it_means_lies_below(
+    glob: str, bars: list[str], spares: list[str]
+) -> None:
+    parsed = Glob.parse(glob)
+    assert [path for path in (*bars, *spares) if parsed.is_barred_by(WorkspacePath(path))] == bars
 
 
 def test_globs_that_differ_as_texts_exclude_each_other_where_a_path_is_in_both() -> None:

@@ -272,8 +272,11 @@ class Engine:
             return True
         if batch.is_closed or not isinstance(request, Apply) or request.dry_run:
             return False
-        key = request.authorship.request_id
-        return key is None or all(other.authorship.request_id != key for other in taken)
+        said = request.authorship
+        key = (said.session, said.request_id)
+        return said.request_id is None or all(
+            (other.authorship.session, other.authorship.request_id) != key for other in taken
+        )
 
     def _take(self, batch: Batch, index: int, request: Write) -> Result | None:
         """Plan one request; None where its step waits for the commit."""

@@ -19,6 +19,7 @@ from editd.engine.scopes import OfSession
 from editd.engine.undo import invert
 from editd.engine.work import spans
 from editd.errors import NothingToUndo, PermissionDenied, Unread
+from editd.values.glob import Exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from editd.system.clock import Clock
     from editd.values.changeset import Change
     from editd.values.content import FileState
+    from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.session import Session
     from editd.values.transaction import Seq, Transaction
@@ -134,6 +136,22 @@ class Guard(Struct, frozen=True):
             if not session.bounds.may_read(path):
                 raise _outside(session, path, "read")
 
+    def permit_leasing(self, name: str, globs: Sequence[Glob]) -> None:
+        """Raise PermissionDenied if the session may not write all that a lease of `globs` would cover."""
+        session = self.sessions.get(name)
+        if session is None:
+            return
+        for glob in globs:
+            try:
+                path = session.bounds.unwritable(glob)
+            except Exhausted:
+                path = glob.text
+            if path is not None:
+                refusal = _outside(session, path, "write")
+                refusal.message = f"{refusal.message[:-1]}, which a lease of {glob.text} would cover."
+                refusal.data["glob"] = glob.text
+                raise refusal
+
     def _check_bounds(self, session: Session, changes: Sequence[Change]) -> None:
         for change in changes:
             if not session.bounds.may_write(change.path):
@@ -146,9 +164,11 @@ class Guard(Struct, frozen=True):
             return
         now_us = self.clock.now_us()
         for change in changes:
-            for lease in self.leases.over(change.path, now_us):
+            for lease in self.leases.over(change.path, now_us, is_made=change.after is not None):
                 if lease.session != name:
-                    refusal = leased(lease, f"{change.path} is leased")
+                    is_itself = lease.covers(change.path)
+                    what = "is leased" if is_itself else "would be a file: what lies below it is leased"
+                    refusal = leased(lease, f"{change.path} {what}")
                     refusal.data["path"] = change.path.text
                     raise refusal
 
@@ -202,13 +222,13 @@ def _not_own(transaction: Transaction, session: str | None, what: str) -> Permis
     )
 
 
-def _outside(session: Session, path: WorkspacePath, what: str) -> PermissionDenied:
+def _outside(session: Session, path: WorkspacePath | str, what: str) -> PermissionDenied:
     globs = session.bounds.write if what == "write" else session.bounds.read
     texts = [glob.text for glob in globs or ()]
     return PermissionDenied(
         f"The session {session.name!r} may not {what} {path}.",
         hint=f"It was opened for: {', '.join(texts) or 'nothing'}.",
-        data={"path": path.text, "session": session.name, what: texts},
+        data={"path": str(path), "session": session.name, what: texts},
     )
 
 

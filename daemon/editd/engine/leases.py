@@ -152,9 +152,13 @@ class Leases:
             )
         return found
 
-    def over(self, path: WorkspacePath, now_us: int) -> list[Lease]:
-        """The leases in force that cover a path."""
-        return [lease for lease in self if lease.expires_us > now_us and lease.covers(path)]
+    def over(self, path: WorkspacePath, now_us: int, *, is_made: bool = False) -> list[Lease]:
+        """Return the leases in force that cover a path, or a folder that a file made there would bar."""
+        return [
+            lease
+            for lease in self
+            if lease.expires_us > now_us and (lease.covers(path) or (is_made and lease.is_barred_by(path)))
+        ]
 
     def next_end_us(self) -> int | None:
         """When the first of them ends by itself."""

@@ -16,6 +16,7 @@ from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from editd.store.history import History
+    from editd.values.transaction import Transaction
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -56,7 +57,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
 def first_answer(request: Write, history: History) -> Outcome | None:
     """The first answer to this request, where its id has been seen (C7)."""
     key = request.authorship.request_id
-    seq = history.index.by_request(key) if key is not None else None
+    seq = history.index.by_request(key, request.authorship.session) if key is not None else None
     if seq is None:
         return None
     transaction = history.find(seq)
@@ -75,6 +76,14 @@ def first_answer(request: Write, history: History) -> Outcome | None:
         transaction, changes_of(transaction, history), _reports_of(kept), tuple(unchanged),
         tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings), tuple(kept.answers),
     )  # fmt: skip
+
+
+def request_of(request_id: str, fingerprint: str, history: History) -> Transaction | None:
+    """Return what the request became that has this id and this fingerprint, in whichever session."""
+    for seq in history.index.requests(request_id):
+        if _decode(history.index.notes(seq)).fingerprint == fingerprint:
+            return history.find(seq)
+    return None
 
 
 def _decode(notes: bytes) -> Notes:

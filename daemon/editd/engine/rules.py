@@ -25,7 +25,7 @@ class Rules(Struct, frozen=True):
         """Raises PathProtected where one of the paths is protected, links followed."""
         for change in changes:
             for glob in self.protected:
-                if glob.matches(change.path):
+                if glob.matches(change.path) or (change.after is not None and glob.is_barred_by(change.path)):
                     raise PathProtected(
                         f"{change.path} is protected by the configuration ({glob.text}).",
                         hint="`editctl config` shows `protect`; nothing was changed.",

@@ -17,6 +17,7 @@ import editd
 from editd.edits.expressions import Unanswered
 from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
+from editd.engine.notes import request_of
 from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
@@ -311,8 +312,13 @@ class Dispatch:
         self._staged(changeset, edits, call, answer)
 
     def _commit(self, params: messages.Commit, visitor: Visitor, call: Call) -> None:
-        before = self._committed_before(params)
-        changeset = before or self._changesets.get(params.changeset, visitor.number)
+        try:
+            changeset = self._changesets.get(params.changeset, visitor.number)
+        except InvalidParams:
+            before = self._committed_before(params)
+            if before is None:
+                raise
+            changeset = before
         said = changeset.authorship
         request = Apply(
             tuple(changeset.edits),
@@ -335,8 +341,8 @@ class Dispatch:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
         if params.request_id is None:
             return None
-        seq = self._engine.history.index.by_request(params.request_id)
-        return None if seq is None else Changeset(0, "", self._engine.history.find(seq).authorship)
+        before = request_of(params.request_id, translate.fingerprint(params), self._engine.history)
+        return None if before is None else Changeset(0, "", before.authorship)
 
     def _abort(self, params: messages.Abort, visitor: Visitor, call: Call) -> None:
         self._changesets.get(params.changeset, visitor.number)

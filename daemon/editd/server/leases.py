@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from editd.values.glob import Glob
     from editd.values.lease import Lease
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Transaction
+    from editd.values.transaction import Touch, Transaction
 
 WAIT_SECONDS_MAX = 86400.0
 LOOK_SECONDS = 0.25  # between two looks whether those who wait are still there
@@ -42,6 +42,7 @@ class LeaseMethods:
     def __init__(
         self, guard: Guard, turns: Turns, subscriptions: Subscriptions, sessions: SessionMethods
     ) -> None:
+        self._guard = guard
         self._leases = guard.leases
         self._clock = guard.clock
         self._turns = turns
@@ -75,7 +76,7 @@ class LeaseMethods:
             return
         now_us = self._clock.now_us()
         for lease in self._leases:
-            paths = [touch.path for touch in transaction.touches if lease.covers(touch.path)]
+            paths = [touch.path for touch in transaction.touches if _is_violated(lease, touch)]
             if paths and lease.expires_us > now_us and lease.session != transaction.authorship.session:
                 self._loop.call_soon_threadsafe(self._tell_violated, lease, paths, int(transaction.seq))
 
@@ -87,6 +88,7 @@ class LeaseMethods:
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")
+        self._guard.permit_leasing(session, paths)
         self._pass_on()  # what has ended by now is in nobody's way
         try:
             lease = self._leases.acquire(session, paths, params.ttl, self._clock.now_us())
@@ -228,3 +230,7 @@ class LeaseMethods:
             "expires": rfc3339(lease.expires_us),
         }
         self._subscriptions.tell("lease", body | (more or {}), paths)
+
+
+def _is_violated(lease: Lease, touch: Touch) -> bool:
+    return lease.covers(touch.path) or (touch.after is not None and lease.is_barred_by(touch.path))

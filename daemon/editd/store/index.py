@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 SCHEMA = 3
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
+_Request = tuple[str | None, str]  # a session and its request's id
+
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 WAITING_MAX = 2_000  # then some are written at once, which else is left to a pause; a question waits 50 ms
@@ -98,7 +100,7 @@ class Index:
         self._path = path
         self._database = self._open()
         self._waiting: list[tuple[Transaction, bytes]] = []
-        self._requests: dict[str, int] = {}
+        self._requests: dict[_Request, int] = {}
         self._touched: set[bytes] = set()  # so that an edit does not ask the database
         self.flaw: Refused | None = None  # why it cannot be asked; what is added meanwhile waits in memory
 
@@ -133,7 +135,7 @@ class Index:
 
     def add(self, transaction: Transaction, notes: bytes = b"") -> None:
         self._waiting.append((transaction, notes))
-        request = transaction.authorship.request_id
+        request = _request(transaction)
         if request is not None:
             self._requests[request] = transaction.seq
         self._touched.update(touch.path.raw for touch in transaction.touches)
@@ -168,7 +170,7 @@ class Index:
                 undone.mark_all(self._database, transaction)
         del self._waiting[:LOT]
         for transaction, _ in lot:
-            request = transaction.authorship.request_id
+            request = _request(transaction)
             if request is not None and self._requests.get(request) == transaction.seq:
                 del self._requests[request]
         if len(self._touched) > TOUCHED_MAX:
@@ -246,12 +248,20 @@ class Index:
         )
         return [row[0] for row in rows]
 
-    def by_request(self, request_id: str) -> int | None:
-        waiting = self._requests.get(request_id)
+    def by_request(self, request_id: str, session: str | None) -> int | None:
+        """Return the transaction that a session's request of this id became."""
+        waiting = self._requests.get((session, request_id))
         if waiting is not None:
             return waiting
-        row = self._written("select seq from tx where request_id = ?", (request_id,))
+        row = self._written(
+            "select seq from tx where request_id = ? and session is ?", (request_id, _stored(session))
+        )
         return None if row is None else cast("int", row[0])
+
+    def requests(self, request_id: str) -> list[int]:
+        """Return what the requests of this id became, in all sessions."""
+        rows = self._all("select seq from tx where request_id = ? order by seq", (request_id,))
+        return [row[0] for row in rows]
 
     def log(self, wanted: Wanted, limit: int) -> list[Transaction]:
         """The newest `limit` transactions that are wanted, newest first."""
@@ -510,6 +520,11 @@ def _insert(database: sqlite3.Connection, given: Sequence[tuple[Transaction, byt
             for touch in transaction.touches
         ),
     )  # fmt: skip
+
+
+def _request(transaction: Transaction) -> _Request | None:
+    said = transaction.authorship
+    return None if said.request_id is None else (said.session, said.request_id)
 
 
 def _said(said: Authorship) -> Iterator[str | bytes | None]:

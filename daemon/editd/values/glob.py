@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -34,6 +34,9 @@ STATES_MAX = 10_000  # looked at to hold globs against each other, for one reque
 Span = tuple[int, int]  # of code points, both ends included
 Characters = tuple[Span, ...]
 _State = tuple[int, int, int]  # of the one automaton, of the other, and of the path's shape
+
+_Within = tuple[int, frozenset[tuple[int, int]], int]  # of the inner one, of all outer ones, and the shape
+_Step = TypeVar("_Step", _State, _Within)
 
 _WILDCARD = re.compile(r"[*?\[\\]")
 
@@ -59,6 +62,7 @@ class Glob:
     is_plain: bool = field(repr=False, compare=False)  # its last name has no wildcard
     is_below: bool = field(repr=False, compare=False)  # it ends in `/`: what lies below, not the thing itself
     stem: str = field(repr=False, compare=False)  # what every path that it means begins with
+    folder: str = field(repr=False, compare=False)  # every path that it means lies below; "" is the root
     pattern: re.Pattern[str] = field(repr=False, compare=False)
 
     @classmethod
@@ -78,10 +82,15 @@ class Glob:
         is_plain = _is_plain(names[-1])
         expression = _expression(names, is_plain=is_plain, is_below=is_below)
         stem = bare.removesuffix("/") if not has_wildcards else _WILDCARD.split(bare, 1)[0]
-        return cls(text, names, is_plain, is_below, stem, re.compile(expression, re.DOTALL))
+        pattern = re.compile(expression, re.DOTALL)
+        return cls(text, names, is_plain, is_below, stem, _folder(names, is_below=is_below), pattern)
 
     def matches(self, path: WorkspacePath) -> bool:
         return self.pattern.fullmatch(path.text) is not None
+
+    def is_barred_by(self, path: WorkspacePath) -> bool:
+        """Return whether a file at `path` would leave no room for any path that the glob means."""
+        return self.folder == path.text or self.folder.startswith(f"{path.text}/")
 
     def __str__(self) -> str:
         return self.text
@@ -153,6 +162,40 @@ def common_path(first: Glob, second: Glob, meter: Meter) -> str | None:
                     if reached not in came:
                         came[reached] = (state, character)
                         waiting.append(reached)
+    return None
+
+
+def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None:
+    """Return the shortest path that `inner` means and none of `outer` does, or None if there is none.
+
+    Raises Exhausted.
+    """
+    if inner in outer:
+        return None
+    one, others = _automaton(inner), [_automaton(glob) for glob in outer]
+    begin = (0, frozenset((place, 0) for place in range(len(others))), _BEGIN)
+    came: dict[_Within, tuple[_Within, str] | None] = {begin: None}
+    waiting: deque[_Within] = deque(came)
+    while waiting:
+        state = waiting.popleft()
+        reached, among, shape = state
+        meter.states -= 1 + len(among)
+        if meter.states <= 0:
+            raise Exhausted
+        is_meant = any(at in others[place].accepting for place, at in among)
+        if reached in one.accepting and shape == _IN_A_NAME and not is_meant:
+            return _way_to(state, came)
+        edges = [(place, *edge) for place, at in among for edge in others[place].edges[at]]
+        for characters, to in one.edges[reached]:
+            for character, next_shape in _samples(characters, [edge[1] for edge in edges], shape):
+                meter.states -= len(edges) // 20
+                after = frozenset(
+                    (place, target) for place, meant, target in edges if _is_in(character, meant)
+                )
+                found = (to, after, next_shape)
+                if found not in came:
+                    came[found] = (state, character)
+                    waiting.append(found)
     return None
 
 
@@ -233,6 +276,16 @@ def _is_plain(name: Name) -> bool:
     return name is not None and all(
         not isinstance(piece, Star) and len(piece) == 1 and piece[0][0] == piece[0][1] for piece in name
     )
+
+
+def _folder(names: Sequence[Name], *, is_below: bool) -> str:
+    """Return the names without wildcards that the glob begins with, its last one only if it is a folder."""
+    found: list[str] = []
+    for name in names if is_below else names[:-1]:
+        if name is None or not _is_plain(name):
+            break
+        found.append("".join(chr(cast("Characters", piece)[0][0]) for piece in name))
+    return "/".join(found)
 
 
 def _refused(text: str, why: str) -> InvalidParams:
@@ -362,6 +415,25 @@ def _steps(left: Characters, right: Characters, shape: int) -> Iterator[tuple[st
         yield "/", _BEGIN
 
 
+def _samples(characters: Characters, edges: Iterable[Characters], shape: int) -> Iterator[tuple[str, int]]:
+    """Yield one character for each set of `characters` that all `edges` treat alike, and the next shape."""
+    borders = {0x2E, 0x2F, 0x30, 0x61, 0x7B}  # `.`, `/`, and letters for a path that is pleasant to read
+    for meant in edges:
+        for low, high in meant:
+            borders |= {low, high + 1}
+    begins = {begin for low, high in characters for begin in (low, *borders) if low <= begin <= high}
+    for begin in sorted(begins, key=lambda begin: (not 0x61 <= begin <= 0x7A, begin)):
+        if begin == 0x2F:
+            if shape == _IN_A_NAME:
+                yield "/", _BEGIN
+        else:
+            yield chr(begin), _AFTER_A_DOT[shape] if begin == 0x2E else _IN_A_NAME
+
+
+def _is_in(character: str, meant: Characters) -> bool:
+    return any(low <= ord(character) <= high for low, high in meant)
+
+
 def _both(left: Characters, right: Characters) -> Characters:
     if left == right:
         return left
@@ -373,7 +445,7 @@ def _both(left: Characters, right: Characters) -> Characters:
     )
 
 
-def _way_to(state: _State, came: dict[_State, tuple[_State, str] | None]) -> str:
+def _way_to(state: _Step, came: dict[_Step, tuple[_Step, str] | None]) -> str:
     found: list[str] = []
     step = came[state]
     while step is not None:

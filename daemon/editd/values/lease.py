@@ -25,6 +25,10 @@ class Lease(Struct, frozen=True):
     def covers(self, path: WorkspacePath) -> bool:
         return is_among(path, self.paths)
 
+    def is_barred_by(self, path: WorkspacePath) -> bool:
+        """Return whether a file at `path`, itself not leased, takes the place of a leased folder."""
+        return any(glob.is_barred_by(path) for glob in self.paths)
+
 
 def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob], meter: Meter) -> bool:
     """Is there a path that one of the first and one of the second can both mean?

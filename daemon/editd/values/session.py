@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from editd.values.glob import is_among
+from editd.values.glob import Meter, is_among, path_outside
 
 if TYPE_CHECKING:
     from editd.values.changeset import OnStale
@@ -24,6 +24,10 @@ class Bounds(Struct, frozen=True):
 
     def may_write(self, path: WorkspacePath) -> bool:
         return self.write is None or is_among(path, self.write)
+
+    def unwritable(self, glob: Glob) -> str | None:
+        """Return a path that `glob` means and the session may not write. Raises Exhausted."""
+        return None if self.write is None else path_outside(glob, self.write, Meter())
 
     def may_read(self, path: WorkspacePath) -> bool:
         return self.read is None or is_among(path, self.read)
