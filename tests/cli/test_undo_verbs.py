@@ -78,8 +78,10 @@ def test_undo_takes_all_that_fits(editctl: Run, client: Client, place: Workplace
     assert [line(place, "src/b", n) for n in (3, 8, 15)] == ["old", "#8", "new"]
     editctl("undo", "--session", "s", "--since", "1h")
     assert line(place, "src/b", 15) == "#15"
-    assert "not several" in editctl("undo", "3", "--by", "ann", code=2).stderr
-    assert "not several" in editctl("undo", "--last", "3", "--path", "a", code=2).stderr
+    assert "not both" in editctl("undo", "3", "--by", "ann", code=2).stderr
+    assert "--all or --last" in editctl("undo", "--all", "--last", "3", "--path", "a", code=2).stderr
+    editctl("undo", "--last", "3", "--path", "a")
+    assert line(place, "a", 8) == "#8"
 
 
 def test_a_preview_says_who_is_in_the_way_and_what_to_undo_first(
@@ -149,3 +151,41 @@ def test_a_moment_is_a_transaction_or_a_time() -> None:
     assert moment_named("100d") == "100d", "an id may begin so"
     assert str(moment_named("2h")).endswith("Z")
     assert moment_named("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
+
+
+def test_undo_of_a_path_alone_takes_its_newest_edit_and_all_takes_each(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    """It took back everything that anyone had ever done to the path."""
+    change(client, "a", 3, "old", actor="ann")
+    change(client, "src/b", 3, "b", actor="ann")
+    newest = change(client, "a", 9, "new", actor="bob")
+    change(client, "src/b", 9, "b", actor="bob")
+    made = document(editctl("undo", "--path", "a", "--json"))["transaction"]
+    assert (made["undoes"], line(place, "a", 3), line(place, "a", 9)) == ([newest], "old", "#9")
+    editctl("undo", "--path", "src", "--all")
+    assert (line(place, "src/b", 3), line(place, "src/b", 9)) == ("#3", "#9")
+    assert "restore" in editctl("undo", "--path", ".", "--all", code=2).stderr
+    assert "not both" in editctl("undo", "1", "--all", code=2).stderr
+
+
+def test_undo_takes_a_range_of_transactions_both_included(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    first = change(client, "a", 1, "X")
+    for number in (5, 9, 13):
+        change(client, "a", number, "X")
+    editctl("undo", f"{first + 1}..{first + 2}")
+    assert [line(place, "a", n) for n in (1, 5, 9, 13)] == ["X", "#5", "#9", "X"]
+
+
+def test_undo_takes_several_sessions_and_actors(editctl: Run, client: Client, place: Workplace) -> None:
+    """A repeated option kept its last value only."""
+    change(client, "a", 1, "ann", actor="ann", session="one")
+    change(client, "a", 5, "bob", actor="bob", session="two")
+    change(client, "a", 9, "cid", actor="cid", session="three")
+    editctl("undo", "--of", "one", "--of", "three")
+    assert [line(place, "a", n) for n in (1, 5, 9)] == ["#1", "bob", "#9"]
+    editctl("redo")
+    editctl("undo", "--by", "ann", "--by", "bob")
+    assert [line(place, "a", n) for n in (1, 5, 9)] == ["#1", "#5", "cid"]

@@ -97,7 +97,7 @@ def test_the_current_folder_is_all_that_lies_in_it(editctl: Run, place: Workplac
         assert editctl("undo", "2", "--path", root, "--dry-run").stdout.count("diff --git") == 1
     assert "app.txt" not in editctl("log", ".", folder="src").stdout
     assert editctl("restore", "0", ".", "--dry-run", folder="src").stdout.count("diff --git") == 1
-    assert "`editctl restore`" in editctl("undo", "--path", ".", code=2).stderr
+    assert "`editctl restore`" in editctl("undo", "--path", ".", "--all", code=2).stderr
     editctl("undo", "--path", ".", "--by", "tester")
     assert (place.root / "app.txt").read_text() == APP
 
@@ -427,7 +427,7 @@ def test_the_log_can_be_narrowed_to_a_time(editctl: Run) -> None:
     assert "Second" not in editctl("log", "--oneline", "--until", made).stdout
     assert editctl("log", "--oneline", "--since", "2h").stdout.count("\n") == 3
     assert editctl("log", "--oneline", "--until", "1d ago").stdout == ""
-    assert "no time" in editctl("log", "--since", "tomorrow-ish", code=2).stderr
+    assert "is not a time" in editctl("log", "--since", "tomorrow-ish", code=2).stderr
 
 
 def test_blame_shows_each_line_with_who_wrote_it(editctl: Run) -> None:

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, UNWRITTEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
+IN_A_SESSION = (
+    "exec",
+    "mcp",
+    "read",
+    "acquire",
+    "renew",
+)  # besides the verbs that take --actor
 COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
 VERBS: Mapping[str, Mapping[str, str]] = {
@@ -112,6 +119,7 @@ class Verbs(click.Group):
             _suggest(ctx, cmd_name, self.list_commands(ctx))
             return None
         verb: click.Command = importlib.import_module(f"editd_client.cli.{cmd_name}").verb
+        _accept_session(verb)
         return _completing(verb) if ctx.resilient_parsing else verb
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -140,7 +148,7 @@ class Verbs(click.Group):
     "top level above it, or the folder itself.",
 )  # fmt: skip
 @click.option("--nested", is_flag=True, help="Make the folder itself a workspace, even inside another one.")
-@click.option("--session", metavar="NAME", help="The session to act in; else EDITD_SESSION.")
+@click.option("--session", metavar="NAME", help="The session to act in (default: $EDITD_SESSION).")
 @click.version_option(__version__, prog_name="editctl")
 @click.pass_obj
 def editctl(invocation: Invocation, workspace: str | None, nested: bool, session: str | None) -> None:
@@ -151,6 +159,32 @@ def editctl(invocation: Invocation, workspace: str | None, nested: bool, session
     invocation.named = workspace
     invocation.is_nested = nested
     if session is not None:
+        invocation.act_in(session)
+
+
+def _accept_session(verb: click.Command) -> None:
+    """Let the verb, and the commands below it, take `--session` as `editctl` itself does.
+
+    The help shows it for commands that act in a session. A verb that has the option already keeps its own.
+    """
+    if isinstance(verb, click.Group):
+        for command in verb.commands.values():
+            _accept_session(command)
+        return
+    options = {name for param in verb.params for name in param.opts}
+    if "--session" not in options:
+        option = click.Option(
+            ["--session", "acting_session"], metavar="NAME",
+            help="The session to act in (default: $EDITD_SESSION).",
+            hidden="--actor" not in options and verb.name not in IN_A_SESSION, expose_value=False,
+            callback=_act_in,
+        )  # fmt: skip
+        verb.params.append(option)
+
+
+def _act_in(context: click.Context, option: click.Parameter, session: str | None) -> None:
+    invocation = context.find_object(Invocation)
+    if session is not None and invocation is not None:
         invocation.act_in(session)
 
 

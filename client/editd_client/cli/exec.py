@@ -26,11 +26,10 @@ UNREACHABLE = 3  # as `editctl` has it
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--session", metavar="NAME", help="The session that it is run for; else EDITD_SESSION.")
 @as_json
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.pass_obj
-def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) -> int:
+def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
     """Run a command, and record what it changes as one transaction.
 
     It has the terminal, and its exit status is handed on. What it changes in the workspace is a
@@ -45,8 +44,6 @@ def verb(invocation: Invocation, session: str | None, command: tuple[str, ...]) 
       editctl exec --session refactoring -- npx prettier --write .
       editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
     """
-    if session is not None:
-        invocation.act_in(session)
     with invocation.client() as client:
         if not _has_session():
             client.hello(acting())

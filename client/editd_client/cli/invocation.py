@@ -28,6 +28,7 @@ class Invocation:
     def __init__(self) -> None:
         self.named: str | None = None
         self.is_nested = False
+        self._session: str | None = None  # as the command line names it
         self.json = False
 
     @functools.cached_property
@@ -45,7 +46,15 @@ class Invocation:
         return workspace
 
     def act_in(self, session: str) -> None:
-        """Act in this session, and so do the commands that are run; its token is in EDITD_TOKEN."""
+        """Act in this session, and so do the commands that are run; its token is in EDITD_TOKEN.
+
+        Raises a usage error if the command line has named another one.
+        """
+        if self._session not in (None, session):
+            import click
+
+            raise click.UsageError(f"--session names two sessions: {self._session} and {session}.")
+        self._session = session
         if os.environ.get("EDITD_SESSION", session) != session:
             os.environ.pop("EDITD_TOKEN", None)  # that is another session's
         os.environ["EDITD_SESSION"] = session

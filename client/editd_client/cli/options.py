@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 Verb = Callable[..., Any]
+RANGE = re.compile(r"(\w+)\.\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,12 @@ def forcing(verb: Verb) -> Verb:
         "--force", is_flag=True,
         help="Put the earlier text back even where later changes are in the way.",
     )(verb)  # fmt: skip
+
+
+def range_named(text: str) -> tuple[Tx, Tx] | None:
+    """Return the first and the last transaction of `24..25`, or None if the text is no such range."""
+    ends = RANGE.fullmatch(text.strip())
+    return None if ends is None else (transaction_named(ends[1]), transaction_named(ends[2]))
 
 
 def transaction_named(text: str) -> Tx:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from editd_client.cli.streams import writing
+from editd_client.cli.times import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
 OUTSIDE = "outside"  # the actor of what nobody asked the daemon for; the kind says it already
 ID_DIGITS = 7  # as git shortens an id
+COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
 
 
 def say(text: str) -> None:
@@ -135,24 +137,42 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
 
 def one_line(transaction: Transaction, stream: TextIO | None = None) -> str:
     """A transaction as a line of `log --oneline`, for `stream` (standard output)."""
-    message = _first_line(transaction.message) or _paths(transaction)
+    message = _subject(transaction)
     about = f"{_name(transaction, stream)} {_about(transaction, stream)}"
     return f"{about}: {message}" if message else about
 
 
-def paragraph(transaction: Transaction) -> Iterator[str]:
+def columns(transactions: Sequence[Transaction]) -> Iterator[str]:
+    """Yield the lines of `log --oneline` on a terminal: number and id, age, author, and message, aligned."""
+    rows = [
+        (str(one.seq), one.id[:ID_DIGITS], age(one.time), _about_plainly(one), _subject(one))
+        for one in transactions
+    ]
+    widths = [min(max(map(len, column)), COLUMN_WIDTH_MAX) for column in zip(*rows, strict=True)]
+    for seq, name, when, about, subject in rows:
+        yield (
+            paint(f"{seq:>{widths[0]}} {name}", "yellow")
+            + f"  {when:<{widths[2]}}  "
+            + paint(f"{about:<{widths[3]}}", "cyan")
+            + f"  {subject}"
+        ).rstrip()
+
+
+def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
     """A transaction as `log` shows it: who, when, why, and which files."""
     from datetime import datetime
 
     yield paint(f"transaction {transaction.seq}", "yellow") + f" {transaction.id}"
-    when = datetime.fromisoformat(transaction.time).astimezone()
-    yield f"{_about(transaction)}, {when:%a %Y-%m-%d %H:%M:%S %z}"
+    when = f"{datetime.fromisoformat(transaction.time).astimezone():%a %Y-%m-%d %H:%M:%S %z}"
+    if sys.stdout.isatty():
+        when = f"{age(transaction.time)} ({when})"
+    yield f"{_about(transaction)}, {when}"
     if transaction.message:
         yield ""
         yield from (f"    {plain(line)}" for line in transaction.message.splitlines())
-    if transaction.files:
+    if transaction.files and files:
         yield ""
-        yield from file_lines(transaction.files)
+        yield from _touched_lines(transaction)
 
 
 def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:
@@ -171,7 +191,11 @@ def _name(transaction: Transaction, stream: TextIO | None = None) -> str:
 
 
 def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
-    """The kind and the actor, with what it undoes and what undid it."""
+    return paint(_about_plainly(transaction), "cyan", stream=stream)
+
+
+def _about_plainly(transaction: Transaction) -> str:
+    """Return the kind and the actor, the transactions that it undoes, and the one that undid it."""
     about: str = transaction.kind
     if transaction.actor != OUTSIDE:
         about += f" by {plain(transaction.actor)}"
@@ -181,9 +205,23 @@ def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
         about += f", of {', '.join(map(str, transaction.undoes))}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
+    elif by := sorted({file.undone_by for file in transaction.files if isinstance(file.undone_by, int)}):
+        about += f", undone in part by {', '.join(map(str, by))}"
     if commit := getattr(transaction.published, "commit", ""):
         about += f", published as {commit[:ID_DIGITS]}"
-    return paint(about, "cyan", stream=stream)
+    return about
+
+
+def _touched_lines(transaction: Transaction) -> Iterator[str]:
+    """Yield the files of a transaction; in one that is undone in part, with the undo of each."""
+    for file in transaction.files:
+        for line in file_lines([file]):
+            is_part = transaction.undone_by is None and isinstance(file.undone_by, int)
+            yield f"{line} (undone by {file.undone_by})" if is_part else line
+
+
+def _subject(transaction: Transaction) -> str:
+    return _first_line(transaction.message) or _paths(transaction)
 
 
 def _paths(transaction: Transaction) -> str:

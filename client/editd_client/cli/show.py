@@ -2,44 +2,70 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output
-from editd_client.cli.options import as_json, transaction_named
+from editd_client.cli import diffstat, output
+from editd_client.cli.options import as_json, range_named, transaction_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import ShowResult
+    from editd.wire.messages import ShowResult, Tx
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 
 @click.command()
-@click.argument("transaction", required=False, metavar="[TX]")
+@click.argument("transactions", nargs=-1, metavar="[TX | A..B]...")
+@click.option("--stat", is_flag=True, help="The number of changed lines of each file, not the diff.")
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation, transaction: str | None) -> None:
-    """Show a transaction and what it changed; without TX, the newest.
+def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool) -> None:
+    """Show transactions and what they changed; without TX, the newest.
 
-    TX is a number as `log` shows it, or the beginning of an id.
+    TX is a number as `log` shows it, or the beginning of an id. A..B are all from A to B, both included,
+    in the order in which they were made. With --json each transaction is a document on its own line.
 
     \b
     Examples:
       editctl show
       editctl show 12
+      editctl show 24..27 --stat
       editctl show 3f2a9c1
     """
     with invocation.client() as client:
-        named = client.status().head if transaction is None else transaction_named(transaction)
-        result = client.show(named)
-    if not invocation.say_json(result):
-        output.page(_lines(result))
+        if invocation.json:
+            for result in _results(client, transactions):
+                invocation.say_json(result)
+        else:
+            output.page(_lines(_results(client, transactions), stat=stat))
 
 
-def _lines(result: ShowResult) -> Iterator[str]:
-    yield from output.paragraph(result.transaction)
-    if result.diff:
-        yield ""
-        yield from output.diff_lines(result.diff)
+def _results(client: Client, transactions: tuple[str, ...]) -> Iterator[ShowResult]:
+    """Ask for each transaction that the arguments name. The first one is asked for at once."""
+    if not transactions:
+        return iter([client.show(client.status().head)])
+    named = [tx for given in transactions for tx in _named(client, given)]
+    return itertools.chain([client.show(named[0])], map(client.show, named[1:]))
+
+
+def _named(client: Client, given: str) -> Sequence[Tx]:
+    ends = range_named(given)
+    if ends is None:
+        return [transaction_named(given)]
+    first, last = (client.show(end, diff=False).transaction.seq for end in ends)
+    if first > last:
+        raise click.BadParameter(f"{given} is empty: the first one is newer than the last.")
+    return range(first, last + 1)
+
+
+def _lines(results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
+    for number, result in enumerate(results):
+        yield from [""] if number else []
+        yield from output.paragraph(result.transaction, files=not stat)
+        if result.diff:
+            yield ""
+            yield from diffstat.stat_lines(result.diff) if stat else output.diff_lines(result.diff)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     "--args", "text", metavar="JSON", help="The tool's arguments, one JSON object; `-`: standard input."
 )
 @click.option("--args-file", "file", type=click.File("rb"), help="Take the arguments from a file.")
-@click.option("--session", metavar="NAME", help="The session that makes the call.")
 @based
 @merging
 @authored
@@ -36,7 +35,6 @@ def verb(
     tool: str,
     text: str | None,
     file: IO[bytes] | None,
-    session: str | None,
     base: str | UnsetType | None,
     authorship: Authorship,
     on_stale: OnStale | None,
@@ -56,8 +54,6 @@ def verb(
     from editd.wire.messages import Tool
 
     edit = Tool(dialect=dialect, tool=tool, args=_arguments(text, file), base=base)
-    if session is not None:
-        invocation.act_in(session)
     apply_edits(invocation, [edit], authorship, on_stale)
 
 

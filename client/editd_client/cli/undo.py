@@ -6,23 +6,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.options import Authorship, authored, forcing, transaction_named
+from editd_client.cli import output
+from editd_client.cli.options import Authorship, authored, forcing, range_named, transaction_named
 from editd_client.cli.undoing import moment_named, report_undo
 
 if TYPE_CHECKING:
-    from editd.wire.messages import Filter
+    from editd.wire.messages import Filter, Kind, Tx
     from editd_client.cli.invocation import Invocation
+
+UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these
 
 
 @click.command()
-@click.argument("transaction", required=False, metavar="[TX]")
+@click.argument("transaction", required=False, metavar="[TX | A..B]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="The newest N that are not undone.")
 @click.option(
     "--path", "paths", multiple=True, metavar="PATH",
-    help="Of TX, or of all that fits, only what it did to this file or folder; can be given again.",
+    help="Only the changes of this file or folder. Repeatable.",
 )  # fmt: skip
-@click.option("--session", metavar="NAME", help="All that this session did.")
-@click.option("--by", metavar="NAME", help="All that this actor did; `outside`: what other programs did.")
+@click.option("--all", "everything", is_flag=True, help="All edits of the paths, not only the newest.")
+@click.option(
+    "--of", "--session", "sessions", multiple=True, metavar="SESSION",
+    help="All edits of this session. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--by", "actors", multiple=True, metavar="NAME",
+    help="All edits of this actor; `outside`: of other programs. Repeatable.",
+)  # fmt: skip
 @click.option(
     "--since", metavar="WHEN", help="All from a transaction or a time on, such as 2h or 2026-03-01."
 )
@@ -36,8 +46,9 @@ def verb(
     transaction: str | None,
     last: int | None,
     paths: tuple[str, ...],
-    session: str | None,
-    by: str | None,
+    everything: bool,
+    sessions: tuple[str, ...],
+    actors: tuple[str, ...],
     since: str | None,
     until: str | None,
     force: bool,
@@ -45,10 +56,13 @@ def verb(
 ) -> int:
     """Take back a transaction, the newest or any other, or part of one.
 
-    Without TX it is the newest edit that is not undone; with TX any, however old. --session, --by,
-    --since, --until and --path together name all transactions that fit, which are taken back as
-    one. What others changed in the same files since stays, by a three-way merge. Where that does
-    not merge cleanly nothing is changed, and the transactions in the way are named; --dry-run tells
+    Without TX it is the newest edit that is not undone; with TX any, however old; with A..B all from
+    A to B, both included. --path alone takes the newest edit of that path, and with --all each of them.
+    --of, --by, --since and --until, with or without --path, name all transactions that match, which are
+    taken back as one; --last N limits them to the newest.
+
+    What others changed in the same files since stays, by a three-way merge. If that does not merge
+    cleanly nothing is changed, and the transactions in the way are named; --dry-run shows them
     beforehand, and which of them depend on it. An undo is a transaction itself: `editctl redo` takes
     it back.
 
@@ -56,12 +70,32 @@ def verb(
     Examples:
       editctl undo
       editctl undo 12 --path src/app.py
+      editctl undo --path src/app.py
       editctl undo --last 3 --dry-run
+      editctl undo 24..25
       editctl undo --by claude --since 2h --path src
     """
-    chosen = _filter(invocation, session, by, since, until, () if transaction else paths)
-    if sum((transaction is not None, last is not None, chosen is not None)) > 1:
-        raise click.UsageError("Give a transaction, --last, or what it has to fit; not several of them.")
+    between = None if transaction is None else range_named(transaction)
+    if between is not None:
+        if since is not None or until is not None:
+            raise click.UsageError("Give A..B, or --since and --until.")
+        transaction = None
+    is_one = transaction is not None
+    if is_one and (last is not None or any((everything, sessions, actors, since, until))):
+        raise click.UsageError("Give a transaction, or options that choose several; not both.")
+    if everything and last is not None:
+        raise click.UsageError("Give --all or --last.")
+    chosen = None
+    if not is_one:
+        begin, end = between or (since and moment_named(since), until and moment_named(until))
+        names_only_paths = not any((sessions, actors, begin, end))
+        if names_only_paths and not everything and last is None and paths:
+            last = 1
+        chosen = _filter(invocation, sessions, actors, (begin, end), paths, is_newest=last is not None)
+        if everything and chosen is None:
+            raise click.UsageError(
+                "That is everything: `editctl restore` puts the workspace back as a whole."
+            )
     with invocation.client() as client:
         result = client.undo(
             None if transaction is None else transaction_named(transaction),
@@ -79,23 +113,29 @@ def verb(
 
 def _filter(
     invocation: Invocation,
-    session: str | None,
-    by: str | None,
-    since: str | None,
-    until: str | None,
+    sessions: tuple[str, ...],
+    actors: tuple[str, ...],
+    bounds: tuple[Tx | None, Tx | None],
     paths: tuple[str, ...],
+    *,
+    is_newest: bool,
 ) -> Filter | None:
+    """Return the filter for the options, or None if they choose nothing.
+
+    With `is_newest` it leaves out the changes of other programs, as an undo without a name does, unless
+    --by asks for them.
+    """
     from editd.wire.messages import Filter
 
-    if not any((session, by, since, until, paths)):
-        return None
     named = invocation.paths(paths)
-    if named is None and not any((session, by, since, until)):
-        raise click.UsageError("That is everything: `editctl restore` puts the workspace back as a whole.")
+    if not any((sessions, actors, *(bound is not None for bound in bounds), named)):
+        return None
+    since, until = bounds
     return Filter(
-        session=session,
-        actor=by,
-        since=None if since is None else moment_named(since),
-        until=None if until is None else moment_named(until),
+        session=list(sessions) or None,
+        actor=list(actors) or None,
+        since=since,
+        until=until,
         paths=named,
+        kind=list(UNDOABLE) if is_newest and output.OUTSIDE not in actors else None,
     )

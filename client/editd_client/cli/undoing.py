@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from editd_client.cli import output
 from editd_client.cli.options import transaction_named
-from editd_client.cli.times import AGO, moment
+from editd_client.cli.times import is_moment, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,15 +15,11 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 REFUSED_EXIT_CODE = 1
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_ID = re.compile("[0-9a-f]{4,}")  # `100d` is the beginning of an id, before it is a hundred days
 
 
 def moment_named(text: str) -> Tx:
     """A transaction, or a time as RFC 3339: `2h` is so long ago, a date or time without a zone is local."""
-    stripped = text.strip()
-    is_time = _DATE.match(stripped) or (AGO.fullmatch(stripped) and not _ID.fullmatch(stripped))
-    return moment(stripped) if is_time else transaction_named(stripped)
+    return moment(text) if is_moment(text) else transaction_named(text.strip())
 
 
 def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:

@@ -21,10 +21,15 @@ WILDCARD = re.compile(r"[*?\[]")
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Those after this one first.")
-@click.option("--session", metavar="NAME", help="Only those of this session.")
+@click.option(
+    "--of", "--session", "sessions", multiple=True, metavar="SESSION",
+    help="Only those of this session. Repeatable.",
+)  # fmt: skip
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation, *, paths: tuple[str, ...], since: int | None, session: str | None) -> None:
+def verb(
+    invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...]
+) -> None:
     """Print each transaction as it happens, one a line and whoever makes it, until Ctrl-C.
 
     With PATHs only those that touch one of them, or what lies below; a PATH with * or ? or [ is a
@@ -33,14 +38,14 @@ def verb(invocation: Invocation, *, paths: tuple[str, ...], since: int | None, s
     \b
     Examples:
       editctl watch
-      editctl watch src --session refactoring
+      editctl watch src --of refactoring
       editctl watch --since 0 --json | jq -r .transaction.message
     """
     with invocation.client() as client:
         globs = [_glob(invocation, path) for path in paths]
         for happening in client.subscribe(paths=globs or None, since=since):
             transaction = happening.transaction
-            if session is not None and transaction is not None and transaction.session != session:
+            if sessions and transaction is not None and transaction.session not in sessions:
                 continue
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
