@@ -117,7 +117,7 @@ class Harness:
         )
         tree = Tree(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state))
-        return Engine(history, tree, files, self.clock, is_ours, disk.is_root_in_place, mount=boot)
+        return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
 
     @contextlib.contextmanager
     def engine(self, **more: object) -> Iterator[Engine]:

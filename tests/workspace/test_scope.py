@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.values.path import WorkspacePath
+from editd.workspace.rules import DEEP_NAMES
 from editd.workspace.scan import Walk
 from editd.workspace.scope import Scope, is_never_ours
 from surveying import Ground
@@ -125,3 +127,25 @@ def test_a_work_tree_that_is_configured_elsewhere_is_not_ours(ground: Ground) ->
     ground.git("config", "core.worktree", str(ground.home))
     ground.write({".gitignore": "a\n", "a": "", "node_modules/b": ""})
     assert walked(ground) == {".gitignore", "a"}
+
+
+def test_deep_in_the_tree_the_rules_are_gits_too(ground: Ground) -> None:
+    deep = "/".join(["d"] * (DEEP_NAMES + 2))
+    ground.git("init", "-q")
+    ground.git("config", "core.excludesFile", str(ground.folder / "everywhere"))
+    (ground.folder / "everywhere").write_text("everywhere\n")
+    (ground.root / ".git" / "info" / "exclude").write_text("excluded\n!brought-back\n")
+    ground.write({".gitignore": f"*.o\nbuild/\n/{deep}/anchored\nd/anchored-not\n# comment\n"})
+    ground.write({f"{deep}/.gitignore": "!keep.o\n/here\nlocal/**/x\n"})
+    names = ["a.o", "keep.o", "build/a", "anchored", "anchored-not", "everywhere", "excluded", "here",
+             "below/here", "local/x", "local/m/x", "local/m/y", "plain", "build.txt"]  # fmt: skip
+    ground.write({f"{deep}/{name}": name for name in names})
+    ignored = {name for name in names if git_ignores(ground, f"{deep}/{name}")}
+    found = walked(ground)
+    assert {name for name in names if f"{deep}/{name}" not in found} == ignored
+    assert {"a.o", "build/a", "anchored", "local/m/x"} <= ignored
+
+
+def git_ignores(ground: Ground, path: str) -> bool:
+    argv = ["git", "-C", str(ground.root), "check-ignore", "-q", path]
+    return subprocess.run(argv, env=ground.environment, check=False).returncode == 0

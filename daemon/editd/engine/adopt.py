@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from editd.engine.view import is_same
 from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
 from editd.values.content import FileState, GitMode, Version
-from editd.values.path import WorkspacePath, folders_of
+from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship, Entry, Kind
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ OUTSIDE = Authorship(actor="outside")
 
 OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship] | None]
 """Tells who changed these paths beside the daemon, and of which kind that is; None where nobody is known."""
+
+IsOurs = Callable[[WorkspacePath], bool]
+"""Whether the scan looks after a path, without an edit having touched it."""
 
 
 class Adoption(Struct, frozen=True):
@@ -35,7 +39,7 @@ class Adoption(Struct, frozen=True):
 def adoptions(
     strangers: Mapping[WorkspacePath, FileState | None],
     history: History,
-    is_ours: Callable[[WorkspacePath], bool],
+    is_ours: IsOurs,
 ) -> list[Adoption]:
     """Sort what was found: first what is only now seen for the first time, then what has changed.
 
@@ -75,24 +79,22 @@ def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def nested(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
     """Those of the files that would lie in another of them."""
-    for path in files:
-        for folder in folders_of(path):
-            if folder in files:
-                yield path
+    found = inner({path.raw for path in files})
+    yield from (path for path in files if path.raw in found)
 
 
 def displaced(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
     """The files of the history for which there is no room where there are these: above and below them."""
     found: set[WorkspacePath] = set()
-    above: set[WorkspacePath] = set()
+    above: dict[bytes, bool] = {b"": True}  # whether the history has something there
     for path in files:
         found.update(known_below(history, path.text))
-        for folder in folders_of(path):
-            if folder in above:
-                break  # and so are those above it
-            above.add(folder)
-            if history.entry(folder) is not None:
+        for way in ways_down(path.raw.rpartition(b"/")[0], above):
+            folder = WorkspacePath(os.fsdecode(way))
+            is_known = above[way.rpartition(b"/")[0]]
+            if is_known and history.entry(folder) is not None:
                 found.add(folder)
+            above[way] = is_known and history.has_folder(folder)
     return found
 
 

@@ -24,6 +24,7 @@ from editd.edits.tooling import Tooling
 from editd.engine.adopt import (
     OUTSIDE,
     Adoption,
+    IsOurs,
     OutsideAuthorship,
     adoptions,
     displaced,
@@ -126,7 +127,7 @@ class Engine:
         tree: Tree,
         files: Files,
         clock: Clock,
-        is_ours: Callable[[WorkspacePath], bool],
+        scope: Callable[[], IsOurs],
         is_in_place: Callable[[], bool],
         *,
         fallback_encoding: str | None = None,
@@ -135,7 +136,8 @@ class Engine:
     ) -> None:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
-        `is_ours` tells whether the scan looks after a path; it is asked only of paths that are new.
+        `scope` returns the judge of whether the scan looks after a path, by the ignore rules as they are
+        now; it is asked only about paths that are new.
         `is_in_place` tells whether the workspace's folder is still where it was, or raises OSError. `tooling`
         has the dialects whose tools an edit may call. `mount` is the disk's.
         """
@@ -150,7 +152,7 @@ class Engine:
         self.rules = Rules()  # what the configuration lets nobody do
         self.hooks: tuple[Hook, ...] = ()  # what it has look at every edit
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
-        self._is_ours = is_ours
+        self._scope = scope
         self._is_in_place = is_in_place
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
@@ -440,7 +442,7 @@ class Engine:
             path: state for path, state in batch.view.strangers.items() if not self.files.is_kept_out(path)
         }
         batch.view.strangers.clear()
-        for adoption in adoptions(found, self.history, self._is_ours):
+        for adoption in adoptions(found, self.history, self._scope()):
             kind, by = self._made_by(adoption, message)
             batch.adopt(kind, by, self._now_us(), adoption.changes)
 
@@ -609,7 +611,7 @@ class Engine:
         self.check_in_place()
         view = View(self.tree, self.history, quiet=False)
         state = view.at(here)
-        if view.strangers and (self.history.entry(here) is not None or self._is_ours(here)):
+        if view.strangers and (self.history.entry(here) is not None or self._scope()(here)):
             self.adopt(view.strangers)
         return state
 

@@ -25,6 +25,7 @@ from editd.store.repository import borrow, create_store
 from editd.store.trailers import compose, ident
 from editd.system.leaving import leave
 from editd.system.pipe import read_frame, write_frame
+from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
 from editd.workspace.scope import Scope
@@ -33,6 +34,7 @@ from editd.workspace.uncovered import load_uncovered, save_uncovered
 FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing
 PROGRESS_SECONDS = 0.2
+SHOWN_MAX = 200  # letters of a path in a sentence
 NEWS_MAX = 1000  # files to be read again after a kill; the cache of 100,000 files takes 30 ms to save
 BASELINE = Authorship("outside", None, "the workspace as first seen")
 
@@ -143,6 +145,7 @@ class Surveyor:
                 walk.too_large,
                 f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them",
             ),
+            (walk.too_long, f"have a path of more than {PATH_BYTES_MAX} bytes, which no program can open"),
             (walk.unreadable, "could not be read"),
         )
         return [f"{len(paths)} files {what}: {_some(paths)}" for paths, what in said if paths]
@@ -167,8 +170,12 @@ class _Taking(Struct):
 
 
 def _some(paths: list[bytes]) -> str:
-    shown = ", ".join(os.fsdecode(path) or "." for path in paths[:3])
+    shown = ", ".join(_shown(os.fsdecode(path) or ".") for path in paths[:3])
     return shown + (", …" if len(paths) > 3 else "")
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= SHOWN_MAX else f"{path[: SHOWN_MAX // 2]}…{path[-SHOWN_MAX // 2 :]}"
 
 
 def _remove_unfinished(packs: str) -> None:

@@ -17,6 +17,7 @@ import os
 import resource
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
+    from editd.engine.adopt import IsOurs
     from editd.server.places import Places
     from editd.wire.connection import Request
 
@@ -263,7 +265,7 @@ class Daemon:
                 made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
             ),
             self._clock,
-            lambda path: path.raw not in uncovered and Scope(self._places.root).is_in(path),
+            partial(_judge, self._places.root, uncovered),
             disk.is_root_in_place,
             fallback_encoding=config.encoding,
             tooling=self._tooling(),
@@ -525,6 +527,12 @@ def _configure_workshop(config: Config, workshop: Workshop) -> None:
     workshop.engine.history.journal.is_relaxed = config.durability == "relaxed"
     workshop.retention.keep = config.history.keep
     workshop.retention.look_soon()
+
+
+def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
+    """Return whether the scan looks after a path, by the ignore rules as they are now."""
+    scope = Scope(root)
+    return lambda path: path.raw not in uncovered and scope.is_in(path)
 
 
 def _wait_for(path: str) -> Flock | None:

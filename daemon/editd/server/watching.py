@@ -35,7 +35,7 @@ from editd.server.waiting import happens
 from editd.system.notices import Notice, Wanted, Watch
 from editd.system.plain import git_folder
 from editd.values.content import version_of
-from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
+from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
 from editd.workspace.covering import Covering
 from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import Scope
@@ -581,7 +581,7 @@ class Watching:
         assert self._engine is not None
         for raw in sorted(taken.paths | taken.folders - {b""}):
             yield WorkspacePath(os.fsdecode(raw))
-        for folder in sorted(taken.folders):
+        for folder in sorted(taken.folders - inner(taken.folders)):
             for path in known_below(self._engine.history, os.fsdecode(folder)):
                 if path.raw not in taken.paths:
                     yield path

@@ -160,6 +160,10 @@ class History:
             raise self._damaged(f"the content {version} cannot be read") from error
         return content if kind == pygit2.enums.ObjectType.BLOB else None
 
+    def has_folder(self, path: WorkspacePath) -> bool:
+        """Whether a file lies below `path` after the newest transaction, drafts included."""
+        return self._trees.folder(path.raw) is not None
+
     def folder_at_head(self, path: str) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
         """The files (with mode and version) and the subfolders that the history knows in a folder."""
         folder = self._trees.folder(os.fsencode(path))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from editd.values.path import ways_down
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -149,21 +151,16 @@ class Trees:
 
     def folder(self, path: bytes) -> Folder | None:
         """The folder at `path` (b"" is the root), read when first asked for."""
-        known = self._folders.get(path)
-        if known is not None:
-            return known
-        if not path:
-            oid: Oid | None = self.root
-        else:
-            above, _, name = path.rpartition(b"/")
-            parent = self.folder(above)
-            entry = parent.entry(name) if parent is not None else None
-            oid = entry.oid if entry is not None and entry.mode == _FOLDER_MODE else None
-        if oid is None:
-            return None
-        folder = Folder([], []) if oid == EMPTY_TREE else Folder.decode(self._read(oid))
-        self._folders[path] = folder
-        return folder
+        folder = self._folders.get(b"")
+        if folder is None:
+            folder = self._folders[b""] = _decoded(self._read, self.root)
+        for way in ways_down(path, self._folders):
+            above, _, name = way.rpartition(b"/")
+            entry = self._folders[above].entry(name)
+            if entry is None or entry.mode != _FOLDER_MODE:
+                return None
+            self._folders[way] = _decoded(self._read, entry.oid)
+        return self._folders[path]
 
     def splice(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> Splice:
         """Make the tree be as after `changes` (path and its new entry, None for none)."""
@@ -200,17 +197,11 @@ class Trees:
 
     def _editable(self, path: bytes, before: dict[bytes, Folder | None]) -> Folder:
         """The folder at `path`, copied once for this splice; made, with all above it, if missing."""
-        if path in before:
-            known = self._folders.get(path)
-            if known is not None:
-                return known
-        elif path:
-            self._editable(path.rpartition(b"/")[0], before)
-        found = self.folder(path)
-        before.setdefault(path, found)
-        folder = found.copy() if found is not None else Folder([], [])
-        self._folders[path] = folder
-        return folder
+        for way in ([] if b"" in before else [b""]) + ways_down(path, before):
+            found = self.folder(way)
+            before.setdefault(way, found)
+            self._folders[way] = found.copy() if found is not None else Folder([], [])
+        return self._folders[path]
 
     def _close(self, changed: dict[bytes, Folder | None], trees: dict[Oid, bytes]) -> Oid:
         """Hash the changed folders, deepest first, each into the one above; return the root's id."""
@@ -234,18 +225,27 @@ class Trees:
 
 
 def tree_changes(
-    read: Callable[[Oid], bytes], before: Oid, after: Oid, prefix: bytes = b""
+    read: Callable[[Oid], bytes], before: Oid, after: Oid
 ) -> Iterator[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
     """The files and symlinks that differ between two trees: path, before, after. No moves are guessed."""
-    if before == after:
-        return
-    old, new = (Folder([], []) if oid == EMPTY_TREE else Folder.decode(read(oid)) for oid in (before, after))
-    old, new = old.without(new), new.without(old)
-    old_files, new_files = old.files(), new.files()
-    for name in sorted(old_files.keys() | new_files.keys()):
-        yield prefix + name, old_files.get(name), new_files.get(name)
-    for name in sorted({*old.folders(), *new.folders()}):
-        yield from tree_changes(read, _folder_oid(old, name), _folder_oid(new, name), prefix + name + b"/")
+    waiting = [(b"", before, after)]
+    while waiting:
+        prefix, before, after = waiting.pop()
+        if before == after:
+            continue
+        old, new = _decoded(read, before), _decoded(read, after)
+        old, new = old.without(new), new.without(old)
+        old_files, new_files = old.files(), new.files()
+        for name in sorted(old_files.keys() | new_files.keys()):
+            yield prefix + name, old_files.get(name), new_files.get(name)
+        waiting.extend(
+            (prefix + name + b"/", _folder_oid(old, name), _folder_oid(new, name))
+            for name in sorted({*old.folders(), *new.folders()}, reverse=True)
+        )
+
+
+def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> Folder:
+    return Folder([], []) if oid == EMPTY_TREE else Folder.decode(read(oid))
 
 
 def _folder_oid(folder: Folder, name: bytes) -> Oid:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from editd.errors import InvalidParams, PathOutside, PathProtected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from collections.abc import Set as AbstractSet
 
 NAME_BYTES_MAX = 255  # NAME_MAX of every Linux file system
@@ -69,6 +69,32 @@ def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
     while folder:
         yield WorkspacePath(folder)
         folder = folder.rpartition("/")[0]
+
+
+def ways_down(path: bytes, known: Container[bytes]) -> list[bytes]:
+    """Return `path` and the folders above it up to the nearest known one, which is left out; topmost first.
+
+    The root, b"", is always known.
+    """
+    ways: list[bytes] = []
+    while path and path not in known:
+        ways.append(path)
+        path = path.rpartition(b"/")[0]
+    ways.reverse()
+    return ways
+
+
+def inner(paths: AbstractSet[bytes]) -> set[bytes]:
+    """Return those of the paths that lie in another of them; b"" is the root, in which all others lie."""
+    inside = {b"": b"" in paths}  # whether a folder is one of the paths, or lies in one
+    found: set[bytes] = set()
+    for path in paths - {b""}:
+        folder = path.rpartition(b"/")[0]
+        for way in ways_down(folder, inside):
+            inside[way] = inside[way.rpartition(b"/")[0]] or way in paths
+        if inside[folder]:
+            found.add(path)
+    return found
 
 
 def is_among(path: WorkspacePath, places: AbstractSet[WorkspacePath]) -> bool:

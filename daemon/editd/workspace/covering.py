@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from editd.values.path import PATH_BYTES_MAX, ways_down
 from editd.workspace.scope import Scope
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from editd.workspace.rules import Rules
 
 FRESH_SECONDS = 1.0  # for so long, the ignore rules are taken to be what they were
+FRESH_SHARE = 10  # and for so many times longer for each second that it took to apply them, deep in a tree
 
 
 class Covering:
@@ -29,39 +31,42 @@ class Covering:
     def add(self, folders: Iterable[bytes]) -> set[bytes]:
         """Take these folders in, and those above them; return the topmost that are new."""
         new: set[bytes] = set()
+        also = set(self._also)
         for folder in folders:
-            names = folder.split(b"/") if folder else []
-            ways = [b"/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-            missing = [way for way in ways if way not in self._also]
+            missing = ways_down(folder, also)
             new.update(missing[:1])
-            self._also |= set(missing)
+            also.update(missing)
+        self._also = frozenset(also)
         return new
 
     def has(self, folder: bytes) -> bool:
         """Whether this folder is to be watched."""
         if folder in self._also:
             return True
-        if time.monotonic() - self._made > FRESH_SECONDS:
+        began = time.monotonic()
+        if began - self._made > FRESH_SECONDS * max(1.0, FRESH_SHARE * self._spent_seconds):
             self._renew()
-        return self._is_in_scope(folder)
+        is_in = self._is_in_scope(folder)
+        self._spent_seconds += time.monotonic() - began
+        return is_in
 
     def _renew(self) -> None:
         self._scope = Scope(self._root)
         self._indexes: dict[bytes, GitIndex | None] = {}
-        self._known: dict[bytes, bool] = {}
+        self._known: dict[bytes, tuple[Rules | None, bool]] = {b"": (self._scope.rules(b"", None), True)}
         self._made = time.monotonic()
+        self._spent_seconds = 0.0
 
     def _is_in_scope(self, folder: bytes) -> bool:
-        if not folder:
-            return True
-        known = self._known.get(folder)
-        if known is None:
-            above = folder.rpartition(b"/")[0]
-            known = self._known[folder] = self._is_in_scope(above) and self._is_taken(folder, above)
-        return known
+        if len(folder) > PATH_BYTES_MAX:
+            return False
+        for way in ways_down(folder, self._known):
+            rules, is_in = self._known[way.rpartition(b"/")[0]]
+            is_in = is_in and self._is_taken(way, rules)
+            self._known[way] = (self._scope.rules(way, rules) if is_in else rules), is_in
+        return self._known[folder][1]
 
-    def _is_taken(self, folder: bytes, above: bytes) -> bool:
-        rules = self._rules_in(above)
+    def _is_taken(self, folder: bytes, rules: Rules | None) -> bool:
         if self._scope.takes(folder, rules, is_folder=True):
             return True
         if rules is None or self._scope.is_kept_out(folder):
@@ -70,10 +75,3 @@ class Covering:
             self._indexes[rules.place] = rules.index()
         index = self._indexes[rules.place]
         return index is not None and index.is_tracked(rules.inside(folder), is_folder=True)
-
-    def _rules_in(self, folder: bytes) -> Rules | None:
-        rules = self._scope.rules(b"", None)
-        names = folder.split(b"/") if folder else []
-        for depth in range(1, len(names) + 1):
-            rules = self._scope.rules(b"/".join(names[:depth]), rules)
-        return rules

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from editd.system.disk import refresh
 from editd.system.mounts import two_sided_below
 from editd.values.content import GitMode, Version, mode_of, version_of
+from editd.values.path import PATH_BYTES_MAX
 from editd.workspace.item import is_temporary
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from editd.workspace.scope import Scope
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
+OPEN_MAX = 64  # folders on the way that are kept open; a deep tree would use up the descriptors
 RACY_NS = 50_000_000  # a file as young as this may change without its times telling: some kernels tick slowly
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,7 +54,8 @@ class Folder(Struct, frozen=True):
 class _Level(Struct):
     """A folder on the way from the root to where the walk is."""
 
-    descriptor: int
+    descriptor: int  # -1 while it is closed, deep in the tree
+    identity: tuple[int, int]  # device and inode
     path: bytes
     rules: Rules | None
     is_shared: bool  # whether others may write here past this kernel
@@ -73,6 +76,7 @@ class Walk(Struct):
     content_bytes: int = 0  # of what was read
     strays: list[bytes] = field(default_factory=list)  # temporaries of a daemon that is gone, or of this one
     too_large: list[bytes] = field(default_factory=list)
+    too_long: list[bytes] = field(default_factory=list)  # paths that no system call takes
     unreadable: list[bytes] = field(default_factory=list)
     news: int = 0  # changes to `known`
     _seen: set[bytes] = field(default_factory=set)
@@ -86,19 +90,37 @@ class Walk(Struct):
             while entered is not None or levels:
                 if entered is not None:
                     levels.append(entered)
+                    if len(levels) > OPEN_MAX:
+                        _close(levels[-1 - OPEN_MAX])
                     yield self._listed(entered)
                 level, entered = levels[-1], None
                 if level.below:
                     name = level.below.pop()
                     entered = self._enter(level, name, _join(level.path, os.fsencode(name)))
                 else:
-                    os.close(levels.pop().descriptor)
+                    self._leave(levels)
         finally:
             for level in levels:
-                os.close(level.descriptor)
+                _close(level)
         for path in self.known.keys() - self._seen:
             del self.known[path]
             self.news += 1
+
+    def _leave(self, levels: list[_Level]) -> None:
+        """Go back to the folder above, which is opened again where it was closed."""
+        left = levels.pop()
+        above = levels[-1] if levels else None
+        if above is not None and above.descriptor < 0 and left.descriptor >= 0:
+            try:
+                above.descriptor = os.open("..", _FOLDER, dir_fd=left.descriptor)
+                if _place(above.descriptor) != above.identity:  # The folder was moved meanwhile.
+                    _close(above)
+            except OSError:
+                pass
+        _close(left)
+        if above is not None and above.descriptor < 0 and above.below:
+            self.unreadable.append(above.path)
+            above.below.clear()
 
     def _enter(self, above: _Level | None, name: str, path: bytes) -> _Level | None:
         """Open a folder; None where it is gone, or something else by now, or not for us to read."""
@@ -115,7 +137,7 @@ class Walk(Struct):
             self._shared = two_sided_below(os.fsencode(self.root))
         is_shared = path in self._shared or (above is not None and above.is_shared)
         rules = self.scope.rules(path, None if above is None else above.rules)
-        return _Level(descriptor, path, rules, is_shared)
+        return _Level(descriptor, _place(descriptor), path, rules, is_shared)
 
     def _listed(self, level: _Level) -> Folder:
         """The files of one folder; the folders in it are noted in the level."""
@@ -134,6 +156,9 @@ class Walk(Struct):
                 self.strays.append(path)
                 continue
             is_folder = _is_folder(entry)
+            if len(path) > PATH_BYTES_MAX:
+                self.too_long.append(path)
+                continue
             if not self._is_in(path, level.rules, index, is_folder=is_folder):
                 continue
             if is_folder:
@@ -258,6 +283,17 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir(follow_symlinks=False)
     except OSError:  # lstat says no, on a file system where it must be asked; it will again
         return False
+
+
+def _place(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _close(level: _Level) -> None:
+    if level.descriptor >= 0:
+        os.close(level.descriptor)
+        level.descriptor = -1
 
 
 def _join(folder: bytes, name: bytes) -> bytes:

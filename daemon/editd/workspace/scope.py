@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from editd.system.naming import folding_mounts
-from editd.values.path import WorkspacePath, is_protected_name
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
 from editd.workspace.item import is_temporary
 
 if TYPE_CHECKING:
@@ -37,20 +37,28 @@ class Scope:
         self._root = os.fsencode(os.path.realpath(root))
         self._rules: dict[bytes, Rules | None] = {}
         self._folding: frozenset[bytes] | None = None
+        self._places: dict[bytes, tuple[Rules | None, bool]] = {}
 
     def is_in(self, path: WorkspacePath) -> bool:
         """Is this path looked after? For a single path; walking asks `takes` folder by folder."""
-        names = path.raw.split(b"/")
-        rules = self.rules(b"", None)
-        for depth in range(1, len(names) + 1):
-            here, is_folder = b"/".join(names[:depth]), depth < len(names)
-            if not self.takes(here, rules, is_folder=is_folder):
-                ways = (b"/".join(names[:count]) for count in range(1, len(names) + 1))
-                is_kept_out = any(map(self.is_kept_out, ways))
-                return not is_kept_out and rules is not None and rules.tracks(path.raw)
-            if is_folder:
-                rules = self.rules(here, rules)
-        return True
+        raw = path.raw
+        if len(raw) > PATH_BYTES_MAX:
+            return False
+        rules, is_taken = self._place(raw.rpartition(b"/")[0])
+        if is_taken and self.takes(raw, rules, is_folder=False):
+            return True
+        is_kept_out = any(map(self.is_kept_out, ways_down(raw, ())))
+        return rules is not None and not is_kept_out and rules.tracks(raw)
+
+    def _place(self, folder: bytes) -> tuple[Rules | None, bool]:
+        """The rules that hold in a folder, and whether it is in; of one that is out, those that say so."""
+        if b"" not in self._places:
+            self._places[b""] = self.rules(b"", None), True
+        for way in ways_down(folder, self._places):
+            rules, is_taken = self._places[way.rpartition(b"/")[0]]
+            is_taken = is_taken and self.takes(way, rules, is_folder=True)
+            self._places[way] = (self.rules(way, rules) if is_taken else rules), is_taken
+        return self._places[folder]
 
     def takes(self, path: bytes, rules: Rules | None, *, is_folder: bool) -> bool:
         """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
