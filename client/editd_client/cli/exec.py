@@ -34,9 +34,10 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
 
     It has the terminal, and its exit status is handed on. What it changes in the workspace is a
     transaction of kind `exec`, by your session where you have one, with the command and its exit
-    status as the message. It is printed on standard error, with --json too, for standard output is the
-    command's. Where commands of several sessions run at once, what changes is nobody's, and the
-    message names them.
+    status as the message. Below an agent that started `editctl mcp` it is the agent's session. Set
+    EDITD_SESSION to an empty text to act in none. It is printed on standard error, with --json too,
+    for standard output is the command's. Where commands of several sessions run at once, what changes
+    is nobody's, and the message names them.
 
     \b
     Examples:
@@ -45,7 +46,7 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
       editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
     """
     with invocation.client() as client:
-        if not _has_session():
+        if not invocation.session:
             client.hello(acting())
         name = client.exec_begin(shlex.join(command)).exec
         status = _run(command)
@@ -57,10 +58,6 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
             refusals.tell_unreachable(error, as_json=False)
             return status or UNREACHABLE
     return status
-
-
-def _has_session() -> bool:
-    return bool(os.environ.get("EDITD_SESSION"))
 
 
 def _run(command: Sequence[str]) -> int:

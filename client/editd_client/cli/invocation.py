@@ -30,6 +30,7 @@ class Invocation:
         self.is_nested = False
         self._session: str | None = None  # as the command line names it
         self.json = False
+        self.session: str | None = None  # in which the client acts
 
     @functools.cached_property
     def workspace(self) -> Workspace:
@@ -62,7 +63,8 @@ class Invocation:
     def client(self, *, start: bool = True, attach: bool = True) -> Client:
         """A client of the workspace's daemon, which is started where `start` is true and none answers.
 
-        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Raises
+        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Without that
+        variable it acts in the session of the agent whose shell runs it, if that has one. Raises
         EditdError (`path_outside`) where EDITD_SOCKET leads to another folder's daemon than the one named.
         """
         from editd_client.served import elsewhere, root_elsewhere
@@ -70,10 +72,30 @@ class Invocation:
         client = self._connected(start=start)
         if self.workspace.found == "named" and (root := root_elsewhere(client, self.workspace)):
             raise elsewhere(self.workspace, root)
-        session = os.environ.get("EDITD_SESSION")
-        if start and attach and session:
-            client.hello(acting(), session, os.environ.get("EDITD_TOKEN"))
+        if start and attach:
+            self._act(client)
         return client
+
+    def _act(self, client: Client) -> None:
+        """Act in the session of the environment, else in that of the agent whose shell this is.
+
+        So do the commands that are run. An empty name in the environment is no session.
+        """
+        from editd_client.handles import find_handles, join, token_of
+
+        self.session = os.environ.get("EDITD_SESSION")
+        if self.session:
+            token = os.environ.get("EDITD_TOKEN") or token_of(self.workspace, self.session)
+            if token:
+                os.environ["EDITD_TOKEN"] = token
+            client.hello(acting(), self.session, token)
+        elif self.session is None:
+            handles = find_handles(self.workspace)
+            if joined := join(client, handles):
+                self.session, token = joined
+                os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
+            if len(handles) > 1:
+                streams.tell("hint: the agent that runs this has several sessions; --session NAME says which")
 
     def _connected(self, *, start: bool) -> Client:
         from editd_client.cli.waiting import PatientClient

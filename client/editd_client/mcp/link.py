@@ -20,6 +20,7 @@ from msgspec import Struct
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable, refusal
+from editd_client.handles import LOCK_SECONDS_MAX, Handle, Record, enter, leave_handle, new_record
 from editd_client.served import elsewhere, root_elsewhere
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS_MAX = 10.0  # a daemon that is ending or coming is waited for
 AGAIN_EVERY_SECONDS = 0.1
-IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
 CLOSE_SECONDS_MAX = 1.0  # whoever ends the server is not kept waiting
 IDLE_MAX = 8  # connections kept for the next calls: a daemon takes 256 of all its clients
 
@@ -74,9 +74,22 @@ class Link:
     claim: Claim
     actor: str
     session: str = field(init=False, default="")  # as it was opened; empty before
-    _token: str | None = field(init=False, default=None)
+    _record: Record = field(init=False)  # as it was when the last connection entered
+    _handle: Handle | None = field(init=False, default=None)
     _idle: list[Connection] = field(init=False, default_factory=list)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        is_exact = self.claim.is_exact or self.claim.token is not None
+        self._record = new_record(
+            self.claim.name, self.actor, is_exact=is_exact, token=self.claim.token or ""
+        )
+
+    def announce(self) -> None:
+        """Let commands in the agent's shell act in the session, also before the first call opens it."""
+        with self._lock:
+            if self._handle is None:
+                self._handle = leave_handle(self.workspace, self._record)
 
     def ask(self, question: Callable[[Client], Result], line: Line | None = None) -> Result:
         """What the daemon answers; asked again where it went away, or lost the session.
@@ -102,7 +115,8 @@ class Link:
                 if error.name != "unknown_session" or self.claim.token is not None or not is_first:
                     raise
                 self._hang_up()
-                self._token = None  # It was ended by force, or by its time: open it anew.
+                with self._locked_record() as record:
+                    record.token = ""  # It was ended by force, or by its time: open it anew.
             is_first = False
 
     def close(self) -> None:
@@ -110,20 +124,23 @@ class Link:
         if not self._lock.acquire(timeout=CLOSE_SECONDS_MAX):
             return  # The daemon does not answer; the session ends by its time.
         try:
-            if self._token is not None and self.claim.token is None:
-                self._close_session()
+            with self._locked_record(CLOSE_SECONDS_MAX) as record:
+                if record.token and self.claim.token is None:
+                    self._close_session(record)
+                record.token = ""
         finally:
-            self._token = None
+            if self._handle is not None:
+                self._handle.remove()
             self._lock.release()
             self._hang_up()
 
-    def _close_session(self) -> None:
+    def _close_session(self, record: Record) -> None:
         with contextlib.suppress(EditdError, Unreachable, OSError):
             stream = connect(self.workspace.socket_path)
             if stream is not None:
                 with Client(stream) as client:
-                    client.hello(self.actor, self.session, self._token)
-                    client.session_close(self.session)
+                    client.hello(self.actor, record.session, record.token)
+                    client.session_close(record.session)
 
     @contextlib.contextmanager
     def _connection(self, line: Line) -> Iterator[Client]:
@@ -178,29 +195,28 @@ class Link:
     # ── The session ───────────────────────────────────────────────────────────────────────────
 
     def _enter(self, client: Client) -> None:
-        """Act in the session on this connection, and open it where that was not done yet."""
-        token = self.claim.token or self._token
-        if token is None:
-            self.session, self._token = self._open(client)
-        else:
-            self.session = self.session or self.claim.name
-            client.hello(self.actor, self.session, token)
-
-    def _open(self, client: Client) -> tuple[str, str]:
-        """Open the session; return its name and token.
+        """Act in the session on this connection, and open it where that was not done yet.
 
         A session that was ended meanwhile is opened again under the same name: it is still this connection's.
         """
-        client.hello(self.actor)
-        name = self.session or self.claim.name
-        is_exact = bool(self.session) or self.claim.is_exact
-        try:
-            opened = client.session_open(name, actor=self.actor, ttl=IDLE_SECONDS, fresh=not is_exact)
-        except EditdError as error:
-            if error.name == "invalid_params" and error.data.get("session") == name:
-                raise _taken(name) from error
-            raise
-        return opened.session, opened.token
+        with self._locked_record() as record:
+            try:
+                enter(client, record)
+            except EditdError as error:
+                if error.name == "invalid_params" and error.data.get("session") == record.session:
+                    raise _taken(record.session) from error
+                raise
+            self.session = record.session
+
+    @contextlib.contextmanager
+    def _locked_record(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[Record]:
+        """What is known of the session; the handle has it, since a command may have opened it."""
+        with contextlib.ExitStack() as stack:
+            if self._handle is not None:
+                # Without the file, as after a clean-up of the folder, our own copy goes on.
+                with contextlib.suppress(OSError, ValueError):
+                    self._record = stack.enter_context(self._handle.locked(seconds))
+            yield self._record
 
 
 def _taken(name: str) -> EditdError:

@@ -9,6 +9,7 @@ standard error while it serves.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -73,6 +74,7 @@ class Desk:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._link: Link | None = None
+        self._announcing: asyncio.Task[None] | None = None
         self._tools: dict[str, Tool] = {}
         self._lock = anyio.Lock()
         # Of our own: the SDK reads standard input in a thread, too, and calls that wait must not keep it off.
@@ -110,6 +112,7 @@ class Desk:
             raise MCPError(types.INVALID_PARAMS, error.message) from error
         except Unreachable as error:
             raise MCPError(types.INTERNAL_ERROR, f"{error.message} {error.hint}".strip()) from error
+        self._announcing = asyncio.create_task(self._announce(ctx))
         return types.ListToolsResult(tools=[_listed(tool) for tool in tools.values()])
 
     async def _call(
@@ -181,6 +184,11 @@ class Desk:
             self._tools = {tool.name: tool for tool in found if options.offers(tool.name, tool.is_read_only)}
         return self._tools
 
+    async def _announce(self, ctx: ServerRequestContext[Any]) -> None:
+        """Let commands in the agent's shell act in the session from now on, if there is a workspace."""
+        with contextlib.suppress(EditdError):  # A call says why there is none.
+            await self._linked(ctx)
+
     async def _linked(self, ctx: ServerRequestContext[Any]) -> Link:
         """The link to the daemon of the workspace that is meant, which is decided once."""
         async with self._lock:
@@ -191,6 +199,7 @@ class Desk:
                 name = _readable(info.client_info.name if info is not None else "")
                 claim = Claim(options.session or name, options.session is not None, options.token)
                 self._link = Link(choose_workspace(options.workspace, roots), claim, name)
+                self._link.announce()
             return self._link
 
 

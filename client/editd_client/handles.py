@@ -1,0 +1,290 @@
+"""Handles: how a command in an agent's shell finds the session of that agent's MCP connection.
+
+`editctl mcp` leaves a file beside the socket. It names the process that started the server, which is
+the agent, and has the session's token once the session is open. An `editctl` below that process finds
+the file by its own ancestors. It acts in the session, or opens it if it comes first.
+
+A shell at a terminal of its own is a person's: a command below it is not the agent's, although an
+editor may have started both. Only processes of one pid namespace can be compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from editd_client.errors import EditdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from editd_client.client import Client
+    from editd_client.locate import Workspace
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh"})
+WRAPPERS = frozenset({"uv", "uvx", "npx", "pipx"})  # that start a server on an agent's behalf
+MANAGERS = frozenset({"systemd", "init", "launchd"})  # that everything lies below
+ANCESTORS_MAX = 200
+IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
+_COMMAND = re.compile(r"-[a-z]*c[a-z]*", re.IGNORECASE)
+
+
+LOCK_SECONDS_MAX = 60.0  # whoever has the lock opens the session, which waits for the first scan
+LOCK_AGAIN_SECONDS = 0.02
+
+
+class Process(Struct, frozen=True):
+    """A process, told from a later one of the same number by its start."""
+
+    pid: int
+    start: int
+
+
+class Record(Struct):
+    """What a handle holds. `token` is empty until somebody has opened the session."""
+
+    namespace: str
+    server: Process
+    hosts: list[Process]
+    session: str  # the name that is asked for, and then that of the session
+    actor: str
+    is_exact: bool = False
+    token: str = ""
+
+
+class Handle(Struct, frozen=True):
+    """A handle's file."""
+
+    path: str
+
+    @contextlib.contextmanager
+    def locked(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[Record]:
+        """Yield what the file holds, while nobody else changes it; what is changed then is written.
+
+        Raises OSError or ValueError if it is gone or damaged, or locked for longer than `seconds`.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "r+b") as file:
+            _lock(descriptor, seconds)
+            before = file.read()
+            record = msgspec.convert(json.loads(before), Record)
+            yield record
+            after = _encoded(record)
+            if after != before:
+                file.seek(0)
+                file.write(after)
+                file.truncate()
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+def new_record(session: str, actor: str, *, is_exact: bool, token: str) -> Record:
+    """Return the record of a session that this process serves; `token` is empty if it is not open."""
+    server = _process(os.getpid()) or Process(os.getpid(), 0)
+    return Record(_namespace(), server, list(_hosts(os.getppid())), session, actor, is_exact, token)
+
+
+def leave_handle(workspace: Workspace, record: Record) -> Handle | None:
+    """Leave a handle for whoever started this process; None if that is no agent.
+
+    None also if the folder of the socket cannot be written.
+    """
+    if not record.hosts:
+        return None
+    handle = Handle(f"{_prefix(workspace)}{record.server.pid}")
+    try:
+        os.makedirs(os.path.dirname(handle.path), 0o700, exist_ok=True)
+        handle.remove()
+        descriptor = os.open(handle.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encoded(record))
+    except OSError:
+        return None
+    return handle
+
+
+def find_handles(workspace: Workspace) -> list[Handle]:
+    """Return the handles of the nearest ancestor of this process that has any."""
+    handles = [(handle, record) for handle, record in _handles(workspace) if _is_alive(record.server)]
+    if not handles:
+        return []
+    for process, _ in _ancestors(os.getppid()):
+        if found := [handle for handle, record in handles if process in record.hosts]:
+            return found
+    return []
+
+
+def enter(client: Client, record: Record) -> None:
+    """Act in the session of a locked record, and open it if nobody has.
+
+    Raises EditdError: `unknown_session` where it has ended.
+    """
+    if record.token:
+        client.hello(record.actor, record.session, record.token)
+        return
+    client.hello(record.actor)
+    opened = client.session_open(
+        record.session, actor=record.actor, ttl=IDLE_SECONDS, fresh=not record.is_exact
+    )
+    record.session, record.token, record.is_exact = opened.session, opened.token, True
+
+
+def token_of(workspace: Workspace, session: str) -> str | None:
+    """Return the token of a session of the agent that this process belongs to."""
+    for handle in find_handles(workspace):
+        with contextlib.suppress(OSError, ValueError), handle.locked() as record:
+            if record.session == session and record.token:
+                return record.token
+    return None
+
+
+def join(client: Client, handles: Sequence[Handle]) -> tuple[str, str] | None:
+    """Act in the session of the only handle; return its name and its token.
+
+    None if there is none, or several: which session is meant is not known.
+    """
+    if len(handles) != 1:
+        return None
+    try:
+        with handles[0].locked() as record:
+            enter(client, record)
+            return record.session, record.token
+    except (OSError, ValueError):  # The server has just ended.
+        return None
+    except EditdError as error:
+        if error.name != "unknown_session":  # It was closed by force, and is the server's to open again.
+            raise
+        return None
+
+
+def _handles(workspace: Workspace) -> Iterator[tuple[Handle, Record]]:
+    """The user's own handles of this pid namespace; those of servers that are gone are removed."""
+    namespace = _namespace()
+    folder, prefix = os.path.split(_prefix(workspace))
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        handle = Handle(os.path.join(folder, name))
+        try:
+            if os.lstat(handle.path).st_uid != os.geteuid():
+                continue
+            with handle.locked() as record:
+                pass
+        except (OSError, ValueError):
+            continue
+        if record.namespace != namespace:
+            continue
+        if _is_alive(record.server):
+            yield handle, record
+        else:
+            handle.remove()
+
+
+def _prefix(workspace: Workspace) -> str:
+    return f"{workspace.socket_path}.mcp-"
+
+
+def _lock(descriptor: int, seconds: float) -> None:
+    """Lock the file; TimeoutError if somebody else has the lock for that long."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError from None
+            time.sleep(LOCK_AGAIN_SECONDS)
+
+
+def _encoded(record: Record) -> bytes:
+    return json.dumps(msgspec.to_builtins(record)).encode()
+
+
+# ── Processes ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _Stat(Struct, frozen=True):
+    """What /proc tells of a process."""
+
+    name: str
+    parent: int
+    session: int
+    terminal: int
+    start: int
+
+
+def _hosts(pid: int) -> Iterator[Process]:
+    """Whoever started this server: its parent, and above a wrapper also the wrapper's."""
+    for process, stat in _ancestors(pid):
+        if stat.name in MANAGERS:
+            return
+        yield process
+        if not (stat.name in WRAPPERS or (stat.name in SHELLS and _runs_command(process.pid))):
+            return
+
+
+def _ancestors(pid: int) -> Iterator[tuple[Process, _Stat]]:
+    """The process, its parent and so on, up to a person's shell or the first process."""
+    for _ in range(ANCESTORS_MAX):
+        stat = _stat(pid)
+        if pid <= 1 or stat is None or _is_persons(pid, stat):
+            return
+        yield Process(pid, stat.start), stat
+        pid = stat.parent
+
+
+def _is_persons(pid: int, stat: _Stat) -> bool:
+    """Whether it is a shell at a terminal of its own, and runs no command that was given to it."""
+    is_at_terminal = stat.terminal != 0 and stat.session == pid
+    return is_at_terminal and stat.name in SHELLS and not _runs_command(pid)
+
+
+def _runs_command(pid: int) -> bool:
+    """Whether a shell was started with `-c`, as in `sh -c COMMAND` or `bash -lc COMMAND`."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")[1:]
+    except OSError:
+        return False
+    return any(_COMMAND.fullmatch(os.fsdecode(word)) for word in words)
+
+
+def _process(pid: int) -> Process | None:
+    stat = _stat(pid)
+    return None if stat is None else Process(pid, stat.start)
+
+
+def _is_alive(process: Process) -> bool:
+    return _process(process.pid) == process
+
+
+def _stat(pid: int) -> _Stat | None:
+    """See proc_pid_stat(5). The name may hold spaces and parentheses."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = os.fsdecode(file.read())
+    except OSError:
+        return None
+    head, _, rest = text.rpartition(") ")
+    fields = rest.split()
+    return _Stat(head.partition(" (")[2], int(fields[1]), int(fields[3]), int(fields[4]), int(fields[19]))
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
