@@ -50,6 +50,7 @@ def check(
     """The diff, once `git apply` and our own parser have made `after` of `before` with it."""
     old, new = WorkspacePath.parse(path), WorkspacePath.parse(to or path)
     diff = unified(old, before, after, new)
+    tmp_path.mkdir(exist_ok=True)
     put(tmp_path, path, before)
     patch = tmp_path / "the patch"
     patch.write_bytes(diff.encode("utf-8", "surrogateescape"))
@@ -131,13 +132,30 @@ def test_no_change_has_no_diff() -> None:
     assert unified(WorkspacePath.parse("f"), FileState(b"a"), FileState(b"a")) == ""
 
 
-def test_content_with_a_nul_is_only_said_to_differ() -> None:
-    path = WorkspacePath.parse("f")
-    assert unified(path, FileState(b"\0"), FileState(b"\0\0")).endswith("\nBinary files a/f and b/f differ\n")
-    assert unified(path, None, FileState(b"\0")).endswith("\nBinary files /dev/null and b/f differ\n")
-    assert unified(path, FileState(b"x" * 9000 + b"\0"), None).endswith(
-        "\nBinary files a/f and /dev/null differ\n"
-    )
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"\0", b"\0\0"),
+        (None, b"\0new"),
+        (b"x" * 9000 + b"\0", None),
+        (b"text\n", b"\0"),
+        (bytes(range(256)) * 400, bytes(range(256)) * 400 + b"end"),  # as a delta
+        (b"\0" + os.urandom(5000), b"\0" + os.urandom(5000)),
+    ],
+)
+def test_content_with_a_nul_is_a_binary_patch_that_git_apply_takes(
+    tmp_path: Path, before: bytes | None, after: bytes | None
+) -> None:
+    old, new = (None if content is None else FileState(content) for content in (before, after))
+    assert "\nGIT binary patch\n" in check(tmp_path, old, new)
+    if old is not None and new is not None:
+        moved = check(tmp_path / "moved", old, FileState(new.content, EXECUTABLE), to="other.bin")
+        assert "\nrename to other.bin\n" in moved
+
+
+def test_on_request_content_with_a_nul_is_only_said_to_differ() -> None:
+    diff = unified(WorkspacePath.parse("f"), FileState(b"\0"), FileState(b"\0\0"), with_binary=False)
+    assert diff.endswith("\nBinary files a/f and b/f differ\n")
 
 
 def test_the_heading_of_a_hunk_is_never_cut_within_a_character() -> None:

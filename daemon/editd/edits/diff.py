@@ -1,7 +1,8 @@
 """What became of a path, as a git diff that `git apply` and `edits.patch` take back.
 
 The hunks are git's own (xdiff, by libgit2), the headers are made here: libgit2 makes none for modes
-and renames of contents that are in no repository. Content with a NUL is only said to differ.
+and renames of contents that are in no repository. Content with a NUL is a git binary patch, or on
+request only said to differ.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def unified(
     before: FileState | None,
     after: FileState | None,
     path_after: WorkspacePath | None = None,
+    *,
+    with_binary: bool = True,
 ) -> str:
     """Return the diff from `before` to `after`; a move where `path_after` is another path; "" for no change.
 
@@ -33,7 +36,8 @@ def unified(
     moved_to = path_after or path
     if before is not None and after is not None and before.is_symlink != after.is_symlink:
         # As git does it: what kind of file a path holds is not changed, it is another file.
-        return unified(path, before, None) + unified(moved_to, None, after)
+        gone = unified(path, before, None, with_binary=with_binary)
+        return gone + unified(moved_to, None, after, with_binary=with_binary)
     if before == after and moved_to == path:
         return ""
     old, new = quoted(f"a/{path.text}"), quoted(f"b/{moved_to.text}")
@@ -42,6 +46,7 @@ def unified(
         after.content if after else b"",
         _name(old) if before else "/dev/null",
         _name(new) if after else "/dev/null",
+        with_binary=with_binary,
     )
 
 
@@ -88,20 +93,34 @@ def _headers(
             lines += [f"rename from {quoted(path.text)}", f"rename to {quoted(moved_to.text)}"]
     old, new = (state.version if state else _NOTHING for state in (before, after))
     if old != new:
-        lines.append(f"index {old[:_ID_DIGITS]}..{new[:_ID_DIGITS]}{kept_mode}")
+        # `git apply` takes a binary patch only if both ids are there in full.
+        digits = len(_NOTHING) if _is_binary(before) or _is_binary(after) else _ID_DIGITS
+        lines.append(f"index {old[:digits]}..{new[:digits]}{kept_mode}")
     return lines
 
 
-def _hunks(before: bytes, after: bytes, old: str, new: str) -> str:
+def _is_binary(state: FileState | None) -> bool:
+    return state is not None and b"\0" in state.content
+
+
+def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool) -> str:
     if before == after:
         return ""
     if b"\0" in before or b"\0" in after:
+        if with_binary:
+            return _binary_patch(before, after)
         return f"Binary files {old.rstrip()} and {new.rstrip()} differ\n"
     whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
     hunks = whole[whole.index(b"\n@@ ") + 1 :]
     # Git cuts the heading of a hunk after 80 bytes, if need be in the middle of a character.
     hunks = _HEADING.sub(lambda match: match.group().decode("utf-8", "ignore").encode(), hunks)
     return f"--- {old}\n+++ {new}\n" + hunks.decode("utf-8", "surrogateescape")
+
+
+def _binary_patch(before: bytes, after: bytes) -> str:
+    flags = DiffOption.FORCE_BINARY | DiffOption.SHOW_BINARY
+    whole: bytes = pygit2.Patch.create_from(before, after, flag=flags).data
+    return whole[whole.index(b"GIT binary patch\n") :].decode("ascii")
 
 
 _HEADING = re.compile(rb"(?m)^@@ .*$")

@@ -142,4 +142,4 @@ def _diff(history: History, path: WorkspacePath, base: str | None, current: str 
         if version is not None and (content is None or len(content) > DIFF_BYTES_MAX):
             return None
         states.append(None if content is None else FileState(content))
-    return unified(path, states[0], states[1], path)
+    return unified(path, states[0], states[1], path, with_binary=False)

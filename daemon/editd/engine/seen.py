@@ -84,5 +84,10 @@ class Seen:
         keys = [self._changed.pop() for _ in range(min(limit, len(self._changed)))]
         return [(reader, path, self.sight(reader, path)) for reader, path in keys]
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether `take_changed` would return something."""
+        return bool(self._changed)
+
     def __len__(self) -> int:
         return len(self._seen)

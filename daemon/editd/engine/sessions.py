@@ -164,6 +164,15 @@ class Sessions:
             if not found.connections and now_us - found.used_us > found.session.ttl * 1_000_000
         ]
 
+    def seconds_left(self, now_us: int) -> float | None:
+        """Return after how long the first session without a connection ends; None if none does by itself."""
+        ends = [
+            found.used_us + found.session.ttl * 1_000_000
+            for found in self._open.values()
+            if not found.connections
+        ]
+        return max(0.0, (min(ends) - now_us) / 1_000_000) if ends else None
+
     def __iter__(self) -> Iterator[Open]:
         return iter(tuple(self._open.values()))
 
@@ -177,6 +186,11 @@ class Sessions:
         changed = self._seen.take_changed(KEPT_AT_ONCE)
         if changed or self._used:
             self._put(changed)
+
+    @property
+    def is_written_down(self) -> bool:
+        """Whether nothing is left for `write_down`."""
+        return not self._seen.has_changed and not self._used
 
     def close_all(self) -> None:
         """The daemon ends cleanly."""

@@ -67,11 +67,14 @@ class Background:
                     )  # now: who edits without a pause leaves no time for it
             with contextlib.suppress(OSError):
                 self._is_tidy = is_tidy(os.path.join(self._engine.history.store, "objects", "pack"))
-        self._work = asyncio.gather(self._run(self._tick), self._run(self._look))
+        self._work = asyncio.gather(
+            self._run(self._tick, self._is_work_left), self._run(self._look, self._are_looks_left)
+        )
 
     async def finish(self) -> None:
         """Pack and sync all there is, then end the packing process. A proof is cut off."""
         self._end.set()
+        self._turns.activity.note()
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
                 await self._end_proof()
@@ -134,7 +137,8 @@ class Background:
                 await packer.close()
             yield
 
-    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]], is_left: Callable[[], bool]) -> None:
+        """Work every tick while something is left to do. Otherwise sleep until something happens."""
         seconds = TICK_SECONDS
         while not await happens(self._end, seconds):
             try:
@@ -146,6 +150,27 @@ class Background:
             except Exception:  # a fault of ours; without this task all that it does would be left undone
                 log.exception("what is done in the background failed, and is tried again")
                 seconds = RETRY_SECONDS
+            await self._turns.back()
+            if not (is_left() or self._end.is_set()):  # nothing is awaited between this and the waiting
+                await self._turns.activity.wait()
+
+    def _is_work_left(self) -> bool:
+        """Whether `_tick` has something to do now or soon."""
+        engine = self._engine
+        journal = engine.history.journal
+        return (
+            not self._is_tidy
+            or (engine.synced < engine.history.head and not engine.has_sync_failed)
+            or (journal.is_unsynced and not self._has_journal_failed)
+            or engine.packing_due() is not None
+            or (engine.broken is None and not journal.has_spare)
+            or engine.history.index.is_waiting
+        )
+
+    def _are_looks_left(self) -> bool:
+        """Whether `_look` has something to do now or soon."""
+        files = self._engine.files
+        return self._engine.broken is None and (files.has_replaced or files.make_ahead() is not None)
 
     async def _tick(self) -> None:
         """Sync and pack what is due. Raises Refused, OSError."""

@@ -169,6 +169,7 @@ class Dispatch:
         """The connection is gone, and with it what nobody else may see."""
         self._changesets.end_all(visitor.number)
         self._workshop.subscriptions.leave(visitor)
+        self._workshop.turns.activity.note()
         self._workshop.turns.when_back(lambda: self._leave_now(visitor))
 
     def _leave_now(self, visitor: Visitor) -> None:
@@ -178,6 +179,7 @@ class Dispatch:
         self._engine.seen.forget(visitor.reader(None))
 
     def _recorded(self, transaction: Transaction) -> None:
+        self._workshop.turns.activity.note()
         self._workshop.subscriptions.recorded(transaction)
         self._workshop.watching.recorded(transaction)
         self._leases.recorded(transaction)

@@ -35,7 +35,7 @@ from editd.server.complaints import Sparing
 from editd.server.configuring import Configuration, rules_of
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
 from editd.server.hooking import Hooker, hooks_of, told
-from editd.server.listen import bind, serve, whereabouts
+from editd.server.listen import bind, serve, watching_name, whereabouts
 from editd.server.recalling import recall
 from editd.server.repairing import Repairing
 from editd.server.retention import NO_HISTORY, Retention
@@ -46,7 +46,7 @@ from editd.server.sessions import open_guard
 from editd.server.subscriptions import Subscriptions
 from editd.server.supervision import Supervision
 from editd.server.turns import Turns
-from editd.server.waiting import happens
+from editd.server.waiting import Activity, first_of
 from editd.server.watching import Watching
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
@@ -56,6 +56,7 @@ from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.disk import RealDisk, ignore_lease_signal
 from editd.system.flock import Flock, take
+from editd.system.memory import give_back
 from editd.system.naming import folding_of
 from editd.system.supervisor import Supervisor
 from editd.wire import messages
@@ -81,6 +82,8 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES = 1024 * 1024
 LOG_FILES = 3
+LOST_SECONDS = 1.0  # between two looks at the socket, if the system cannot notify of its loss
+GIVE_BACK_SECONDS = 1.0  # after a client has left, before its memory goes back to the system
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; else a scan follows it
 DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
 HANDOVER_SECONDS = 30.0  # for another daemon to see that its socket is gone, and to end
@@ -110,7 +113,8 @@ class Daemon:
         self._configuration = Configuration(config, places.name)
         self._idle_seconds = idle_seconds
         self._supervisor = supervisor or Supervisor()
-        self._supervision = Supervision(self._supervisor, self._status)
+        self._activity = Activity()
+        self._supervision = Supervision(self._supervisor, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
         self._clock = RealClock()
         self._began = time.monotonic()
@@ -128,6 +132,8 @@ class Daemon:
         self._is_draining = False
         self._stop = asyncio.Event()
         self._last_client = time.monotonic()
+        self._stirred = asyncio.Event()  # the daemon is to look whether it should end
+        self._giving_back: asyncio.TimerHandle | None = None
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until told to end. `ready` is called when the socket answers.
@@ -275,7 +281,7 @@ class Daemon:
             log.critical("%s", history.damage.text())
             engine.broken = history.damage
         hooker = Hooker(self._places.state, self._places.root, config.file_bytes_max)
-        turns = Turns(engine, searcher, hooker)
+        turns = Turns(engine, searcher, hooker, self._activity)
         background = Background(engine, turns, self._places.state)
         subscriptions = Subscriptions(history, turns)
         guard = open_guard(self._places.state, engine)
@@ -298,6 +304,7 @@ class Daemon:
     def _configure(self, config: Config, searcher: Searcher) -> None:
         """Take what the daemon itself can take while it runs."""
         self._config = config
+        self._stirred.set()
         searcher.seconds = config.regex_seconds
         logging.getLogger().setLevel(config.log_level.upper())
 
@@ -332,6 +339,7 @@ class Daemon:
             log.exception("the baseline failed")
             self._failed = Broken("The baseline failed; its log tells where.", hint="Start it again.")
         self._is_scanning = False
+        self._activity.note()
         gc.collect()
         gc.freeze()
         parked, self._parked = self._parked, []
@@ -346,6 +354,7 @@ class Daemon:
             log.error("the workspace is not looked through yet: %s", error)
         finally:
             self._is_scanning = False
+            self._activity.note()
 
     def _count(self, files: int) -> None:
         self._counted = files
@@ -355,10 +364,24 @@ class Daemon:
     def _left(self, client: Client) -> None:
         visitor = self._visitors.pop(client, None)
         self._last_client = time.monotonic()
+        self._stirred.set()
+        self._activity.note()
+        self._give_back_soon()
         if visitor is not None:
             visitor.is_gone = True
             if self._dispatch is not None:
                 self._dispatch.leave(visitor)
+
+    def _give_back_soon(self) -> None:
+        """Give the memory of clients that have left back to the system, once for all that leave together."""
+        if self._giving_back is None and not self._is_draining:
+            loop = asyncio.get_running_loop()
+            self._giving_back = loop.call_later(GIVE_BACK_SECONDS, self._give_back)
+
+    def _give_back(self) -> None:
+        self._giving_back = None
+        if not self._is_draining:
+            asyncio.get_running_loop().run_in_executor(None, give_back)
 
     def _asked(self, client: Client, request: Request) -> None:
         visitor = self._visitors.get(client)
@@ -368,6 +391,7 @@ class Daemon:
         self._answer(request.params, visitor, _Call(client, request))
 
     def _answer(self, params: messages.Params, visitor: Visitor, call: _Call) -> None:
+        self._activity.note()
         match params:
             case messages.Hello():
                 self._hello(params, visitor, call)
@@ -461,15 +485,32 @@ class Daemon:
     # ── ending ──
 
     async def _until_told(self) -> None:
-        """Until a signal, `shutdown`, the end of the idle time, or until the workspace is gone."""
-        while not await happens(self._stop, 1.0):
-            idle = self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds
-            if idle and not len(self._clients) and time.monotonic() - self._last_client > idle:
-                log.info("nobody has asked for anything for %g s", idle)
-                self._stop.set()
-            if self._found_at is not None and self._is_lost():
-                log.warning("%s is gone or another's: nobody can find this daemon", self._places.socket)
-                self._stop.set()
+        """Wait for a signal, `shutdown`, the end of the idle time, or the loss of the socket."""
+        path = None if self._found_at is None else self._places.socket
+        with watching_name(path, self._stirred.set) as is_watched:
+            while not self._stop.is_set():
+                self._stirred.clear()
+                seconds = self._idle_seconds_left()
+                if seconds is not None and seconds <= 0:
+                    log.info("nobody has asked for anything for %g s", self._idle_seconds_max)
+                    self._stop.set()
+                if path is not None and self._is_lost():
+                    log.warning("%s is gone or another's: nobody can find this daemon", path)
+                    self._stop.set()
+                if not is_watched:
+                    seconds = min(LOST_SECONDS, LOST_SECONDS if seconds is None else seconds)
+                await first_of((self._stop, self._stirred), seconds)
+
+    @property
+    def _idle_seconds_max(self) -> float:
+        """How long the daemon stays without clients; 0 for ever."""
+        return (self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds) or 0.0
+
+    def _idle_seconds_left(self) -> float | None:
+        """Return after how long the daemon ends because nobody is there; None if it does not."""
+        if not self._idle_seconds_max or len(self._clients):
+            return None
+        return self._last_client + self._idle_seconds_max - time.monotonic()
 
     def _is_lost(self) -> bool:
         """Has somebody taken our socket away, or put another in its place, as systemd does?"""

@@ -17,6 +17,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd.errors import IoError, PermissionDenied
+from editd.system import inotify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +60,50 @@ async def serve(listener: socket.socket, make: Callable[[], asyncio.BaseProtocol
         # The name is not the loop's to remove: it may be systemd's, or by now another daemon's.
         return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG, cleanup_socket=False)
     return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG)
+
+
+@contextlib.contextmanager
+def watching_name(path: str | None, call: Callable[[], None]) -> Iterator[bool]:
+    """Have `call` called when what `path` leads to may be another; say whether the system can notify of that.
+
+    Watched are its folder and those above it, because a folder can be moved away as a whole.
+    """
+    queue = _names_queue(path) if path is not None else None
+    if queue is None:
+        yield path is None
+        return
+    loop = asyncio.get_running_loop()
+
+    def changed() -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(queue, inotify.QUEUE_BYTES)
+        call()
+
+    loop.add_reader(queue, changed)
+    try:
+        yield True
+    finally:
+        loop.remove_reader(queue)
+        os.close(queue)
+
+
+def _names_queue(path: str) -> int | None:
+    """Return an inotify queue for the names on the way to `path`; None if there is none to be had."""
+    try:
+        queue = inotify.open_queue()
+    except OSError:
+        return None
+    folder = os.path.dirname(os.path.abspath(os.fsencode(path)))
+    try:
+        inotify.add_watch(queue, folder, inotify.NAMES | inotify.DELETE_SELF | inotify.MOVE_SELF)
+    except OSError:
+        os.close(queue)
+        return None
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        with contextlib.suppress(OSError):  # not ours to read, and hardly ours to move
+            inotify.add_watch(queue, folder, inotify.DELETE_SELF | inotify.MOVE_SELF)
+    return queue
 
 
 def whereabouts(path: str) -> tuple[int, int] | None:

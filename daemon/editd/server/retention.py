@@ -83,6 +83,7 @@ class Retention:
         """The configuration has changed."""
         self._rests_until = 0.0
         self._wake.set()
+        self._turns.activity.note()
 
     def methods(
         self, later: Callable[[Coroutine[Any, Any, None], Call], None]
@@ -190,9 +191,12 @@ class Retention:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(FIRST_LOOK_SECONDS)
         while True:
+            is_enough = False
             try:
                 await self._turns.back()
-                if self._engine.broken is None and loop.time() >= self._rests_until and self._is_due():
+                is_due = self._engine.broken is None and self._is_due()
+                is_enough = not is_due and self.keep.age is None
+                if is_due and loop.time() >= self._rests_until:
                     self._rests_until = loop.time() + REST_SECONDS
                     await self.run()
             except (Refused, OSError) as error:
@@ -200,6 +204,8 @@ class Retention:
             except Exception:  # a fault of ours; without this task the history would grow past its limits
                 log.exception("the history could not be compacted")
             self._wake.clear()
+            if is_enough:  # only what happens, or another configuration, makes it too much
+                await self._turns.activity.wait()
             await happens(self._wake, LOOK_SECONDS)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:

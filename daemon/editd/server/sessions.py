@@ -67,6 +67,7 @@ class SessionMethods:
             messages.SessionClose: self._close,
             messages.SessionList: self._list,
         }
+        self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
 
     # ── who may act ──
@@ -187,11 +188,18 @@ class SessionMethods:
 
     # ── time ──
 
-    def _keep_later(self) -> None:
-        asyncio.get_running_loop().call_later(KEEP_SECONDS, lambda: self._turns.when_back(self._keep))
+    def _keep_later(self, seconds: float = KEEP_SECONDS) -> None:
+        """Call `_keep` after so long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, lambda: self._turns.when_back(self._keep))
 
     def _keep(self) -> None:
-        """Write down what was seen, end the sessions that nobody uses any more, and come back later."""
+        """Write down what was seen, end the sessions that nobody uses any more, and come back later.
+
+        Later is when something has happened, or when the next session ends by itself.
+        """
         if self._sessions.is_closed:
             return
         self._sessions.write_down()
@@ -201,7 +209,13 @@ class SessionMethods:
                 log.info("the session %r was not used for its time, and has ended", name)
         except Refused as refusal:  # it is open as before, and ends when that can be written
             log.error("a session cannot end: %s", refusal.text())
-        self._keep_later()
+        if not self._sessions.is_written_down:
+            self._keep_later()
+            return
+        self._turns.activity.once(self._keep_later)
+        seconds = self._sessions.seconds_left(self._now_us())
+        if seconds is not None:
+            self._keep_later(max(KEEP_SECONDS, seconds))
 
     def _now_us(self) -> int:
         return self._guard.clock.now_us()

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from editd.server.waiting import Activity, happens
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,9 +25,13 @@ PINGS = 3  # in the time that the watchdog gives: two may be late
 
 
 class Supervision:
-    def __init__(self, supervisor: Supervisor, status: Callable[[], StatusResult]) -> None:
+    def __init__(
+        self, supervisor: Supervisor, status: Callable[[], StatusResult], activity: Activity | None = None
+    ) -> None:
+        """`activity` says when the status may be another."""
         self._supervisor = supervisor
         self._status = status
+        self._activity = activity or Activity()
         self._telling: asyncio.Task[None] | None = None
 
     def ready(self) -> None:
@@ -59,8 +65,16 @@ class Supervision:
         while True:
             if watchdog is not None:
                 self._supervisor.alive()
+            news = asyncio.Event()
+            self._activity.once(news.set)
             self._supervisor.status(_sentence(self._status()))
-            await asyncio.sleep(STATUS_SECONDS if watchdog is None else min(STATUS_SECONDS, watchdog / PINGS))
+            if watchdog is None:
+                await asyncio.sleep(STATUS_SECONDS)
+                await news.wait()
+            else:
+                pause = watchdog / PINGS
+                await asyncio.sleep(min(STATUS_SECONDS, pause))
+                await happens(news, max(0.0, pause - STATUS_SECONDS))
 
 
 def _sentence(status: StatusResult) -> str:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
 from editd.errors import Broken, Overloaded, Refused
+from editd.server.waiting import Activity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -57,7 +58,11 @@ class Turns:
     What else wants it comes by `when_back` or awaits `back`; `status` alone looks at numbers that are safe.
     """
 
-    def __init__(self, engine: Engine, searcher: Searcher, hooker: Hooker) -> None:
+    def __init__(
+        self, engine: Engine, searcher: Searcher, hooker: Hooker, activity: Activity | None = None
+    ) -> None:
+        """`activity` is told after each turn, and after each work in a thread."""
+        self.activity = activity or Activity()
         self._engine = engine
         self._searcher = searcher
         self._hooker = hooker
@@ -165,6 +170,7 @@ class Turns:
                 self._loop.call_later(result.seconds, self._again, waiting)
         self.when_back(self._engine.relieve)
         self._call()
+        self.activity.note()
 
     def _search(self, waiting: Waiting, search: Search) -> None:
         """Have the search made, and ask again with its answer; others go on meanwhile."""
@@ -231,6 +237,7 @@ class Turns:
             except Exception:  # a fault of ours, which is not to keep the others waiting
                 log.exception("what has waited for the engine failed")
         self._call()
+        self.activity.note()
 
 
 def _too_many(request: Apply) -> Refused:

@@ -328,6 +328,8 @@ class Watching:
         if notice.state is not None:
             self._stated(notice)
             return
+        if watch.failed:
+            self._ailing.set()
         now = self._loop.time()
         if notice.paths or notice.folders or notice.repositories:
             self._pending.add(notice, now, is_echo=self._is_echo(notice))
@@ -411,7 +413,10 @@ class Watching:
 
     async def _supervise(self) -> None:
         while True:
-            await happens(self._ailing, TICK_SECONDS)
+            if self.is_whole:
+                await self._ailing.wait()
+            else:
+                await happens(self._ailing, TICK_SECONDS)
             self._ailing.clear()
             try:
                 await self._mend()

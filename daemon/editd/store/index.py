@@ -147,6 +147,11 @@ class Index:
                 self.write_some()
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting)
+
+    @property
     def is_backed_up(self) -> bool:
         """Does so much wait, since it cannot be written, that nothing new should be taken in?"""
         return len(self._waiting) >= BACKLOG_MAX

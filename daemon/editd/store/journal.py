@@ -148,6 +148,11 @@ class Journal:
 
         return os.dup(self._descriptor), done
 
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether `begin_sync` has something to sync."""
+        return self._unsynced is not None and self._descriptor >= 0
+
     def _acknowledge(self, last: Record, end: Position) -> None:
         assert self._mark is not None, "what is sealed is not written"
         seq, commit = (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)

@@ -286,6 +286,11 @@ class Files:
         self._let_go(staging.token)
         self._remove_left()
 
+    @property
+    def has_replaced(self) -> bool:
+        """Whether replaced files are kept, which are to be looked at soon."""
+        return self._replaced is not None and len(self._replaced) > 0
+
     def look_at_replaced(
         self, now: float | None, *, is_busy: bool = False
     ) -> Callable[[], list[Look]] | None:

@@ -79,6 +79,9 @@ class Replaced:
         self._keep(Kept(item.temporary, item.change.path, before.version, len(before.content)))
         return True
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def stat(self, name: bytes) -> os.stat_result | None:
         """What lies here under the name of a temporary; None if nothing does."""
         return self._folder.stat(name)
@@ -158,6 +161,7 @@ class Replaced:
             if look.spare is not None:
                 self.spares.add(look.spare)
             elif look.is_busy or look.failure is not None:  # the others need not wait for that
+                look.kept.since = None  # a program may have it open for days: it is looked at once a second
                 self._keep(look.kept)
         try:
             while told:
