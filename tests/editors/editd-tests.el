@@ -786,7 +786,9 @@
         (their 'shutdown nil)
         (eventually (not (editd--live-p workspace)))
         (eventually (not (file-exists-p (editd--workspace-socket workspace))))
-        (should (string-match-p "Emacs saves .* by itself: .*nonexistent" (saying (save-buffer))))
+        (should (string-match-p
+                 "by itself: There is no program /nonexistent/editctl; see .editd-program"
+                 (saying (save-buffer))))
         (should (equal (holds file) "one\ntwo\n"))
         (append-text "mine\n")
         (outside file "theirs\n")

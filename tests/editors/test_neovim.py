@@ -225,10 +225,33 @@ def test_a_merge_in_conflict_saves_nothing_and_marks_the_conflict_in_the_buffer(
     assert "|".join(vim.lines[4:11]) == marked
     assert vim.is_modified
     assert file.read_text() == TEN.replace("line 5", "theirs")
-    assert "1 conflicts are marked" in " ".join(vim.said())
+    assert "1 conflict is marked" in " ".join(vim.said())
     vim.command("5,11delete\ncall append(4, 'solved')\nwrite")
     assert file.read_text() == TEN.replace("line 5", "solved")
     assert vim.lua("#_G.asked") == 1
+
+
+def test_a_write_with_unresolved_conflict_markers_asks_once(
+    vim: Neovim, shared: Workplace, other: Client
+) -> None:
+    file = stale(vim, shared, other, "markers.txt", "line 5", mine=5)
+    vim.choose("merge")
+    vim.command("write")
+    vim.until("vim.fn.search('^=======$', 'n') > 0")
+    vim.choose(None)
+    vim.command("write")
+    asked = vim.lua("_G.asked")
+    assert asked[-1]["items"] == ["save", "cancel"]
+    assert "markers.txt has unresolved conflict markers" in asked[-1]["prompt"]
+    assert file.read_text() == TEN.replace("line 5", "theirs")
+    assert vim.is_modified
+    vim.choose("save")
+    vim.command("write")
+    assert "<<<<<<< this buffer\n" in file.read_text()
+    count = vim.lua("#_G.asked")
+    vim.command("call append(0, 'more')\nwrite")
+    assert file.read_text().startswith("more\n")
+    assert vim.lua("#_G.asked") == count, "it asked twice"
 
 
 def test_a_file_that_was_deleted_or_moved_is_told_and_can_be_written_anew(

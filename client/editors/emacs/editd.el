@@ -1054,13 +1054,15 @@ Return where the connection has just ended."
   "Have `editctl' tell the socket of WORKSPACE, and start the daemon, if it is to."
   (condition-case failure
       (let ((default-directory (editd--workspace-root workspace))
+            (program (or (executable-find (car editd-program))
+                         (error "There is no program %s; see `editd-program'" (car editd-program))))
             (arguments (list "-C" (directory-file-name (editd--workspace-root workspace)))))
         (if (or editd-start-daemon
-                (eql 0 (apply #'call-process (car editd-program) nil nil nil
+                (eql 0 (apply #'call-process program nil nil nil
                               (append (cdr editd-program) arguments '("status")))))
             (make-process :name "editctl" :noquery t :connection-type 'pipe
                           :buffer (generate-new-buffer " *editctl*")
-                          :command (append editd-program arguments '("socket"))
+                          :command `(,program ,@(cdr editd-program) ,@arguments "socket")
                           :sentinel (lambda (process _change) (editd--told workspace process)))
           (editd--give-up workspace "No daemon runs, and `editd-start-daemon' is nil.")))
     (error (editd--give-up workspace (error-message-string failure)))))

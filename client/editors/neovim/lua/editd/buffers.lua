@@ -260,10 +260,25 @@ function M.merge_into(buf, bytes, version, theirs)
   hunks.put(buf, merged)
   M.settle(buf, version, read.lines)
   vim.bo[buf].modified = true
+  state.is_marked = conflicts > 0
   if conflicts > 0 then
     vim.fn.setreg('/', '^<<<<<<< ')
   end
   return conflicts
+end
+
+--- Return whether conflicts that a merge has marked in the buffer are still there.
+function M.has_markers(buf)
+  local state = states[buf]
+  if state.is_marked then
+    state.is_marked = false
+    for _, line in ipairs(lines_of(buf)) do
+      if vim.startswith(line, '<<<<<<< this buffer') then
+        state.is_marked = true
+      end
+    end
+  end
+  return state.is_marked
 end
 
 --- Ask for what the file holds: `callback(err, file)`, where the buffer is still there.

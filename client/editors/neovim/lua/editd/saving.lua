@@ -107,7 +107,7 @@ local function merge_here(buf, message)
     end
     local conflicts = buffers.merge_into(buf, file.content, file.version, 'the file')
     if conflicts > 0 then
-      tell.say(message .. conflicts .. ' conflicts are marked in the buffer (n goes to the next). Solve them, and :write.', vim.log.levels.WARN)
+      tell.say(message .. (conflicts == 1 and '1 conflict is' or conflicts .. ' conflicts are') .. ' marked in the buffer (n goes to the next). Solve them, and :write.', vim.log.levels.WARN)
     else
       tell.say(message .. 'The buffer holds both now. :write saves it.')
     end
@@ -301,10 +301,28 @@ function M.on_write(buf, target)
     M.by_vim(buf, { arguments = arguments })
     return
   end
-  api.nvim_exec_autocmds('BufWritePre', { buffer = buf, modeline = false })
-  if buffers.get(buf) == state then
-    submit(buf, { arguments = arguments, force = is_forced })
+  local function save()
+    api.nvim_exec_autocmds('BufWritePre', { buffer = buf, modeline = false })
+    if buffers.get(buf) == state then
+      submit(buf, { arguments = arguments, force = is_forced })
+    end
   end
+  if is_forced or not buffers.has_markers(buf) then
+    save()
+    return
+  end
+  vim.ui.select({ 'save', 'cancel' }, {
+    prompt = state.path .. ' has unresolved conflict markers:',
+    kind = 'editd_markers',
+    format_item = function(item)
+      return item == 'save' and 'Save: with the markers' or CANCEL
+    end,
+  }, function(choice)
+    if choice == 'save' and api.nvim_buf_is_loaded(buf) and buffers.get(buf) == state then
+      state.is_marked = false
+      save()
+    end
+  end)
 end
 
 --- `:Editd merge`: take what the file holds into the buffer.
