@@ -433,9 +433,10 @@ def session_close(session: str | None = None, *, force: bool = False) -> Asked[N
     return telling(messages.SessionClose(session=session, force=force))
 
 
-def session_list() -> Asked[messages.SessionListResult]:
-    """The open sessions."""
-    return asking(messages.SessionList(), messages.SessionListResult)
+def session_list(*, all: bool = False, stat: bool = False) -> Asked[messages.SessionListResult]:  # noqa: A002
+    """The open sessions; with `all` also closed ones. `stat` counts the edits, files and lines of each."""
+    extra = None if stat else 0.0
+    return asking(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
 
 
 def lease_acquire(

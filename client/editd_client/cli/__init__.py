@@ -57,6 +57,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
     },
     "Many hands": {
         "session": "Open, list and close sessions, each with its own name and scope.",
+        "sessions": "List sessions, closed ones too, with the size of their work.",
         "lease": "Lease paths to your session, so that nobody else edits them.",
         "exec": "Run a command, and record what it changes as one transaction.",
         "mcp": "Serve an agent's edit tools over MCP, on standard input and output.",
@@ -74,7 +75,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {
     "The daemon": {
         "start": "Start the daemon, where none runs.",
         "stop": "Stop the daemon, once what is under way is finished.",
-        "status": "Tell how the daemon and its workspace are.",
+        "status": "Show the status of the daemon and the workspace.",
+        "workspaces": "List the workspaces of this user, and which have a running daemon.",
         "socket": "Print the path of the daemon's socket.",
         "check": "Prove that history, journal and files agree.",
         "gc": "Compact the oldest history, and free its room.",

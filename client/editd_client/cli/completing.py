@@ -82,7 +82,7 @@ def _kind_of(verb: click.Command, param: click.Parameter) -> StringParamType | N
         if param.name == "name" and verb.name == "open":
             return None  # a session that there is not yet
         return ARGUMENTS.get(param.name or "")
-    if "--session" in param.opts:
+    if {"--session", "--of"} & {*param.opts}:
         return SESSIONS
     if "--dialect" in param.opts:
         return DIALECTS
@@ -100,8 +100,9 @@ def _transactions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 def _sessions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
     del ctx
-    for session in ask("session.list")["sessions"]:
-        yield session["session"], _plain(f"by {session['actor']}" if session["actor"] else "")
+    for session in ask("session.list", all=True)["sessions"]:
+        by = f" by {session['actor']}" if session["actor"] else ""
+        yield session["session"], _plain(f"{session['state']}{by}")
 
 
 def _leases(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:

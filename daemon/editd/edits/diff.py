@@ -50,6 +50,15 @@ def unified(
     )
 
 
+def line_counts(before: FileState | None, after: FileState | None) -> tuple[int, int]:
+    """Return how many lines were added and removed; none for content that is not text."""
+    old, new = (state.content if state else b"" for state in (before, after))
+    if old == new or b"\0" in old or b"\0" in new:
+        return 0, 0
+    _, added, removed = pygit2.Patch.create_from(old, new).line_stats
+    return added, removed
+
+
 def quoted(path: str) -> str:
     """Return `path` as git writes it: in C-style quotes where it holds what would not survive in a line.
 

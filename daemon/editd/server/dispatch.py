@@ -29,6 +29,7 @@ from editd.server.hooking import HookMethods
 from editd.server.leases import LeaseMethods
 from editd.server.publishing import Publishing
 from editd.server.sessions import SessionMethods
+from editd.server.summaries import Summaries
 from editd.server.undoing import Undoing
 from editd.values.path import is_among
 from editd.values.transaction import Authorship, Transaction
@@ -144,6 +145,7 @@ class Dispatch:
         self._methods |= HookMethods(
             workshop.hooker, workshop.engine, workshop.turns, self.sessions, self._later
         ).methods
+        self._methods |= Summaries(workshop.engine, workshop.guard, workshop.turns, self._later).methods
         self._methods |= Undoing(workshop, self.sessions, self._later).methods
         self._methods |= Publishing(
             root, workshop.engine, workshop.turns, workshop.background, workshop.guard.registry, self._later

@@ -14,7 +14,6 @@ from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.store.registry import Registry
 from editd.store.sights import Sights
-from editd.store.trailers import rfc3339
 from editd.values.glob import parse_all
 from editd.values.session import Bounds
 from editd.wire import messages
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.engine.requests import Apply
-    from editd.engine.sessions import Open
     from editd.server.dispatch import Call, Visitor
     from editd.server.subscriptions import Subscriptions
     from editd.server.turns import Turns
@@ -65,7 +63,6 @@ class SessionMethods:
         self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
             messages.SessionOpen: self._open,
             messages.SessionClose: self._close,
-            messages.SessionList: self._list,
         }
         self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
@@ -173,10 +170,6 @@ class SessionMethods:
             self._end(self.own(params.session, visitor), "closed")
         call.reply(messages.Empty())
 
-    def _list(self, params: messages.SessionList, visitor: Visitor, call: Call) -> None:
-        del params, visitor
-        call.reply(messages.SessionListResult(sessions=[_entry(found) for found in self._sessions]))
-
     def _end(self, name: str, what: str) -> None:
         self._sessions.close(name)
         for call in self.on_end:
@@ -221,25 +214,5 @@ class SessionMethods:
         return self._guard.clock.now_us()
 
 
-def _entry(found: Open) -> messages.SessionEntry:
-    session = found.session
-    return messages.SessionEntry(
-        session=session.name,
-        actor=session.actor,
-        scope=messages.Scope(write=_texts(session.bounds.write), read=_texts(session.bounds.read)),
-        on_stale=session.on_stale,
-        unread=session.unread,
-        ttl=session.ttl,
-        created=rfc3339(session.created_us),
-        used=rfc3339(found.used_us),
-        connections=len(found.connections),
-        in_doubt=session.is_in_doubt,
-    )
-
-
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
     return None if texts is None else parse_all(texts, "A scope")
-
-
-def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
-    return None if globs is None else [glob.text for glob in globs]

@@ -81,6 +81,15 @@ class Made(Struct, frozen=True):
     time_us: int
 
 
+class SessionWork(Struct, frozen=True):
+    """A session as the history knows it."""
+
+    name: str
+    actor: str  # of its newest transaction
+    first_us: int
+    last_us: int
+
+
 class Chosen(Struct, frozen=True):
     """Which transactions an undo takes, of those that are in force at least in part; None means all."""
 
@@ -413,6 +422,17 @@ class Index:
             (*values, limit),
         )
         return self._transactions(rows)
+
+    def sessions(self) -> list[SessionWork]:
+        """Return every session that has made a transaction, by name."""
+        rows = self._all(
+            "select session, min(seq), max(seq) from tx where session is not null group by session", ()
+        )
+        return [
+            SessionWork(_unstored(name), newest.actor, self.made(first).time_us, newest.time_us)
+            for name, first, last in rows
+            for newest in [self.made(last)]
+        ]
 
     def at_time(self, time_us: int) -> int | None:
         """The newest transaction that was made at this time or before; None before the first one."""

@@ -366,6 +366,8 @@ class SessionClose(Params):
 
 class SessionList(Params):
     method: ClassVar[str] = "session.list"
+    all: bool = False  # also those that are closed
+    stat: bool = False  # count the edits, files and lines of each
 
 
 class LeaseAcquire(Params):
@@ -680,6 +682,12 @@ class SessionEntry(Told):
     used: str
     connections: int
     in_doubt: bool  # the daemon was killed since; see Sessions
+    state: Literal["connected", "open", "closed"] | UnsetType = UNSET
+    edits: int | UnsetType = UNSET  # of kind `edit` and `exec`, in force; this and the following with `stat`
+    files: int | UnsetType = UNSET
+    added: int | UnsetType | None = UNSET  # lines; null where counting took too long
+    removed: int | UnsetType | None = UNSET
+    published: list[Published] | UnsetType = UNSET
 
 
 class SessionListResult(Told):
