@@ -48,6 +48,10 @@ class _MeddlingFolder(RealFolder):
         self.disk.happens("move", name, other)
         super().move(name, into, other)
 
+    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+        self.disk.happens("replace", name, other)
+        super().replace(name, into, other)
+
 
 def failing(number: int = errno.EIO) -> Callable[[], None]:
     """What raises an OSError when it is run."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import outsider
+import without
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from torment import strays, transactions
+from torment import in_the_long_form, strays, transactions
 from workplace import write
 
 if TYPE_CHECKING:
@@ -29,10 +30,28 @@ ADOPTED_MIN = 20  # versions that were seen while they stood, or it was no race
 MAY_BE_SAID = {"io_error", "stale"}  # to an edit of a file that somebody never stops writing
 
 
+IN_PLACE = [kind for kind in outsider.KINDS if kind != "save"]
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", outsider.KINDS)
 def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is_long: bool) -> None:
-    rounds = ROUNDS_LONG if is_long else ROUNDS
+    check_race(place, kind, ROUNDS_LONG if is_long else ROUNDS)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", IN_PLACE)
+@pytest.mark.parametrize("feature", [in_the_long_form("exchange"), "exchange,leases"])
+def test_without_exchange_no_version_that_is_written_in_place_is_lost(
+    place: Workplace, kind: str, feature: str, is_long: bool
+) -> None:
+    if (reason := without.missing()) is not None:
+        pytest.skip(reason)
+    place.launcher = without.launcher(feature)
+    check_race(place, kind, ROUNDS_LONG if is_long else ROUNDS)
+
+
+def check_race(place: Workplace, kind: str, rounds: int) -> None:
     place.write({"a": "at first\n", "b": "at first\n"})
     told = place.folder / "replaced"
     command = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import without
-from torment import strays
+from editd.values.content import version_of
+from editd_client.errors import Unreachable
+from torment import strays, transactions, wait_until
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -80,6 +83,53 @@ def test_a_missing_feature_is_done_without_and_status_says_so(place: Workplace, 
     assert place.process is not None
     assert place.process.wait(30) == 0
     assert strays(place.root) == []
+
+
+@pytest.mark.parametrize("feature", ["leases", "exchange,leases"])
+def test_without_leases_settle_waits_for_the_second_look(place: Workplace, feature: str) -> None:
+    if (reason := without.missing()) is not None:
+        pytest.skip(reason)
+    place.launcher = without.launcher(feature)
+    place.write({"a": "one\n"})
+    with place.start() as client:
+        client.settle()
+        client.apply([replace("a", "one", "two")])
+        (kept,) = [path for path in (place.state / "replaced").iterdir() if path.stat().st_size]
+        kept.write_text("theirs\n")  # by whoever was just opening it
+        client.settle()
+        theirs = version_of(b"theirs\n")
+        assert theirs in [touched.version for tx in transactions(client) for touched in tx.files]
+        assert client.read("a").content == "two\n"
+
+
+@pytest.mark.parametrize(("call", "when"), [("linkat", 1), ("renameat", 2), ("linkat", 2), ("renameat", 3)])
+def test_a_kill_beside_the_second_name_of_what_is_replaced_loses_nothing(
+    place: Workplace, call: str, when: int
+) -> None:
+    """Without exchange the file has two names for a moment; the first rename is that of the socket."""
+    if (reason := without.missing() or (None if shutil.which("strace") else "no strace")) is not None:
+        pytest.skip(reason)
+    place.launcher = (
+        "strace", "-f", "-o", str(place.folder / "trace"), "-e", f"trace={call}",
+        "-e", f"inject={call}:signal=SIGKILL:when={when}", *without.launcher("exchange"),
+    )  # fmt: skip
+    place.write({"a": "one\n", "b": "one\n"})
+    with place.start() as client:
+        client.settle()
+        with pytest.raises(Unreachable):
+            client.apply([replace("a", "one", "two"), replace("b", "one", "two")])
+    assert place.process is not None
+    place.process.wait(30)
+    assert "SIGKILL" in (place.folder / "trace").read_text()
+    place.launcher = without.launcher("exchange")
+    with place.start() as client:
+        assert place.files() == {"a": b"two\n", "b": b"two\n"}
+        client.apply([replace("a", "two", "three"), replace("b", "two", "three")])
+        client.settle()
+        assert [tx.kind for tx in transactions(client)] == ["edit", "edit"]
+        assert client.check().problems == []
+        assert strays(place.root) == []
+        wait_until(lambda: not list((place.state / "replaced").iterdir()), "it is kept for ever")
 
 
 def test_without_a_boot_id_every_start_recovers_as_after_a_power_cut(place: Workplace) -> None:

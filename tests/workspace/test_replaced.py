@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.errors import Refused
 from editd.system.disk import RealDisk
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.files import Files
+from editd.workspace.files import Files, Overtaken
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
 from in_memory import path_of
+from meddling import MeddlingDisk, failing
 from working_files import written_since
 from workplace import write
 
@@ -39,6 +41,84 @@ def replaced_once(tmp_path: Path) -> tuple[Files, Path]:
     assert os.listdir(root) == ["f.txt"]
     assert (root / "f.txt").read_bytes() == NEW.content
     return files, kept
+
+
+def renaming(tmp_path: Path) -> tuple[MeddlingDisk, Files, Path, Path]:
+    """Files that are published without an exchange, on a disk with `a` and `b`."""
+    root, kept = tmp_path / "root", tmp_path / "kept"
+    root.mkdir()
+    for name in "ab":
+        (root / name).write_bytes(OLD.content)
+    disk = MeddlingDisk(str(root))
+    disk.can_exchange = False
+    return disk, Files(disk, replaced=Replaced(str(kept))), root, kept
+
+
+BOTH = [Change(path_of(name), OLD, NEW) for name in "ab"]
+
+
+def test_without_exchange_what_was_replaced_is_kept_too_and_makes_no_spare(tmp_path: Path) -> None:
+    _, files, root, kept = renaming(tmp_path)
+    staging = files.stage(BOTH, "t")
+    files.publish(staging)
+    files.finish(staging)
+    assert sorted(os.listdir(root)) == ["a", "b"]
+    first, _ = sorted(kept.iterdir())
+    first.write_bytes(b"theirs\n")
+    assert list(written_since(files, 10.0)) == []
+    assert list(written_since(files, 10.0 + KEPT_SECONDS)) == [(path_of("a"), FileState(b"theirs\n"))]
+    assert os.listdir(kept) == []
+    assert files.make_ahead() is None
+
+
+def test_without_exchange_what_is_written_in_place_just_before_the_rename_is_put_back(
+    tmp_path: Path,
+) -> None:
+    disk, files, root, kept = renaming(tmp_path)
+    disk.meddle["replace", 2] = lambda: (root / "b").write_bytes(b"theirs\n")
+    staging = files.stage(BOTH, "t")
+    with pytest.raises(Overtaken) as overtaken:
+        files.publish(staging)
+    files.discard(staging)
+    assert overtaken.value.paths == [path_of("b")]
+    assert (root / "a").read_bytes() == OLD.content
+    assert (root / "b").read_bytes() == b"theirs\n"
+    assert sorted(os.listdir(root)) == ["a", "b"]
+    assert os.listdir(kept) == []
+
+
+def test_without_exchange_what_has_no_place_when_it_is_taken_back_is_told_by_the_second_look(
+    tmp_path: Path,
+) -> None:
+    disk, files, root, kept = renaming(tmp_path)
+
+    def meddle() -> None:
+        (kept / ".editd-t-0").write_bytes(b"theirs\n")  # `a`, by whoever was just opening it
+        (root / "newest").write_bytes(b"newest\n")
+        (root / "newest").rename(root / "a")
+        (root / "b").write_bytes(b"theirs, too\n")
+
+    disk.meddle["replace", 2] = meddle
+    staging = files.stage(BOTH, "t")
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert (root / "a").read_bytes() == b"newest\n"
+    assert (root / "b").read_bytes() == b"theirs, too\n"
+    assert list(written_since(files, 10.0)) == []
+    assert list(written_since(files, 10.0 + KEPT_SECONDS)) == [(path_of("a"), FileState(b"theirs\n"))]
+    assert os.listdir(kept) == []
+
+
+def test_without_exchange_a_rename_that_fails_leaves_no_second_name(tmp_path: Path) -> None:
+    disk, files, root, kept = renaming(tmp_path)
+    disk.meddle["replace", 1] = failing()
+    staging = files.stage(BOTH, "t")
+    with pytest.raises(Refused):
+        files.publish(staging)
+    files.discard(staging)
+    assert os.listdir(kept) == []
+    assert {name: (root / name).stat().st_nlink for name in os.listdir(root)} == {"a": 1, "b": 1}
 
 
 def test_what_was_replaced_is_kept_out_of_sight_and_then_removed(tmp_path: Path) -> None:

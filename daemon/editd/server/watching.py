@@ -24,6 +24,7 @@ import contextlib
 import logging
 import os
 import time
+from collections import deque
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,14 @@ from editd.workspace.scope import Scope
 from editd.workspace.standing import Standing, is_in_progress, is_locked, movement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.engine.engine import Engine
     from editd.engine.inspection import Inspection
     from editd.server.scanning import Scanner
     from editd.server.turns import Turns
     from editd.values.transaction import Transaction
+    from editd.workspace.replaced import Kept
 
 log = logging.getLogger(__name__)
 
@@ -274,8 +276,22 @@ class Watching:
     async def settle(self) -> None:
         """Return when all that was changed before this call is seen and recorded. Raises Refused."""
         assert self._engine is not None
-        assert self._turns is not None
         self._engine.check_in_place()
+        await self._settle()
+        await self._looked_at(self._engine.files.unlooked())
+
+    async def _looked_at(self, unlooked: Sequence[Kept]) -> None:
+        """Wait for the second look where no lease shows who was writing to what was replaced."""
+        assert self._engine is not None
+        waiting = deque(unlooked)
+        while waiting and self._engine.broken is None:  # the looks come in their own time
+            await asyncio.sleep(QUIET_SECONDS)
+            while waiting and waiting[0].was_looked_at:
+                waiting.popleft()
+
+    async def _settle(self) -> None:
+        assert self._engine is not None
+        assert self._turns is not None
         for _ in range(COVERING_ROUNDS):
             if self._pauses or not self.is_whole or not await self._cookie():
                 break

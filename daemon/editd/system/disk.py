@@ -123,6 +123,10 @@ class Folder(Protocol):
         """Rename to a name that is free; EEXIST if it is not."""
         ...
 
+    def link(self, name: bytes, into: Folder, other: bytes) -> None:
+        """Give a file a second name, which is free. EPERM, EMLINK: it can have none. EXDEV: not there."""
+        ...
+
     def replace(self, name: bytes, into: Folder, other: bytes) -> None:
         """Rename over whatever has the other name."""
         ...
@@ -156,6 +160,10 @@ class Disk(Protocol):
     """What this file system cannot give, a sentence each."""
     device: int
     """The device of the root, as st_dev."""
+    can_exchange: bool
+    """Whether two files can change places."""
+    has_leases: bool
+    """Whether a lease shows that nobody is writing a file."""
     can_sync_whole: bool
     """Whether `sync` can be called. Otherwise `sync_each` makes files durable."""
     mount: bytes
@@ -252,6 +260,10 @@ class RealFolder:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
             self.replace(name, into, other)
 
+    def link(self, name: bytes, into: Folder, other: bytes) -> None:
+        assert isinstance(into, RealFolder)
+        os.link(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor, follow_symlinks=False)
+
     def replace(self, name: bytes, into: Folder, other: bytes) -> None:
         assert isinstance(into, RealFolder)
         os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor)
@@ -313,6 +325,7 @@ class RealDisk:
         self.is_walking = walk or not _may_openat2(self._descriptor)
         """Whether folders are reached name by name for want of openat2: equally safe."""
         self.can_sync_whole = _may_syncfs()
+        self.can_exchange = self.has_leases = True
         self.weaker = self._probe()
         self.mount = mount_id(self._descriptor)
 
@@ -369,10 +382,10 @@ class RealDisk:
             try:
                 for name in (first, second):
                     os.close(folder.create(name, 0o600))
-                if not _can_exchange(folder, first, second):
-                    weaker.append(_NO_EXCHANGE)
-                if not _can_lease(folder, first):
-                    weaker.append(_NO_LEASE)
+                self.can_exchange = _can_exchange(folder, first, second)
+                self.has_leases = _can_lease(folder, first)
+                weaker += [] if self.can_exchange else [_NO_EXCHANGE]
+                weaker += [] if self.has_leases else [_NO_LEASE]
             except OSError as error:
                 weaker.append(f"What the file system can do was not tried: {os.strerror(error.errno or 0)}.")
             finally:
@@ -536,7 +549,7 @@ def folder_bytes(path: str) -> int:
 
 _NO_EXCHANGE = (
     "This file system cannot exchange two files: publishing is by a check and a rename, "
-    "and what another program saves just between the two is lost."
+    "and what another program saves by a rename just between the two is lost."
 )
 _NO_LEASE = (
     "This file system gives no leases: whether another program is writing a file is judged by its times, "

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from editd.system.disk import Disk
     from editd.values.content import FileState
     from editd.workspace.made_folders import MadeFolders
-    from editd.workspace.replaced import Look, Replaced
+    from editd.workspace.replaced import Kept, Look, Replaced
 
 
 class State(StrEnum):
@@ -149,7 +149,9 @@ class Files:
         self._replaced = replaced
         self._made_folders = made_folders
         self._spares = None if replaced is None else replaced.spares
-        self._is_exchanging = publish == "exchange"
+        self._is_exchanging = publish == "exchange" and disk.can_exchange
+        if self._spares is not None and not self._is_exchanging:
+            self._spares.refuse_all()
         self._unfinished: list[Staging] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
         self._left: list[bytes] = []  # temporaries that could not be removed when it was time to
@@ -303,6 +305,12 @@ class Files:
         due = self._replaced.due(now, is_busy=is_busy)
         return partial(self._replaced.look, due, at_the_end=now is None) if due else None
 
+    def unlooked(self) -> Sequence[Kept]:
+        """What was replaced and may have been written since; nothing where leases show that at once."""
+        if self._replaced is None or self._disk.has_leases:
+            return ()
+        return self._replaced.unlooked()
+
     def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """See `Replaced.written`."""
         if self._replaced is not None:
@@ -320,6 +328,8 @@ class Files:
         """
         staging.become(State.DISCARDED)
         for item in staging.items:
+            if item.is_linked and self._replaced is not None:
+                self._replaced.keep(self._disk, item)
             self._remove(item)
         for path in reversed(staging.folders_made):
             with suppress(OSError):  # Somebody has put something into it, or removed it.

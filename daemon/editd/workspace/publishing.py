@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from editd.system.disk import NO_SUCH_VERB
 from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.item import split
 from editd.workspace.metadata import permissions_for
-from editd.workspace.site import Site, identity_of, open_regular
+from editd.workspace.site import Site, holds, identity_of, open_regular
 from editd.workspace.temporaries import clone_again, remove_temporary, write_temporary
 
 if TYPE_CHECKING:
@@ -130,11 +131,42 @@ class Publishing:
         self._exchange(self._sites[item])
 
     def _rename(self, site: Site) -> None:
-        if not site.target_holds(site.item.change.before):
+        item, before = site.item, site.item.change.before
+        if not site.target_holds(before):
             raise Differs
         clone_again(site)
-        site.replace()
-        self._note(site.item, self._write_back)
+        self._keep_by_link(site)
+        try:
+            site.replace()
+        except OSError:
+            self._remove_link(item)
+            raise
+        self._note(item, self._write_back)
+        if item.is_linked and not self._link_holds(item, before):  # C4
+            raise Differs
+
+    def _keep_by_link(self, site: Site) -> None:
+        """Let what is about to be replaced keep a name, so that it can be looked at afterwards.
+
+        What is written in place meanwhile is found there. A save by a rename is not: see `Disk.weaker`.
+        """
+        item = site.item
+        before = item.change.before
+        if self._spares is None or item.is_spare or before is None or before.is_symlink:
+            return
+        with suppress(OSError):  # on another mount, or where a file has one name only
+            site.folder.link(item.name, self._spares.folder, item.temporary)
+            item.is_linked = True
+
+    def _remove_link(self, item: Item) -> None:
+        if item.is_linked:
+            assert self._spares is not None
+            self._spares.folder.remove(item.temporary)
+            item.is_linked = False
+
+    def _link_holds(self, item: Item, state: FileState | None) -> bool:
+        assert self._spares is not None
+        return holds(self._spares.folder, item.temporary, item.change.path, state)
 
     def _delete(self, site: Site) -> None:
         before = site.item.change.before
@@ -206,13 +238,23 @@ class Publishing:
         return site.keep_aside()
 
     def _write_back(self, item: Item) -> None:
-        """Undo a rename over: `before` is written anew, unless somebody has written something newer."""
+        """Undo a rename over, unless somebody has written something newer.
+
+        What was replaced comes back where it has kept a name, otherwise it is written anew. Where something
+        newer stands, it is left to the second look.
+        """
         before = item.change.before
         assert before is not None
         site = self._site(item)
-        if site.target_holds(item.change.after):
-            write_temporary(self._disk, site.aside, item, before)
-            site.replace()
+        if not site.target_holds(item.change.after):
+            return
+        if item.is_linked:
+            assert self._spares is not None
+            self._spares.folder.replace(item.temporary, site.folder, item.name)
+            item.is_linked = False
+            return
+        write_temporary(self._disk, site.aside, item, before)
+        site.replace()
 
     def _put_in_again(self, item: Item) -> FileState | None:
         """Undo a deletion."""

@@ -42,6 +42,7 @@ class Kept(Struct):
     version: Version | None = None  # that it was looked at with
     size: int = 0
     since: float | None = None  # when it was first seen here
+    was_looked_at: bool = False  # and what was found is recorded
 
 
 class Look(Struct, frozen=True):
@@ -64,6 +65,7 @@ class Replaced:
         self.spares = Spares(self._folder)
         self._kept = deque(Kept(name) for name in self._folder.names() if not self._was_empty(name))
         self._bytes = 0
+        self._due: list[Kept] = []  # what is being looked at
 
     def keep(self, disk: Disk, item: Item) -> bool:
         """Take in what the item has replaced; False where that cannot be, and it is to be removed."""
@@ -71,7 +73,7 @@ class Replaced:
         if before is None or before.is_symlink:
             return False
         try:
-            if not item.is_spare:  # else it has gone there when it was replaced
+            if not (item.is_spare or item.is_linked):  # else it has gone there when it was replaced
                 with disk.folder(item.aside) as aside:
                     aside.move(item.temporary, self._folder, item.temporary)
         except OSError:
@@ -81,6 +83,10 @@ class Replaced:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def unlooked(self) -> list[Kept]:
+        """What is kept and was not looked at yet; each tells by itself when that is done."""
+        return [kept for kept in (*self._due, *self._kept) if not kept.was_looked_at]
 
     def stat(self, name: bytes) -> os.stat_result | None:
         """What lies here under the name of a temporary; None if nothing does."""
@@ -107,6 +113,7 @@ class Replaced:
                 break
             kept.since = now
         due: list[Kept] = []
+        self._due = due
         if is_busy and not self._is_pressing(now):
             return due
         while self._kept and (now is None or len(due) < LOOKS_MAX):
@@ -156,6 +163,8 @@ class Replaced:
         a killed daemon has left is told without a path, whatever it holds. Raises OSError where one could not
         be read, after the others; it is looked at again.
         """
+        for look in looks:
+            look.kept.was_looked_at = True
         told = deque(look for look in looks if look.state is not None)
         for look in looks:
             if look.spare is not None:

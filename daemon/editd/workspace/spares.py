@@ -105,6 +105,10 @@ class Spares:
             self.folder.move(spare, self.folder, name)
         return self.folder.open_to_write(name)
 
+    def refuse_all(self) -> None:
+        """Have none: nothing can change places with a spare."""
+        self._most = 0
+
     def clear(self) -> None:
         """Remove those that are left."""
         while self._names:
