@@ -7,6 +7,7 @@ for each, and the score. Exit status 1: a mistake was not noticed and has no rea
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TOP = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
@@ -87,22 +88,26 @@ class Verdict:
     output: str
 
     @property
+    def noticed_by(self) -> str:
+        """The first test that failed, or that the tests did not end; empty if neither."""
+        if self.status == TIMED_OUT:
+            return f"no end after {TEST_SECONDS} s"
+        by = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", self.output, re.MULTILINE)
+        return by[1] if by and self.status == FAILED else ""
+
+    @property
     def is_noticed(self) -> bool:
-        return self.status in (FAILED, TIMED_OUT)
+        return bool(self.noticed_by)
 
     def __str__(self) -> str:
         verdict = "noticed" if self.is_noticed else "SURVIVED" if self.status == 0 else "DID NOT RUN"
-        by = re.search(r"^FAILED (\S+)", self.output, re.MULTILINE)
-        note = by[1] if by else (self.mutant.survives or "")
-        if self.status not in (0, FAILED, TIMED_OUT):
-            note = self.output[-300:]
+        note = self.noticed_by or self.mutant.survives or ("" if self.status == 0 else self.output[-300:])
         return f"{self.mutant.id:5} {verdict:8} {self.seconds:5.1f} s  {self.mutant.mistake}  {note}"
 
 
 def judge(mutant: Mutant) -> Verdict:
     """Make the mistake in a copy of the project, and run the tests that should notice."""
-    with tempfile.TemporaryDirectory(prefix="editd-mutant-") as folder:
-        copy = Path(folder)
+    with _scratch_folder() as copy:
         for name in COPIED:
             source = TOP / name
             if source.is_dir():
@@ -112,7 +117,8 @@ def judge(mutant: Mutant) -> Verdict:
         (file,) = places(mutant, copy)
         file.write_text(mutant.apply(file.read_text()))
         paths = os.pathsep.join([str(copy / "daemon"), str(copy / "client")])
-        argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests]
+        argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        argv += [f"--basetemp={copy / 'tmp'}", *mutant.tests]
         began = time.monotonic()
         try:
             run = subprocess.run(
@@ -123,6 +129,16 @@ def judge(mutant: Mutant) -> Verdict:
         except subprocess.TimeoutExpired:
             status, output = TIMED_OUT, ""
         return Verdict(mutant, str(file.relative_to(copy)), status, time.monotonic() - began, output)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """Make a folder, and remove it by rm(1): a mistake may leave folders too deep for `shutil.rmtree`."""
+    folder = tempfile.mkdtemp(prefix="editd-mutant-")
+    try:
+        yield Path(folder)
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=False)
 
 
 def score(verdicts: Sequence[Verdict]) -> list[str]:
