@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
+from fork_server import Forked, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,9 +30,10 @@ class Workplace:
 
     folder: Path
     runtime: Path  # short, since other people's clients do not all know their way round 107 bytes
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     variables: dict[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()  # a program that starts the daemon, by its arguments
+    is_forked: bool = True  # started by the fork server, which is faster than to exec
 
     @property
     def root(self) -> Path:
@@ -74,17 +76,12 @@ class Workplace:
         """Start the daemon, wait until it answers, and return a client of it."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
-        argv = [
-            *self.launcher,
-            sys.executable,
-            "-m",
-            "editd",
-            "-C",
-            str(self.root),
-            "--ready-fd",
-            str(writing),
-        ]
-        self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
+        arguments = ["-C", str(self.root), "--ready-fd", str(writing)]
+        if self.is_forked and not self.launcher:
+            self.process = server().start(arguments, self.environment, writing)
+        else:
+            argv = [*self.launcher, sys.executable, "-m", "editd", *arguments]
+            self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:
             said = pipe.readline().strip()

@@ -33,7 +33,7 @@ from harness import Harness, apply, pack, path_of, sync, write
 from workplace import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from editd.engine.engine import Engine
@@ -274,7 +274,7 @@ def saved(place: Harness) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for each scenario, with what is done in peace; each pair gets a copy."""
     top = tmp_path_factory.mktemp("pairs")
     for name, scenario in SCENARIOS.items():

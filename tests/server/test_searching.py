@@ -29,7 +29,6 @@ CATASTROPHE = "a" * 60 + "!"
 async def searching(seconds: float = LIMIT) -> AsyncIterator[Searcher]:
     """A searcher whose process is warm."""
     searcher = Searcher(seconds)
-    searcher.start_soon()
     assert await searcher.find(Search("python", "b", "abc")) == (Match(1, 2),)
     try:
         yield searcher
@@ -242,7 +241,6 @@ def test_a_process_that_does_not_start_is_said_so(monkeypatch: pytest.MonkeyPatc
     async def test() -> None:
         monkeypatch.setattr("editd.server.searching.PYTHON", ("/nowhere/python",))
         searcher = Searcher(LIMIT)
-        searcher.start_soon()
         found = await searcher.find(Search("python", "b", "abc"))
         assert isinstance(found, Refused)
         assert found.code == "overloaded"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.store import compaction, packing
 from editd.store.compaction import Compactor, Limits
+from editd.store.head import move_head
 from editd.store.mending import open_history
+from editd.system.durable import sync_path
 from harness import Harness, apply, done, pack, write
 
 if TYPE_CHECKING:
@@ -35,13 +36,12 @@ def test_a_pack_is_kept_from_any_gc_until_head_names_it(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[list[str]] = []
-    move_head = packing.move_head
 
     def look(store: str, head: bytes) -> None:
         kept.append([name for name in os.listdir(f"{store}/objects/pack") if name.endswith(".keep")])
         move_head(store, head)
 
-    monkeypatch.setattr(packing, "move_head", look)
+    monkeypatch.setattr("editd.store.packing.move_head", look)
     edit_thrice(place)
     assert [len(names) for names in kept] == [1]
 
@@ -51,7 +51,7 @@ def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
 ) -> None:
     edit_thrice(place)
     steps: list[tuple[str, str]] = []
-    sync_path, rename = compaction.sync_path, os.rename
+    rename = os.rename
 
     def sync(path: str) -> None:
         steps.append(("sync", os.path.basename(path)))
@@ -61,8 +61,8 @@ def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
         steps.append(("rename", os.path.basename(source)))
         rename(source, target)
 
-    monkeypatch.setattr(compaction, "sync_path", sync)
-    monkeypatch.setattr(compaction.os, "rename", move)
+    monkeypatch.setattr("editd.store.compaction.sync_path", sync)
+    monkeypatch.setattr("editd.store.compaction.os.rename", move)
     Compactor(str(place.state)).prepare(KEEP_ALL, is_dry=False)
     moved = [name for step, name in steps if step == "rename" and name.endswith((".pack", ".idx"))]
     assert len(moved) == 2
@@ -74,7 +74,8 @@ def test_a_pack_that_head_has_yet_to_name_is_not_compacted(place: Harness) -> No
     edit_thrice(place)
 
     def packs() -> set[str]:
-        return set(Compactor(str(place.state)).prepare(KEEP_ALL, is_dry=True)["packs"])
+        plan: dict[str, Any] = Compactor(str(place.state)).prepare(KEEP_ALL, is_dry=True)
+        return set(plan["packs"])
 
     loose = packs()
     for name in loose:

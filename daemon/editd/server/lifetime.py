@@ -193,7 +193,6 @@ class Daemon:
             server = await serve(listening, self._clients.connect)
             ready()
             self._supervision.ready()
-            searcher.start_soon()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
             if workshop is None:
                 opening = asyncio.create_task(self._first_time(disk, scanner, searcher))

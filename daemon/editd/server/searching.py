@@ -25,22 +25,16 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 0.05  # within which the process says that it has stopped by itself
 START_SECONDS = 30.0  # it takes a tenth of one; on a machine that is out of memory, many
 CLOSE_SECONDS = 1.0
-SOON_SECONDS = 1.0  # after the start, when most of what a daemon is started for is answered
 
 
 class Searcher:
-    """`find` may be called by any number at once; `start` and `close` once each."""
+    """Searches for any number of callers, by a process that the first of them starts."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self._line = asyncio.Lock()  # it is fair: first come, first served
-        self._soon: asyncio.TimerHandle | None = None
         self._launch: asyncio.Task[_Process | None] | None = None
         self._closing = False
-
-    def start_soon(self) -> None:
-        """Have the process ready before the first search, but out of the way of the daemon's own start."""
-        self._soon = asyncio.get_running_loop().call_later(SOON_SECONDS, self._start)
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
         """Return the matches, or why there are none: InvalidRegex, Timeout, TooLarge, Overloaded …"""
@@ -76,8 +70,6 @@ class Searcher:
     async def close(self) -> None:
         """End the process; a search that is in it ends with it."""
         self._closing = True
-        if self._soon is not None:
-            self._soon.cancel()
         if self._launch is not None:
             process = await self._launch
             if process is not None:
