@@ -187,7 +187,8 @@ class Journal:
 
     def release(self, seq: int) -> None:
         """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
-        assert self._mark is not None, "what is sealed is not written"
+        if self._mark is None:
+            return  # What is sealed is damaged, and keeps all its segments for a repair.
         kept = {self.position.segment, self._mark.segment}
         for number, last in sorted(self._last_seqs.items()):
             if number in kept or last > seq:
