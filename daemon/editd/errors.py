@@ -221,8 +221,8 @@ class IoError(Refused):
 
 
 _HINTS = {
-    errno.ENOSPC: "The disk is full; nothing was changed. Make room and send the edit again.",
-    errno.EDQUOT: "The disk quota is reached; nothing was changed. Make room and send the edit again.",
+    errno.ENOSPC: "The disk is full; nothing was changed. Make room and try again.",
+    errno.EDQUOT: "The disk quota is reached; nothing was changed. Make room and try again.",
     errno.EROFS: "The file system is read-only; nothing was changed.",
     errno.EMFILE: "The daemon has no file descriptors left; nothing was changed. Try again.",
 }

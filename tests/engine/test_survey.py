@@ -322,7 +322,7 @@ def test_a_file_over_the_limit_is_told_and_left_out(ground: Ground) -> None:
     ground.write({"a": ""})
     told = ground.baseline()
     assert set(ground.recorded()) == {b"a"}
-    assert "1 files are over 16 MiB" in told["uncovered"][0]
+    assert "1 file is over 16 MiB and is captured when an edit touches it: " in told["uncovered"][0]
     found, done = ground.scan()
     assert set(found) == {b"a"}
     assert "large" in done["uncovered"][0]

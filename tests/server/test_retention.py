@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.errors import IoError
 from editd_client.errors import EditdError
 from workplace import replace, write
 
@@ -238,3 +240,8 @@ def test_what_a_crash_left_is_counted_and_goes_after_thirty_days(place: Workplac
         assert client.gc().freed == 1000
         assert [path.name for path in strays.iterdir()] == ["young"]
         assert 1000 <= client.status().history["strays"] < 8192
+
+
+def test_a_full_disk_gives_gc_no_advice_about_edits() -> None:
+    refusal = IoError(OSError(errno.ENOSPC, "full"), "The history cannot be compacted")
+    assert refusal.hint == "The disk is full; nothing was changed. Make room and try again."

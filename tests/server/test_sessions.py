@@ -202,6 +202,38 @@ def test_what_a_session_may_not_read_it_may_not_edit_either(place: Workplace, cl
     assert client.apply([replace("src/b.txt", "two", "2")]).transaction is not None
 
 
+def test_the_view_of_a_folder_lists_only_names_in_the_read_scope_and_folders_on_the_way(
+    place: Workplace, client: Client
+) -> None:
+    for path in ("src/deep/seen.py", "src/deep/secret.txt", "src/secret.txt", "other/x.py", "od[d]/sub/y.py"):
+        (place.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / path).write_text("x\n")
+    client.session_open("agent", scope=messages.Scope(read=["src/**/*.py", "od[[]d]/sub/"]))
+
+    def view(path: str) -> list[str]:
+        tool = "str_replace_based_edit_tool"
+        call = messages.Tool(dialect="claude", tool=tool, args={"command": "view", "path": path})
+        answers = client.apply([call]).answers
+        assert isinstance(answers, list)
+        answer = answers[0]
+        assert answer is not None
+        return [line.removeprefix(f"{place.root}/") for line in answer.splitlines()[2:]]
+
+    assert view(str(place.root)) == ["od[d]/", "od[d]/sub/", "src/", "src/deep/"]
+    assert view(f"{place.root}/src") == ["src/deep/", "src/deep/seen.py"]
+    assert view(f"{place.root}/other") == []
+
+
+def test_read_follows_a_symlink_and_at_a_transaction_shows_its_target(
+    place: Workplace, client: Client
+) -> None:
+    link = client.apply([messages.Symlink(path="link", target="a.txt")])
+    assert link.transaction is not None
+    now, then = client.read("link"), client.read("link", at=link.transaction.seq)
+    assert (now.path, now.kind, now.content) == ("link", "file", client.read("a.txt").content)
+    assert (then.path, then.kind, then.content) == ("link", "symlink", "a.txt")
+
+
 # ── reading first ──
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.workspace.standing import LOCK_SECONDS_MAX, Standing, is_in_progress, is_locked, movement
+from editd.workspace.standing import LOCK_SECONDS_MAX, Standing, Step, is_in_progress, is_locked, movement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +112,20 @@ def test_a_rebase_that_stopped_is_in_progress(repository: Path) -> None:
     assert is_in_progress(folder)
     git(repository, "rebase", "--abort")
     assert not is_in_progress(folder)
+
+
+def test_after_a_commit_and_a_checkout_head_moved_from_the_new_commit() -> None:
+    one, two, three, other = (digit * 40 for digit in "1234")
+    before, after = Standing("main", one), Standing("other", other)
+    steps = [
+        Step(other, one, "checkout: moving from other to main"),
+        Step(one, two, "commit: Two"),
+        Step(two, three, "commit (amend): Three"),
+        Step(three, other, "checkout: moving from main to other"),
+    ]
+    assert movement(before, after, steps) == "HEAD moved from 3333333 (main) to 4444444 (other)"
+    assert movement(before, Standing("main", three), steps[:-1]) == (
+        "HEAD moved from 1111111 (main) to 3333333 (main)"
+    )
+    assert movement(before, after, [steps[0], steps[-1]]).startswith("HEAD moved from 1111111 (main)")
+    assert movement(before, after, []).startswith("HEAD moved from 1111111 (main)")

@@ -8,6 +8,7 @@ that the session has never seen, and nothing would say so.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +20,8 @@ from editd.engine.scopes import OfSession
 from editd.engine.undo import invert
 from editd.engine.work import spans
 from editd.errors import NothingToUndo, PermissionDenied, Unread
-from editd.values.glob import Exhausted
+from editd.values.glob import Exhausted, Glob, Meter, could_both_match
+from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from editd.system.clock import Clock
     from editd.values.changeset import Change
     from editd.values.content import FileState
-    from editd.values.glob import Glob
-    from editd.values.path import WorkspacePath
     from editd.values.session import Session
     from editd.values.transaction import Seq, Transaction
 
@@ -209,7 +209,21 @@ class Within(Struct, frozen=True):
         return self.view.resolve_folder(path)
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
-        return self.view.names(folder)
+        """Return the names in a folder of what the session may read, and of the folders on the way there."""
+        names = self.view.names(folder)
+        if names is None:
+            return None
+        prefix = "" if folder is None else f"{folder.text}/"
+        return [name for name in names if self._may_see(prefix + name)]
+
+    def _may_see(self, path: str) -> bool:
+        if not path.endswith("/"):
+            return self.session.bounds.may_read(WorkspacePath.parse(path))
+        below = Glob.parse(_WILDCARD.sub(r"[\g<0>]", path))
+        return any(could_both_match(below, glob, Meter()) for glob in self.session.bounds.read or ())
+
+
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 def _not_own(transaction: Transaction, session: str | None, what: str) -> PermissionDenied:

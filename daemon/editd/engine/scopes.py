@@ -111,12 +111,12 @@ def targets_of(scope: Scope, history: History) -> list[Target]:
             _check_last(scope.last)
             chosen = Chosen(UNDOABLE, _one(scope.session))
             found = history.index.in_force(chosen, -1 if scope.last is None else scope.last)
-            nothing = "There is no edit that is not undone already."
+            nothing = "Nothing to undo."
         case OfSession():
             found = history.index.in_force(
                 _between(Chosen(ROLLED_BACK, (scope.session,)), scope.since, history)
             )
-            nothing = f"Session {scope.session} has made no edit that is not undone already."
+            nothing = f"Nothing to undo of session {scope.session}."
         case Filter():
             return _filtered(scope, history)
         case LastOf():
@@ -204,9 +204,7 @@ def _filtered(scope: Filter, history: History) -> list[Target]:
     chosen = _between(chosen, scope.since, history, scope.until)
     targets = list(islice(_matches(scope, chosen, history), scope.last))
     if not targets:
-        raise NothingToUndo(
-            "Nothing that is not undone already fits the filter.", hint="`log` shows the history."
-        )
+        raise NothingToUndo("Nothing to undo fits the filter.", hint="`log` shows the history.")
     return targets
 
 
@@ -297,7 +295,7 @@ def _last_of(scope: LastOf, history: History) -> Target:
                 return target
         before = int(found[-1].seq)
     raise NothingToUndo(
-        f"There is no edit of {path} by this session that is not undone already.",
+        f"Nothing to undo: this session has no edit of {path} in force.",
         hint="`log` with this path shows who changed it.",
         data={"path": path.text},
     )

@@ -148,7 +148,15 @@ class Surveyor:
             (walk.too_long, f"have a path of more than {PATH_BYTES_MAX} bytes, which no program can open"),
             (walk.unreadable, "could not be read"),
         )
-        return [f"{len(paths)} files {what}: {_some(paths)}" for paths, what in said if paths]
+        return [f"{counted(len(paths), what)}: {_some(paths)}" for paths, what in said if paths]
+
+
+def counted(files: int, what: str) -> str:
+    """Return a sentence about so many files; `what` begins with its verb in the plural."""
+    if files != 1:
+        return f"{files} files {what}"
+    singular = what.replace("were ", "was ").replace("are ", "is ")
+    return f"1 file {singular.replace('an edit touches them', 'an edit touches it')}"
 
 
 class _Taking(Struct):

@@ -40,7 +40,7 @@ from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
 from editd.workspace.covering import Covering
 from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import Scope
-from editd.workspace.standing import Standing, is_in_progress, is_locked, movement
+from editd.workspace.standing import Standing, is_in_progress, is_locked, movement, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -638,7 +638,7 @@ class Watching:
         for repository in sorted(repositories):
             before, after = self._standings.get(repository, Standing()), Standing.of(repository)
             self._standings[repository] = after
-            moved = movement(before, after)
+            moved = movement(before, after, steps_of(repository))
             if moved:
                 said.append(moved)
         return "; ".join(said)

@@ -10,11 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.system.plain import open_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 LOCK_SECONDS_MAX = 60.0  # an older lock was left by a git that died, or by one that waits for a person
 LINKS_MAX = 5  # of one symbolic ref to the next, as git itself
@@ -39,15 +40,33 @@ class Standing(Struct, frozen=True):
         return cls(branch, commit, tuple(_stashes(os.path.join(common, b"logs/refs/stash"))))
 
 
-def movement(before: Standing, after: Standing) -> str:
-    """What happened in between, in a sentence; nothing where HEAD and the stashes are what they were."""
+class Step(Struct, frozen=True):
+    """One line of a reflog."""
+
+    before: str
+    after: str
+    message: str
+
+
+def movement(before: Standing, after: Standing, steps: Sequence[Step] = ()) -> str:
+    """What happened in between, in a sentence; nothing where HEAD and the stashes are what they were.
+
+    `steps` are those of HEAD, the newest last. A commit that was made first changes no file, so HEAD moved
+    from there.
+    """
     if (before.branch, before.commit) != (after.branch, after.commit):
-        return f"HEAD moved from {_named(before)} to {_named(after)}"
+        start = _after_commits(before.commit, after.commit, steps)
+        return f"HEAD moved from {_named(replace(before, commit=start))} to {_named(after)}"
     taken = [said for commit, said in before.stashes if (commit, said) not in after.stashes]
     added = [said for commit, said in after.stashes if (commit, said) not in before.stashes]
     if added:
         return f"Stashed: {added[-1]}"
     return f"Stash taken out: {taken[-1]}" if taken else ""
+
+
+def steps_of(folder: bytes) -> list[Step]:
+    """Return the last steps of HEAD in git's own folder of a work tree, the newest last."""
+    return list(_steps(os.path.join(folder, b"logs/HEAD")))
 
 
 def is_locked(folder: bytes, now: float) -> bool:
@@ -89,11 +108,26 @@ def _packed(common: bytes, name: str) -> str:
 
 
 def _stashes(path: bytes) -> Iterator[tuple[str, str]]:
+    return ((step.after, step.message) for step in _steps(path))
+
+
+def _steps(path: bytes) -> Iterator[Step]:
     for line in _text(path, from_end=REFLOG_BYTES).splitlines():
         head, _, said = line.partition("\t")
         words = head.split(" ")
         if len(words) > 2 and _COMMIT.fullmatch(words[1]):
-            yield words[1], said
+            yield Step(words[0], words[1], said)
+
+
+def _after_commits(start: str | None, end: str | None, steps: Sequence[Step]) -> str | None:
+    """Return the last commit of those made one after another on `start`, unless the last step is one."""
+    made = start
+    since = max((index for index, step in enumerate(steps) if step.before == start), default=len(steps))
+    for step in steps[since:]:
+        if step.before != made or not step.message.startswith("commit"):
+            return made
+        made = step.after
+    return start if made == end else made
 
 
 def _text(path: bytes, *, from_end: int | None = None) -> str:
