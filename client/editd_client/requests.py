@@ -390,16 +390,21 @@ def diff(
 def publish(
     message: str,
     *,
-    session: str | None = None,
+    session: str | Sequence[str] | None = None,
     from_: messages.Tx | None = None,
     to: messages.Tx | None = None,
     branch: str | None = None,
     author: str | None = None,
+    dry_run: bool = False,
 ) -> Asked[messages.PublishResult]:
-    """Put what a `session` did, or `from_` to `to`, as one commit onto a branch of the user's git."""
+    """Put what one or more sessions did, or `from_` to `to`, as one commit onto a branch of the user's git.
+
+    With `dry_run` nothing is changed: the result says what the commit would hold.
+    """
     asked = messages.Publish(
-        message=message, session=session, from_=from_, to=to, branch=branch, author=author
-    )
+        message=message, session=_one_or_list(session), from_=from_, to=to, branch=branch, author=author,
+        dry_run=dry_run,
+    )  # fmt: skip
     return asking(asked, messages.PublishResult)
 
 

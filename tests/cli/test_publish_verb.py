@@ -60,3 +60,19 @@ def test_what_is_published_must_be_said(editctl: Run) -> None:
     assert "Say what" in editctl("publish", "-m", "x", code=2)
     assert "Give --session, or" in editctl("publish", "-m", "x", "--session", "s", "--to", "3", code=2)
     assert "in force" in editctl("publish", "-m", "x", "--session", "s", code=1)
+
+
+def test_several_sessions_a_dry_run_and_the_lines_of_each_file(editctl: Run, place: Workplace) -> None:
+    editctl("--session", "one", "replace", "app.txt", "two", "TWO")
+    editctl("--session", "two", "write", "new.txt", "--", "app.txt")
+    both = ("--session", "one", "--session", "two")
+    stat = " M app.txt | +1 -1\n A new.txt | +3 -0\n 2 files changed, +4 -1\n"
+    assert editctl("publish", *both, "-m", "Both", "--dry-run") == f"dry run: on main: Both\n{stat}"
+    assert place.git("log", "--format=%s") == "first\n"
+    assert "--message" in editctl("publish", *both, code=2)
+    said = editctl("publish", *both, "-m", "Both", "--stat")
+    commit = place.git("rev-parse", "--short=7", "HEAD").strip()
+    assert said == f"{commit} on main: Both\n{stat}"
+    assert place.git("status", "--porcelain") == ""
+    assert f"published as {commit}" in editctl("log", "--oneline")
+    assert f"published as {commit}" in editctl("show", "1")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from editd_client.client import Client
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Workplace]:
@@ -600,3 +602,140 @@ def test_what_was_left_out_of_a_commit_was_not_published(place: Workplace) -> No
         done = client.rollback("bot").transaction
         assert done is not None
         assert done.undoes == [only_ignored]
+
+
+def published_as(client: Client, seq: int) -> str | None:
+    return getattr(client.show(seq).transaction.published, "commit", None)
+
+
+def test_a_session_is_published_again_after_somebody_built_on_its_lines(place: Workplace) -> None:
+    with place.start() as client:
+        first = edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        one = client.publish("one", session="bot")
+        edit(client, "ann", replace("a.txt", "bot 3\n", "ann 3\n"))
+        client.publish("ann's", session="ann")
+        client.read("a.txt", session="bot")
+        last = edit(client, "bot", replace("a.txt", "line 15\n", "bot 15\n"))
+        made = client.publish("two", session="bot")
+        assert (one.transactions, made.transactions) == ([first], [last])
+        assert published_as(client, first) == one.commit
+        assert published_as(client, last) == made.commit
+    assert shown(place, "HEAD:a.txt") == place.files()["a.txt"].decode()
+    trailers = place.git("log", "-1", "--format=%(trailers:key=Editd-Transactions,valueonly)")
+    assert trailers.strip() == str(last)
+    assert place.git("status", "--porcelain") == ""
+    sound(place)
+
+
+def test_what_somebody_took_out_of_the_branch_again_is_not_published_again(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "line 3\nadded\n"))
+        client.publish("one", session="bot")
+        edit(client, "ann", replace("a.txt", "added\n", ""))
+        client.publish("ann's", session="ann")
+        edit(client, "bot", write("new.txt", "new\n"))
+        client.publish("two", session="bot")
+        assert refused(client.publish, "three", session="bot").name == "no_change"
+    assert shown(place, "HEAD:a.txt") == LINES
+    assert names(place, "HEAD") == ["A\tnew.txt"]
+
+
+def test_a_moved_file_is_published_again_after_somebody_moved_it_on(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", Move(path="b.txt", to="c.txt"))
+        client.publish("one", session="bot")
+        edit(client, "ann", Move(path="c.txt", to="d.txt"))
+        client.publish("ann's", session="ann")
+        edit(client, "bot", write("new.txt", "new\n"))
+        client.publish("two", session="bot")
+    assert names(place, "HEAD") == ["A\tnew.txt"]
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_a_trailer_alone_does_not_make_work_published(place: Workplace) -> None:
+    """Of another history, or by hand: the content decides."""
+    place.git(
+        "commit", "-q", "--allow-empty", "-m", "other\n\nEditd-Transactions: 1-99999999999999999999999, 1-7"
+    )
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot")
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "bot 3\n")
+
+
+@pytest.mark.parametrize("way", [("reset", "--keep", "HEAD~"), ("revert", "--no-edit", "HEAD")])
+def test_a_publish_that_was_taken_back_can_be_made_again(place: Workplace, way: tuple[str, ...]) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot", branch="work")
+        place.git("stash", "-q")
+        place.git("checkout", "-q", "work")
+        place.git(*way)
+        place.git("checkout", "-q", "main")
+        place.git("stash", "pop", "-q")
+        client.settle()
+        client.publish("again", session="bot", branch="work")
+    assert place.git("log", "-1", "--format=%s", "work") == "again\n"
+    assert shown(place, "work:a.txt") == LINES.replace("line 3\n", "bot 3\n")
+
+
+def test_a_refusal_names_the_session_that_the_work_builds_on(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "far", replace("a.txt", "line 18\n", "far\n"))
+        needed = edit(client, "types", replace("a.txt", "line 3\n", "types 3\n"))
+        edit(client, "bot", replace("a.txt", "types 3\n", "bot 3\n"))
+        refusal = refused(client.publish, "x", session="bot")
+        assert refusal.name == "conflict"
+        assert f"a.txt builds on transaction {needed} by the session 'types'" in refusal.message
+        assert refusal.data["hint"] == "Publish 'types' with it, or first."
+        assert refusal.data["needs"] == [{"seq": needed, "session": "types", "actor": "types"}]
+        made = client.publish("both", session=["types", "bot"])
+        assert made.transactions == [needed, needed + 1]
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "bot 3\n")
+    body = place.git("log", "-1", "--format=%(trailers:key=Editd-Session,valueonly)")
+    assert body.split() == ["types", "bot"]
+
+
+def test_a_refusal_names_the_session_that_made_the_file(place: Workplace) -> None:
+    with place.start() as client:
+        needed = edit(client, "types", write("new.txt", LINES))
+        edit(client, "bot", replace("new.txt", "line 3\n", "bot 3\n"))
+        refusal = refused(client.publish, "x", session="bot")
+        assert f"new.txt builds on transaction {needed} by the session 'types'" in refusal.message
+        place.write({"out.txt": "out\n"})
+        client.settle()
+        edit(client, "bot2", replace("out.txt", "out", "in"))
+        refusal = refused(client.publish, "x", session="bot2")
+        assert "out.txt builds on transaction 3 by no session" in refusal.message
+        assert refusal.data["hint"] == "Publish a range that includes 3, or commit out.txt first."
+
+
+def test_a_dry_run_says_what_the_commit_would_hold_and_changes_nothing(place: Workplace) -> None:
+    with place.start() as client:
+        one = edit(client, "s", replace("a.txt", "line 3\n", "LINE 3\nmore\n"), Delete(path="b.txt"))
+        two = edit(client, "t", write("new.txt", "new\n"), write("x.bin", "\0\n"))
+        before = {path: path.read_bytes() for path in (place.root / ".git").rglob("*") if path.is_file()}
+        dry = client.publish("Both", session=["s", "t"], dry_run=True)
+        after = {path: path.read_bytes() for path in (place.root / ".git").rglob("*") if path.is_file()}
+        assert before == after
+        assert dry.commit == ""
+        assert published_as(client, one) is None
+        made = client.publish("Both", session=["s", "t"])
+        assert published_as(client, one) == made.commit
+    assert (dry.branch, dry.transactions) == ("main", [one, two])
+    assert (dry.files, dry.message, dry.left_out) == (made.files, made.message, made.left_out)
+    stat = place.git("show", "--format=", "--numstat", "--no-renames", "HEAD")
+    lines = [["-" if n is None else n for n in (file.added, file.removed)] for file in made.files]
+    paths = [file.path for file in made.files]
+    assert stat == "".join(f"{a}\t{b}\t{path}\n" for (a, b), path in zip(lines, paths, strict=True))
+    assert place.git("log", "-1", "--format=%B").strip() == dry.message.strip()
+
+
+def test_a_dry_run_is_refused_as_the_real_one(place: Workplace) -> None:
+    place.write({"b.txt": "staged\n"})
+    place.git("add", "b.txt")
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        dry = refused(client.publish, "x", session="bot", dry_run=True)
+        assert dry.message == refused(client.publish, "x", session="bot").message
+        assert refused(client.publish, "x", session=["bot", "nobody"]).name == "no_change"

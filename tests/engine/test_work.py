@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from editd.engine.work import Run, in_force, runs_of, spans
+from msgspec.structs import replace
+
+from editd.engine.work import Run, in_force, numbers_in, runs_of, spans
 from editd.values.content import FILE, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -33,16 +35,21 @@ def made(
 
 
 def run(path: WorkspacePath, *texts: str | None, source: WorkspacePath | None = None) -> Run:
-    return Run(path, tuple(map(entry, texts)), source)
+    return Run(path, tuple(map(entry, texts)), (), source)
+
+
+def bare(transactions: list[Transaction]) -> list[Run]:
+    """Return the runs without the numbers of their transactions."""
+    return [replace(found, seqs=()) for found in runs_of(transactions)]
 
 
 def test_what_follows_on_itself_is_one_run() -> None:
     done = [made(1, touch(A, "0", "1"), touch(B, None, "b")), made(2, touch(A, "1", "2"))]
-    assert runs_of(done) == [run(A, "0", "1", "2"), run(B, None, "b")]
+    assert bare(done) == [run(A, "0", "1", "2"), run(B, None, "b")]
 
 
 def test_where_somebody_else_came_in_between_another_run_begins() -> None:
-    assert runs_of([made(1, touch(A, "0", "1")), made(3, touch(A, "2", "3"))]) == [
+    assert bare([made(1, touch(A, "0", "1")), made(3, touch(A, "2", "3"))]) == [
         run(A, "0", "1"),
         run(A, "2", "3"),
     ]
@@ -51,12 +58,12 @@ def test_where_somebody_else_came_in_between_another_run_begins() -> None:
 def test_a_move_goes_on_from_what_the_source_held() -> None:
     moving = made(2, touch(A, "1", None), touch(B, None, "1+", source=A))
     done = [made(1, touch(A, "0", "1")), moving, made(3, touch(B, "1+", "2")), made(4, touch(A, None, "new"))]
-    assert runs_of(done) == [run(A, "0", "1"), run(B, "1", "1+", "2", source=A), run(A, None, "new")]
+    assert bare(done) == [run(A, "0", "1"), run(B, "1", "1+", "2", source=A), run(A, None, "new")]
 
 
 def test_files_that_change_places_are_two_changes() -> None:
     swap = made(1, touch(A, "a", "b", source=B), touch(B, "b", "a", source=A))
-    assert runs_of([swap]) == [run(A, "a", "b"), run(B, "b", "a")]
+    assert bare([swap]) == [run(A, "a", "b"), run(B, "b", "a")]
 
 
 def test_neither_what_is_undone_nor_its_undo_is_in_force() -> None:
@@ -82,8 +89,18 @@ def test_after_a_redo_the_first_is_in_force_and_the_redo_adds_nothing() -> None:
 def test_of_what_is_undone_in_part_the_rest_is_in_force() -> None:
     first = made(1, touch(A, "0", "1"), touch(B, "0", "1", undone_by=Seq(2)))
     undo = made(2, touch(B, "1", "0"), kind="undo", undoes=(1,), parts=(Part(Seq(1), B),))
-    assert runs_of(in_force([first, undo])) == [run(A, "0", "1")]
+    assert bare(in_force([first, undo])) == [run(A, "0", "1")]
 
 
 def test_numbers_are_written_as_spans() -> None:
     assert spans(map(Seq, [9, 3, 4, 5, 11, 12])) == "3-5, 9, 11-12"
+
+
+def test_a_run_knows_the_transaction_of_each_step() -> None:
+    done = [made(1, touch(A, "0", "1")), made(4, touch(A, "1", "2")), made(7, touch(A, "3", "4"))]
+    assert [found.seqs for found in runs_of(done)] == [(1, 4), (7,)]
+
+
+def test_numbers_are_found_in_what_a_trailer_says_of_them() -> None:
+    assert numbers_in(spans(map(Seq, (3, 4, 5, 9))), [2, 3, 5, 6, 9]) == {3, 5, 9}
+    assert numbers_in("nonsense, 7-", [1, 7]) == {7}

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 import pygit2
 from msgspec import Struct
-from pygit2.enums import FileMode, RepositoryState
+from pygit2.enums import FileMode, RepositoryState, SortMode
 
+from editd.engine.work import numbers_in
 from editd.errors import Conflict, InvalidParams, IoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from editd.store.objects import TreeEntry
 
@@ -33,6 +34,10 @@ SHOWN_MAX = 20  # staged paths that a refusal names
 SYMBOLIC_MAX = 5  # steps from one reference to the next, as in git
 LINES_BYTES_MAX = 1 << 20  # of a file in which git notes what it is doing
 _HEADS = "refs/heads/"
+SKEW_SECONDS = 86400  # that the clock may have been set back since
+TRAILER = "Editd-Transactions"
+_NAMED = re.compile(rf"^{TRAILER}:(.*)$", re.MULTILINE)
+_REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{40})", re.MULTILINE)
 _LOCK = re.compile(r"failed to lock file '(.*\.lock)'")
 _OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _OPERATIONS = {
@@ -169,6 +174,37 @@ def unreadable_index(error: Exception) -> InvalidParams | None:
                 hint=f"`{command}` makes it an ordinary one.",
             )
     return None
+
+
+def check_index(branch: Branch) -> None:
+    """Raise Conflict if `held_index` would, without a lock."""
+    if branch.is_current:
+        index = pygit2.Index(os.path.join(branch.repository.path, "index"))
+        index.read()
+        _check_clean(branch, index)
+
+
+def commits_naming(branch: Branch, seqs: Sequence[int], since: int) -> list[tuple[pygit2.Commit, set[int]]]:
+    """Return the branch's commits whose trailers name some of these transactions, the oldest first.
+
+    A commit that was reverted is left out. None can be older than `since`, in seconds: that is when the
+    first of the transactions was made.
+    """
+    found: list[tuple[pygit2.Commit, set[int]]] = []
+    if branch.tip is None:
+        return found
+    reverted: set[str] = set()
+    for commit in branch.repository.walk(branch.tip, SortMode.TIME):
+        if commit.commit_time < since - SKEW_SECONDS:
+            break
+        if str(commit.id) in reverted:
+            continue
+        message = commit.raw_message.decode("utf-8", "replace")
+        reverted |= set(_REVERTED.findall(message))
+        named = set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message)))
+        if named:
+            found.append((commit, named))
+    return found[::-1]
 
 
 @contextlib.contextmanager

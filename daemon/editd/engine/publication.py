@@ -24,7 +24,10 @@ from pygit2.enums import ObjectType, Option
 
 from editd.edits.merge import merge_states
 from editd.engine.branch import (
+    TRAILER,
     advance,
+    check_index,
+    commits_naming,
     find_branch,
     held_index,
     open_repository,
@@ -32,7 +35,7 @@ from editd.engine.branch import (
     unreadable_index,
 )
 from editd.engine.lineends import as_added, converted_by, ends_of
-from editd.engine.work import Run
+from editd.engine.work import Run, spans
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
 from editd.store.repository import open_store
@@ -43,7 +46,7 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.engine.branch import Branch
 
@@ -63,16 +66,17 @@ class Publication(Struct, frozen=True):
     actors: tuple[str, ...]
     login: str  # the user's own name as an actor
     trailers: tuple[str, ...]
+    since: int  # when the first of the transactions was made, in seconds
+    dry_run: bool = False
+    trials: tuple[tuple[Run, ...], ...] = ()  # other sets of runs: the answer says which of them merge
 
 
 def request_of(publication: Publication) -> Frame:
     """The frame that asks the process to publish."""
-    runs = [
-        [run.path.text, [_plain(state) for state in run.states], run.source and run.source.text]
-        for run in publication.runs
-    ]
     return {
-        "runs": runs, "message": publication.message, "branch": publication.branch,
+        "runs": _plain_runs(publication.runs), "trials": [_plain_runs(runs) for runs in publication.trials],
+        "since": publication.since, "dry_run": publication.dry_run,
+        "message": publication.message, "branch": publication.branch,
         "author": publication.author, "actors": list(publication.actors), "login": publication.login,
         "trailers": list(publication.trailers),
     }  # fmt: skip
@@ -93,23 +97,42 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     branch = find_branch(repository, wanted.branch)
     author, committer = _people(repository, wanted.author)
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
-    weaving = Weaving(
-        branch, open_store(os.path.join(folder, "store.git")), "" if prefix == "." else prefix + "/"
-    )
-    for run in wanted.runs:
-        weaving.carry_out(run)
+
+    def weave(runs: Sequence[Run]) -> Weaving:
+        seqs = sorted({seq for run in runs for seq in run.seqs})
+        made = Weaving(
+            branch,
+            open_store(os.path.join(folder, "store.git")),
+            "" if prefix == "." else prefix + "/",
+            commits_naming(branch, seqs, wanted.since),
+        )
+        for run in runs:
+            made.carry_out(run)
+        return made
+
+    if wanted.trials:
+        return {"clean": [_is_clean(weave, runs) for runs in wanted.trials]}
+    weaving = weave(wanted.runs)
     changes = weaving.changes()
     if not changes:
         raise _nothing_new(wanted, branch, weaving.left_out)
-    message = _message(wanted, author, is_login=wanted.author is None)
+    message = _message(wanted, author, weaving.seqs, is_login=wanted.author is None)
+    answer: Frame = {
+        "commit": "", "branch": branch.name, "left_out": sorted(weaving.left_out),
+        "transactions": sorted(weaving.seqs), "files": weaving.summary(changes), "message": message,
+    }  # fmt: skip
+    if wanted.dry_run:
+        check_index(branch)
+        return answer
+    entries = _entries(repository, changes)
     with held_index(branch) as index:
-        tree = _tree(branch, changes)
+        tree = _tree(branch, entries)
         parents = [] if branch.tip is None else [branch.tip]
         commit = repository.create_commit(None, author, committer, message, tree, parents)
         if index is not None:
-            put_into_index(index, changes)
+            put_into_index(index, entries)
         advance(branch, commit, message.partition("\n")[0], committer)
-    return {"commit": str(commit), "branch": branch.name, "left_out": sorted(weaving.left_out)}
+    return answer | {"commit": str(commit)}
 
 
 @dataclass
@@ -119,9 +142,11 @@ class Weaving:
     branch: Branch
     store: pygit2.Repository
     prefix: str  # of the workspace in the repository's work tree
+    published: list[tuple[pygit2.Commit, set[int]]]  # with the transactions that each commit names
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
     left_out: set[str] = field(default_factory=set)  # what git would not take, as the workspace names it
+    seqs: set[int] = field(default_factory=set)  # the transactions that changed something here
 
     def __post_init__(self) -> None:
         self._tip = Trees(self.branch.tree or EMPTY_TREE, self._tree_bytes)
@@ -131,47 +156,87 @@ class Weaving:
         path = self.prefix + run.path.text
         if self._is_left_out(run.path, path):
             return
-        source = None if run.source is None else self.prefix + run.source.text
+        states = [self._state(path, state) for state in run.states]
+        begun = self._published_through(run, states)
+        if begun == len(run.seqs):
+            return
+        source = None if run.source is None or begun else self.prefix + run.source.text
         at = path if source is None or (self._now(source) is None and self._now(path) is not None) else source
         ours = self._now(at)
-        states = [self._state(path, state) for state in run.states]
-        made = self._merged(run.path, states, ours)
+        made, start = self._merged(run, states[begun:], ours)
+        if made != ours or at != path:
+            self.seqs |= set(run.seqs[begun + start :])
         if at != path:
             if self._now(path) is not None:
                 raise _collision(run.path, f"{run.path} is there already on {self.branch.name}.")
             self.files[at] = None
         self.files[path] = made
 
-    def changes(self) -> dict[bytes, TreeEntry | None]:
-        """What is to differ from the tip, its blobs written; raises Conflict for a file where a folder is."""
+    def changes(self) -> dict[str, FileState | None]:
+        """Return what is to differ from the tip. Raises Conflict for a file where a folder is."""
         changed = {path: state for path, state in self.files.items() if state != self._on_tip(path)}
         for path, state in changed.items():
             if state is not None:
                 self._check_place(path, changed)
-        repository = self.branch.repository
-        return {
-            os.fsencode(path): None
-            if state is None
-            else TreeEntry(state.mode, repository.create_blob(state.content).raw)
-            for path, state in changed.items()
-        }
+        return changed
+
+    def summary(self, changes: Mapping[str, FileState | None]) -> list[dict[str, Any]]:
+        """Return of each path how it changed, and how many lines were added and removed."""
+        found: list[dict[str, Any]] = []
+        for path, state in sorted(changes.items()):
+            before = self._on_tip(path)
+            change = "added" if before is None else "deleted" if state is None else "modified"
+            patch = pygit2.Patch.create_from(
+                b"" if before is None else before.content, b"" if state is None else state.content
+            )
+            is_binary = patch.delta.is_binary
+            _, added, removed = patch.line_stats
+            found.append(
+                {
+                    "path": path.removeprefix(self.prefix), "change": change,
+                    "added": None if is_binary else added, "removed": None if is_binary else removed,
+                }
+            )  # fmt: skip
+        return found
+
+    def _published_through(self, run: Run, states: Sequence[FileState | None]) -> int:
+        """Return how many of the run's steps the branch's commits have, by their trailers and content.
+
+        A later commit may have changed the same lines again. That commit holds the step all the same.
+        """
+        begun = 0
+        for commit, named in self.published:
+            until = begun
+            while until < len(run.seqs) and run.seqs[until] in named:
+                until += 1
+            if until > begun and self._holds(commit, run, states[begun], states[until]):
+                begun = until
+        return begun
+
+    def _holds(
+        self, commit: pygit2.Commit, run: Run, before: FileState | None, after: FileState | None
+    ) -> bool:
+        tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
+        there = self._in_tree(tree, self.prefix + run.path.text)
+        if run.source is not None and self._in_tree(tree, self.prefix + run.source.text) is not None:
+            return False  # The file was not moved there.
+        return there == after or _has_already(before, there, after)
 
     def _merged(
-        self, path: WorkspacePath, states: Sequence[FileState | None], ours: FileState | None
-    ) -> FileState | None:
-        """Ours with what the run made, from the last of its states on that ours has already."""
-        first, last = states[0], states[-1]
-        if ours in states:
-            start = ours
-        else:
-            start = next((s for s in reversed(states[1:]) if _has_already(first, ours, s)), first)
+        self, run: Run, states: Sequence[FileState | None], ours: FileState | None
+    ) -> tuple[FileState | None, int]:
+        """Return ours with what the run made, and which of its states ours has already."""
+        path, first, last = run.path, states[0], states[-1]
+        has = (at for at in range(len(states) - 1, 0, -1) if _has_already(first, ours, states[at]))
+        place = len(states) - 1 - states[::-1].index(ours) if ours in states else next(has, 0)
+        start = states[place]
         if ours is None and start is not None and last != start:
             raise _collision(
                 path,
                 f"{path} is changed, but {self.branch.name} has no such file.",
                 "Commit the file first, or publish the transaction that made it as well.",
             )
-        return merge_states(start, ours, last, path=path.text)
+        return merge_states(start, ours, last, path=path.text), place
 
     def _is_left_out(self, path: WorkspacePath, full: str) -> bool:
         """Would `git add` not take it: ignored and not on the branch, or of a repository further in?"""
@@ -197,7 +262,10 @@ class Weaving:
         return self.files[path] if path in self.files else self._on_tip(path)
 
     def _on_tip(self, path: str) -> FileState | None:
-        entry = self._tip.entry(os.fsencode(path))
+        return self._in_tree(self._tip, path)
+
+    def _in_tree(self, tree: Trees, path: str) -> FileState | None:
+        entry = tree.entry(os.fsencode(path))
         if entry is None or entry.mode == _LINK:
             return None
         blob = self.branch.repository.get(pygit2.Oid(raw=entry.oid))
@@ -269,6 +337,14 @@ def _is_ignored(repository: pygit2.Repository, path: str) -> bool:
     return bool(repository.path_is_ignored(os.fsencode(path).decode("utf-8", "replace")))
 
 
+def _is_clean(weave: Callable[[Sequence[Run]], Weaving], runs: Sequence[Run]) -> bool:
+    try:
+        weave(runs)
+    except Conflict:
+        return False
+    return True
+
+
 def _has_already(base: FileState | None, ours: FileState | None, theirs: FileState | None) -> bool:
     """Would merging `theirs` leave `ours` as it is?"""
     try:
@@ -281,6 +357,18 @@ def _collision(path: WorkspacePath, message: str, hint: str = "") -> Conflict:
     return Conflict(
         message, hint=hint or "Put that right on the branch first.", data={"files": [{"path": path.text}]}
     )
+
+
+def _entries(
+    repository: pygit2.Repository, changes: Mapping[str, FileState | None]
+) -> dict[bytes, TreeEntry | None]:
+    """Write the blobs."""
+    return {
+        os.fsencode(path): None
+        if state is None
+        else TreeEntry(state.mode, repository.create_blob(state.content).raw)
+        for path, state in changes.items()
+    }
 
 
 def _tree(branch: Branch, changes: Mapping[bytes, TreeEntry | None]) -> pygit2.Oid:
@@ -326,11 +414,11 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
     return given, user or given
 
 
-def _message(wanted: Publication, author: pygit2.Signature, *, is_login: bool) -> str:
+def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int], *, is_login: bool) -> str:
     """The message with trailers: who else had a hand in it, and where in editd's history it is."""
     own = {author.name, author.email} | ({wanted.login} if is_login else set())
     trailers = [f"Co-authored-by: {ident(actor)}" for actor in wanted.actors if actor not in own]
-    trailers += wanted.trailers
+    trailers += (*wanted.trailers, f"{TRAILER}: {spans(seqs)}")
     body = wanted.message.strip()
     above, _, last = body.rpartition("\n\n")
     is_block = bool(above) and all(map(_TRAILER.fullmatch, last.split("\n")))
@@ -348,17 +436,29 @@ def _plain(entry: Entry | None) -> tuple[int, str] | None:
     return None if entry is None else (entry.mode, entry.version)
 
 
-def _publication(frame: Frame) -> Publication:
-    runs = tuple(
+def _plain_runs(runs: Iterable[Run]) -> list[Any]:
+    return [
+        [run.path.text, [_plain(state) for state in run.states], run.seqs, run.source and run.source.text]
+        for run in runs
+    ]
+
+
+def _runs(plain: list[Any]) -> tuple[Run, ...]:
+    return tuple(
         Run(
             WorkspacePath(path),
             tuple(None if state is None else Entry(state[0], Version(state[1])) for state in states),
+            tuple(seqs),
             None if source is None else WorkspacePath(source),
         )
-        for path, states, source in frame.pop("runs")
+        for path, states, seqs, source in plain
     )
+
+
+def _publication(frame: Frame) -> Publication:
+    runs, trials = _runs(frame.pop("runs")), tuple(_runs(plain) for plain in frame.pop("trials"))
     actors, trailers = tuple(frame.pop("actors")), tuple(frame.pop("trailers"))
-    return Publication(runs, actors=actors, trailers=trailers, **frame)
+    return Publication(runs, actors=actors, trailers=trailers, trials=trials, **frame)
 
 
 def answer(root: str, folder: str, request: Frame) -> Frame:

@@ -6,16 +6,19 @@ transactions, the path has two runs, and each of them is brought to another plac
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Seq, Touch, Transaction
+
+_SPAN = re.compile(r"\b(\d{1,18})(?:-(\d{1,18}))?\b")
 
 
 class Run(Struct, frozen=True):
@@ -26,6 +29,7 @@ class Run(Struct, frozen=True):
 
     path: WorkspacePath
     states: tuple[Entry | None, ...]
+    seqs: tuple[int, ...]  # of the transaction that led to each state but the first
     source: WorkspacePath | None = None
 
 
@@ -60,18 +64,19 @@ def runs_of(transactions: Iterable[Transaction]) -> list[Run]:
             known = last.get(touch.path)
             if touch.source is not None and touch.source in moved:
                 states = [by_path[touch.source].before, touch.after]
-                known = _Growing(touch.path, states, touch.source)
+                known = _Growing(touch.path, states, [], touch.source)
                 made.append(known)
             elif known is not None and _is_same(known.states[-1], touch.before):
                 known.states.append(touch.after)
             else:
-                known = _Growing(touch.path, [touch.before, touch.after])
+                known = _Growing(touch.path, [touch.before, touch.after], [])
                 made.append(known)
+            known.seqs.append(int(transaction.seq))
             last[touch.path] = known
-    return [Run(run.path, tuple(run.states), run.source) for run in made]
+    return [Run(run.path, tuple(run.states), tuple(run.seqs), run.source) for run in made]
 
 
-def spans(seqs: Iterable[Seq]) -> str:
+def spans(seqs: Iterable[Seq] | Iterable[int]) -> str:
     """Numbers as a person writes them: `3-5, 9`."""
     parts: list[list[int]] = []
     for seq in sorted(seqs):
@@ -82,9 +87,18 @@ def spans(seqs: Iterable[Seq]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
+def numbers_in(spans: str, wanted: Sequence[int]) -> set[int]:
+    """Return those of the `wanted` numbers that a text made by `spans` names."""
+    found: set[int] = set()
+    for first, last in _SPAN.findall(spans):
+        found |= {seq for seq in wanted if int(first) <= seq <= int(last or first)}
+    return found
+
+
 class _Growing(Struct):
     path: WorkspacePath
     states: list[Entry | None]
+    seqs: list[int]
     source: WorkspacePath | None = None
 
 

@@ -12,18 +12,23 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import replace
+
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
-from editd.errors import Broken, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
+from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server.children import PYTHON, answering
 from editd.store.index import Wanted
+from editd.values.path import WorkspacePath
 from editd.values.transaction import Published
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from editd.engine.engine import Engine
+    from editd.errors import Refused
     from editd.server.background import Background
     from editd.server.dispatch import Call, Visitor
     from editd.server.turns import Turns
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRANSACTIONS_MAX = 100_000  # in one commit
+OTHERS_MAX = 100  # transactions of a file that are looked at to explain a conflict
 PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
@@ -66,41 +72,70 @@ class Publishing:
             raise self._engine.broken
         if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
             raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
-        session = params.session if params.session is not None else visitor.session
+        named = [params.session] if isinstance(params.session, str) else params.session
+        sessions = named if named is not None else [visitor.session] if visitor.session is not None else []
         chosen = self._range(params) if params.from_ is not None or params.to is not None else None
-        if chosen is not None and params.session is not None:
+        if chosen is not None and named is not None:
             raise InvalidParams(
                 "`session` says already what is published.", hint="Leave `from` and `to` out."
             )
-        if chosen is None and session is None:
+        if chosen is None and not sessions:
             raise InvalidParams(
                 "What is to be published?", hint="Name a `session`, or give `from` and `to`, both included."
             )
         if chosen is None:
-            assert session is not None
-            chosen = self._of_session(session)
-        publication = _publication(params, chosen, session if params.from_ is params.to is None else None)
+            chosen = self._of_sessions(sessions)
+        publication = _publication(params, chosen, sessions if params.from_ is params.to is None else [])
 
         async def publish() -> None:
             async with self._line:
                 await self._packed(int(chosen[-1].seq))
                 answer = await self._ask(request_of(publication))
-            refusal = refused_by(answer)
-            if refusal is not None:
-                raise refusal
-            result = messages.PublishResult(**answer)
+                refusal = refused_by(answer)
+                if refusal is not None:
+                    await self._explain(refusal, publication, chosen)
+                    raise refusal
+            result = msgspec.convert(answer, messages.PublishResult)
             await self._turns.back()
-            self._record(chosen, result)
+            self._record(result)
             call.reply(result)
 
         self._later(publish(), call)
 
-    def _record(self, chosen: list[Transaction], result: messages.PublishResult) -> None:
+    async def _explain(self, refusal: Refused, asked: Publication, chosen: list[Transaction]) -> None:
+        """Name the transactions of others that a conflict comes from, if it goes away with them."""
+        files = refusal.data.get("files") if refusal.code == Conflict.code else None
+        if not files:
+            return
+        await self._turns.back()
+        path = WorkspacePath(files[0]["path"])
+        mine = {transaction.seq for transaction in chosen}
+        last = max(mine)
+        before = self._engine.history.index.log(Wanted(paths=(path,), before=int(last)), OTHERS_MAX)
+        others = [tx for tx in work.in_force(before[::-1]) if tx.seq not in mine]
+
+        def runs(left_out: Transaction | None) -> tuple[work.Run, ...]:
+            taken = [*chosen, *(tx for tx in others if tx is not left_out)]
+            made = work.runs_of(sorted(taken, key=lambda tx: tx.seq))
+            return tuple(run for run in made if path in (run.path, run.source))
+
+        if not others:
+            return
+        trials = (runs(None), *(runs(other) for other in others))
+        since = min(asked.since, others[0].time_us // 1_000_000)
+        answer = await self._ask(request_of(replace(asked, trials=trials, since=since)))
+        clean = answer.get("clean")
+        if clean is None or not clean[0]:
+            return
+        needed = [tx for tx, is_clean in zip(others, clean[1:], strict=True) if not is_clean] or others
+        _blame(refusal, path, needed)
+
+    def _record(self, result: messages.PublishResult) -> None:
         """Record which transactions the commit holds, so that a rollback leaves them alone."""
-        left_out = frozenset(result.left_out)
-        seqs = [int(tx.seq) for tx in chosen if any(t.path.text not in left_out for t in tx.touches)]
+        if not result.commit:
+            return
         try:
-            self._registry.put_published(seqs, Published(result.commit, result.branch))
+            self._registry.put_published(result.transactions, Published(result.commit, result.branch))
         except IoError as error:  # The commit is made: a refusal now would be untrue.
             log.error("it is not recorded that %s was published: %s", result.commit, error.text())
 
@@ -115,13 +150,15 @@ class Publishing:
             raise NoChange(f"Nothing was changed in transactions {first} to {last}.", hint="`log` lists all.")
         return found
 
-    def _of_session(self, session: str) -> list[Transaction]:
-        found = work.in_force(self._log(Wanted(sessions=(session,))))
-        if not found:
-            raise NoChange(
-                f"Nothing that the session {session!r} did is in force.",
-                hint="`log` with this session lists what it did.",
-            )
+    def _of_sessions(self, sessions: Sequence[str]) -> list[Transaction]:
+        """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
+        found = work.in_force(self._log(Wanted(sessions=tuple(sessions))))
+        for session in sessions:
+            if all(transaction.authorship.session != session for transaction in found):
+                raise NoChange(
+                    f"Nothing that the session {session!r} did is in force.",
+                    hint="`log` with this session lists what it did.",
+                )
         return found
 
     def _log(self, wanted: Wanted) -> list[Transaction]:
@@ -159,16 +196,37 @@ class Publishing:
         return said
 
 
-def _publication(params: messages.Publish, chosen: list[Transaction], session: str | None) -> Publication:
+def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:
+    """Say in the refusal which transactions are not on the branch, and what to publish with the rest."""
+    sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
+    seqs = work.spans(tx.seq for tx in needed)
+    by = " and ".join(
+        f"the session {session!r}" if session is not None else "no session" for session in sessions
+    )
+    refusal.message = (
+        f"{refusal.message} {path} builds on transaction{'s' * (len(needed) > 1)} {seqs} by {by},"
+        " which the branch does not have."
+    )
+    names = [session for session in sessions if session is not None]
+    if None in sessions:
+        refusal.hint = f"Publish a range that includes {seqs}, or commit {path} first."
+    else:
+        refusal.hint = f"Publish {' and '.join(map(repr, names))} with it, or first."
+    refusal.data["needs"] = [
+        {"seq": int(tx.seq), "session": tx.authorship.session, "actor": tx.authorship.actor} for tx in needed
+    ]
+
+
+def _publication(params: messages.Publish, chosen: list[Transaction], sessions: list[str]) -> Publication:
     hands = {
         transaction.authorship.actor: None
         for transaction in chosen
         if transaction.kind != "outside" and transaction.authorship.actor not in NOBODY
     }
-    said = [] if session is None else [f"Editd-Session: {_printable(session)}"]
     return Publication(
         tuple(work.runs_of(chosen)), params.message, params.branch, params.author, tuple(hands), _login(),
-        (*said, f"Editd-Transactions: {work.spans(transaction.seq for transaction in chosen)}"),
+        tuple(f"Editd-Session: {_printable(session)}" for session in dict.fromkeys(sessions)),
+        min(transaction.time_us for transaction in chosen) // 1_000_000, params.dry_run,
     )  # fmt: skip
 
 

@@ -333,11 +333,12 @@ class Publish(Params):
 
     method: ClassVar[str] = "publish"
     message: str
-    session: str | None = None
+    session: str | list[str] | None = None
     from_: Tx | None = msgspec.field(default=None, name="from")
     to: Tx | None = None
     branch: str | None = None
     author: str | None = None
+    dry_run: bool = False
 
 
 class Scope(Message):
@@ -660,10 +661,22 @@ class DiffResult(Told):
     files: list[Change]
 
 
+class PublishedFile(Told):
+    """A file of a published commit, with its lines added and removed; null for a binary file."""
+
+    path: str
+    change: Literal["added", "modified", "deleted"]
+    added: int | None
+    removed: int | None
+
+
 class PublishResult(Told):
-    commit: str
+    commit: str  # empty for a dry run
     branch: str
     left_out: list[str]  # paths that `git add` would not take
+    transactions: list[int] = []  # that the commit holds
+    files: list[PublishedFile] = []
+    message: str = ""  # with its trailers
 
 
 class SessionOpenResult(Told):
