@@ -34,6 +34,7 @@ class Workplace:
     variables: dict[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()  # a program that starts the daemon, by its arguments
     is_forked: bool = True  # started by the fork server, which is faster than to exec
+    options: tuple[str, ...] = ()  # more for the daemon's command line
 
     @property
     def root(self) -> Path:
@@ -76,7 +77,7 @@ class Workplace:
         """Start the daemon, wait until it answers, and return a client of it."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
-        arguments = ["-C", str(self.root), "--ready-fd", str(writing)]
+        arguments = ["-C", str(self.root), "--ready-fd", str(writing), *self.options]
         if self.is_forked and not self.launcher:
             self.process = server().start(arguments, self.environment, writing)
         else:

@@ -335,6 +335,7 @@ def test_a_workspace_below_the_top_of_the_repository_publishes_its_paths(place: 
     with workplace(place.folder / "below") as below:
         os.rmdir(below.root)
         below.root.symlink_to(place.root / "sub")
+        below.options = ("--nested",)
         with below.start() as client:
             edit(client, "bot", write("c.txt", "C\n"), write("d.txt", "d\n"))
             client.publish("x", session="bot")
@@ -677,6 +678,20 @@ def test_a_publish_that_was_taken_back_can_be_made_again(place: Workplace, way: 
         client.publish("again", session="bot", branch="work")
     assert place.git("log", "-1", "--format=%s", "work") == "again\n"
     assert shown(place, "work:a.txt") == LINES.replace("line 3\n", "bot 3\n")
+
+
+def test_a_publish_is_taken_back_by_a_reset_that_leaves_the_files(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        first = client.publish("one", session="bot")
+        files = place.files()
+        place.git("reset", "-q", "HEAD~")
+        assert place.git("status", "--porcelain") == " M a.txt\n"
+        again = client.publish("two", session="bot")
+    assert place.files() == files
+    assert first.files == again.files
+    assert place.git("log", "--format=%s") == "two\nfirst\n"
+    assert place.git("status", "--porcelain") == ""
 
 
 def test_a_refusal_names_the_session_that_the_work_builds_on(place: Workplace) -> None:

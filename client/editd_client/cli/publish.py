@@ -57,8 +57,8 @@ def verb(
     Nothing is staged for it: the index must be clean, unless --branch names another branch. Hooks
     are not run, and nothing is signed; `git commit --amend -S` does both.
 
-    To take a publish back, use git: `git reset --keep HEAD~` or `git revert`. It can be published
-    again after that.
+    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit.
+    The work can be published again after that.
 
     \b
     Examples:
