@@ -22,6 +22,7 @@ from editd.wire.codec import convert
 from editd.wire.connection import Failure
 from editd.wire.limits import LIMITS
 from editd_client import requests
+from editd_client.author import acting
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import Subscription
 from editd_client.requests import Asked, Identified
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+Signed = (
+    messages.Apply | messages.Begin | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
+)  # requests that name an actor
 SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the daemon
 SENDS_MAX = 5  # of one request: a daemon that dies of it is not made to die for ever
 
@@ -66,14 +70,18 @@ class Conversation:
         self.has_ended = False  # the daemon said that it ends
         self.subscriptions: list[Subscription] = []
         self._hello: messages.Hello | None = None
+        self._is_signed = False  # the connection or its session has said who acts
         self._message_bytes_max = LIMITS.message_bytes_max  # unless the daemon says otherwise
         self._seen: OrderedDict[tuple[str | None, str], str | None] = OrderedDict()
 
     # ── requests ──
 
     def prepared(self, asked: Asked[Result]) -> Asked[Result]:
-        """The request as it goes out: a name of its own makes one that changes something safe to repeat."""
+        """The request as it goes out: signed, and safe to repeat if it changes something."""
         params = asked.params
+        if isinstance(params, Signed) and params.actor is None and not self._is_signed:
+            params = msgspec.structs.replace(params, actor=acting())
+            asked = Asked(params, asked.read, asked.extra)
         if not self.is_lasting or not isinstance(params, Identified) or params.request_id is not None:
             return asked
         if not isinstance(params, messages.Commit) and params.dry_run:
@@ -98,7 +106,7 @@ class Conversation:
         """What came of a request, and what follows from it here, in the order in which answers come."""
         if isinstance(answer, Failure):
             error = answer.error
-            return Outcome(error=EditdError(error.code, error.name, error.message, error.data))
+            return Outcome(error=EditdError.of(error.code, error.name, error.message, error.data))
         try:
             result = asked.read(answer.result)
         except (msgspec.ValidationError, UnicodeEncodeError, EditdError) as fault:
@@ -206,7 +214,9 @@ class Conversation:
             case messages.Hello():
                 self._message_bytes_max = result.limits.get("message_bytes_max", LIMITS.message_bytes_max)
                 self._hello = msgspec.structs.replace(params, seen=[])
+                self._is_signed = params.client is not None
             case messages.SessionOpen():
+                self._is_signed = self._is_signed or params.actor is not None
                 name = messages.Hello() if self._hello is None else self._hello
                 self._hello = msgspec.structs.replace(name, session=result.session, token=result.token)
             case messages.SessionClose() if self._hello is not None and params.session in (

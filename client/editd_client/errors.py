@@ -1,16 +1,29 @@
 """Why a call gave no result: the daemon said no, or there was no daemon to say anything.
 
 EditdError     a refusal: nothing has changed, `data` says more
+    Stale, NoMatch, …    one class for each name of the protocol: `except Stale` catches `stale`
 Unreachable    no daemon answers and none could be started, or it went away before it answered
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar, Self
 
 
 class EditdError(Exception):
     """A refusal: `code` and `name` are the protocol's, `message` says what to do about it."""
+
+    _classes: ClassVar[dict[str, type[EditdError]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        EditdError._classes[re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()] = cls
+
+    @classmethod
+    def of(cls, code: int, name: str, message: str, data: dict[str, Any] | None = None) -> EditdError:
+        """Return the error of the class that `name` has; a name of a later daemon is a plain EditdError."""
+        return cls._classes.get(name, EditdError)(code, name, message, data)
 
     def __init__(self, code: int, name: str, message: str, data: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -18,6 +31,12 @@ class EditdError(Exception):
         self.name = name
         self.message = message
         self.data: dict[str, Any] = data if data is not None else {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, message={self.message!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str, str, dict[str, Any]]]:
+        return type(self), (self.code, self.name, self.message, self.data)
 
     @property
     def hint(self) -> str:
@@ -40,4 +59,143 @@ def refusal(name: str, message: str, *, hint: str = "", data: dict[str, Any] | N
     from editd.wire.messages import ERROR_CODES  # late: the messages are not needed for `--help`
 
     text = f"{message} {hint}".strip()
-    return EditdError(ERROR_CODES[name], name, text, {**(data or {}), **({"hint": hint} if hint else {})})
+    return EditdError.of(ERROR_CODES[name], name, text, {**(data or {}), **({"hint": hint} if hint else {})})
+
+
+# ── One class for each name of the protocol ────────────────────────────────────────────────────
+
+
+class ParseError(EditdError):
+    """The refusal `parse_error`."""
+
+
+class InvalidRequest(EditdError):
+    """The refusal `invalid_request`."""
+
+
+class MethodNotFound(EditdError):
+    """The refusal `method_not_found`."""
+
+
+class InvalidParams(EditdError):
+    """The refusal `invalid_params`."""
+
+
+class InternalError(EditdError):
+    """The refusal `internal_error`."""
+
+
+class Stale(EditdError):
+    """The refusal `stale`."""
+
+
+class Conflict(EditdError):
+    """The refusal `conflict`."""
+
+
+class NoMatch(EditdError):
+    """The refusal `no_match`."""
+
+
+class Ambiguous(EditdError):
+    """The refusal `ambiguous`."""
+
+
+class CountMismatch(EditdError):
+    """The refusal `count_mismatch`."""
+
+
+class MalformedEdit(EditdError):
+    """The refusal `malformed_edit`."""
+
+
+class InvalidRegex(EditdError):
+    """The refusal `invalid_regex`."""
+
+
+class Timeout(EditdError):
+    """The refusal `timeout`."""
+
+
+class PathOutside(EditdError):
+    """The refusal `path_outside`."""
+
+
+class PathProtected(EditdError):
+    """The refusal `path_protected`."""
+
+
+class PathIgnored(EditdError):
+    """The refusal `path_ignored`."""
+
+
+class FileMissing(EditdError):
+    """The refusal `file_missing`."""
+
+
+class FileExists(EditdError):
+    """The refusal `file_exists`."""
+
+
+class NotAFile(EditdError):
+    """The refusal `not_a_file`."""
+
+
+class NotText(EditdError):
+    """The refusal `not_text`."""
+
+
+class TooLarge(EditdError):
+    """The refusal `too_large`."""
+
+
+class BaseRequired(EditdError):
+    """The refusal `base_required`."""
+
+
+class Leased(EditdError):
+    """The refusal `leased`."""
+
+
+class PermissionDenied(EditdError):
+    """The refusal `permission_denied`."""
+
+
+class UnknownTransaction(EditdError):
+    """The refusal `unknown_transaction`."""
+
+
+class UnknownSession(EditdError):
+    """The refusal `unknown_session`."""
+
+
+class Unread(EditdError):
+    """The refusal `unread`."""
+
+
+class Rejected(EditdError):
+    """The refusal `rejected`."""
+
+
+class NothingToUndo(EditdError):
+    """The refusal `nothing_to_undo`."""
+
+
+class IoError(EditdError):
+    """The refusal `io_error`."""
+
+
+class ShuttingDown(EditdError):
+    """The refusal `shutting_down`."""
+
+
+class Overloaded(EditdError):
+    """The refusal `overloaded`."""
+
+
+class HistoryDamaged(EditdError):
+    """The refusal `history_damaged`."""
+
+
+class NoChange(EditdError):
+    """The refusal `no_change`."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
+from editd_client.author import acting
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
@@ -77,14 +78,16 @@ def _nothing(plain: Any) -> None:
 
 
 def hello(
-    client: str = "editd_client", session: str | None = None, token: str | None = None
+    client: str | None = None, session: str | None = None, token: str | None = None
 ) -> Asked[messages.HelloResult]:
-    """Say who this client is; with `session` all it does is in that one's name.
+    """Say who this client is (default: EDITD_ACTOR, then the login name); `session` is the one to act in.
 
     `token` attaches it to a session that was opened. Refused with `unknown_session` where the session is
     open and the token another.
     """
-    return asking(messages.Hello(client=client, session=session, token=token), messages.HelloResult)
+    return asking(
+        messages.Hello(client=client or acting(), session=session, token=token), messages.HelloResult
+    )
 
 
 def status() -> Asked[messages.StatusResult]:

@@ -270,6 +270,9 @@ def test_the_daemon_is_started_asked_and_stopped(editctl: Run, place: Workplace)
     shown = editctl("status").stdout
     assert str(place.root.resolve()) in shown
     assert f"pid {pid}" in shown
+    assert "journal" not in shown, "internals are for -v"
+    assert "journal" in editctl("status", "-v").stdout
+    assert place.socket in editctl("status", "-v").stdout
     assert editctl("check").stdout.endswith("agree\n")
     editctl("stop")
     editctl("status", code=3)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.wire import messages
+from editd_client.author import login_name
 from editd_client.client import Client
-from editd_client.errors import EditdError, Unreachable
+from editd_client.errors import EditdError, FileMissing, Unreachable
 from scripted_daemon import scripted
 from torment import wait_until
 from workplace import write
@@ -197,3 +198,32 @@ def test_a_client_is_no_good_after_a_fork(place: Workplace) -> None:
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
         client.status()
+
+
+def test_a_client_signs_with_editd_actor_then_the_login_name(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It signed as `unknown`."""
+    with place.start() as client:
+
+        def author(**more: str) -> str:
+            client.apply([write(f"{len(place.files())}.txt", "x")], **more)  # type: ignore[arg-type]
+            return client.log(limit=1).transactions[0].actor
+
+        monkeypatch.delenv("EDITD_ACTOR", raising=False)
+        assert author() == login_name()
+        monkeypatch.setenv("EDITD_ACTOR", "ann")
+        assert author() == "ann"
+        with client.transaction() as changes:
+            changes.write("t", "t")
+        assert client.log(limit=1).transactions[0].actor == "ann"
+        assert author(actor="bob") == "bob"
+        client.session_open("s", actor="cid")
+        assert author() == "cid"
+        client.hello("dan")
+        assert author() == "dan"
+
+
+def test_a_refusal_can_be_caught_by_its_name(place: Workplace) -> None:
+    with place.start() as client, pytest.raises(FileMissing, match="nothing"):
+        client.read("nothing")

@@ -683,7 +683,7 @@ def test_without_the_sdk_it_says_what_to_install(shared: Workplace) -> None:
         check=False,
     )
     assert done.returncode == 3
-    assert "pip install 'editd[mcp]'" in done.stderr
+    assert "pipx install --force '.[mcp]'" in done.stderr
     assert done.stdout == ""
 
 

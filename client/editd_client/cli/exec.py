@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from editd_client.author import acting
 from editd_client.cli import output, refusals, streams
-from editd_client.cli.invocation import acting
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 

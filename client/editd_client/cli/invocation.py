@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from editd_client.author import acting
 from editd_client.cli import output, streams
 from editd_client.errors import Unreachable, refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
@@ -102,9 +103,10 @@ class Invocation:
         from editd_client.connect import check_not_elsewhere, connect_or_start
 
         if start:
-            return PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0])
+            stream = connect_or_start(self.workspace, on_wait=self._say_starting)[0]
+            return PatientClient(stream, self.workspace.socket_path)
         try:
-            return PatientClient(self.workspace.socket_path, reconnect=False)
+            return PatientClient(self.workspace.socket_path, self.workspace.socket_path, reconnect=False)
         except Unreachable:
             check_not_elsewhere(self.workspace)
             raise
@@ -117,7 +119,7 @@ class Invocation:
         from editd_client.served import root_elsewhere
 
         try:
-            with PatientClient(workspace.socket_path, reconnect=False) as client:
+            with PatientClient(workspace.socket_path, workspace.socket_path, reconnect=False) as client:
                 return root_elsewhere(client, workspace)
         except Unreachable:
             return None
@@ -208,17 +210,3 @@ class Invocation:
 
 def _is_in(path: str, root: str) -> bool:
     return path == root or path.startswith(root + "/")
-
-
-def acting() -> str:
-    """Who acts, where the command line names nobody: EDITD_ACTOR, else the login name."""
-    return os.environ.get("EDITD_ACTOR") or login_name()
-
-
-def login_name() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without an entry, as in a container
-        return f"uid {os.geteuid()}"

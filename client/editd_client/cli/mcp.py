@@ -37,7 +37,7 @@ def verb(
 
     An agent's configuration names this command; docs/mcp.md has it for several. Each connection is
     a session of its own: what an agent did is undone, rolled back and published alone. Needs the extra
-    `editd[mcp]`.
+    `mcp`: in a checkout, `pipx install '.[mcp]'`.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def verb(
     except ImportError as error:
         raise Unreachable(
             f"The MCP server needs Python's MCP SDK, version 2.3 or later: {error}.",
-            hint="pip install 'editd[mcp]'",
+            hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
         ) from error
     # For good: a token in the environment is one of the session that is named there.
     serve(

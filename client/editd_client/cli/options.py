@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from editd_client.cli.invocation import Invocation, login_name
+from editd_client.author import login_name
+from editd_client.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale, Tx

@@ -17,41 +17,56 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
+TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher that a person should know
 BYTES = ("bytes", "quota")
 
 
 @click.command()
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also the watcher, the journal, the history and the socket."
+)
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation) -> None:
-    """Tell how the daemon and its workspace are.
+def verb(invocation: Invocation, verbose: bool) -> None:
+    """Show the status of the daemon and the workspace.
 
     Starts no daemon: where none runs, the exit code is 3.
 
     \b
     Examples:
       editctl status
+      editctl status -v
       editctl status --json | jq .head
       editctl status >/dev/null && echo running
     """
     with invocation.client(start=False) as client:
         status = client.status()
     if not invocation.say_json(status):
-        for title, value in _rows(status, invocation.workspace.socket_path):
+        inside = {"socket": invocation.workspace.socket_path} if verbose else {}
+        for title, value in _rows(status, inside):
             output.say(output.paint(f"{title:<12}", "cyan") + output.plain(value))
 
 
-def _rows(status: StatusResult, socket_path: str) -> Iterator[tuple[str, str]]:
+def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to know; with `inside`, also the internals."""
     yield "workspace", status.root
-    yield "state", status.state + (f": {status.reason}" if status.reason else "")
+    files = status.watcher.get("files") if status.state == "scanning" else None
+    scanned = f", {files:,} files so far" if files else ""
+    yield "state", status.state + scanned + (f": {status.reason}" if status.reason else "")
     yield "head", f"transaction {status.head}" if status.head else "the baseline: nothing was changed yet"
     yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
-    yield "clients", str(status.clients)
-    yield "sessions", f"{status.sessions}, leases {status.leases}"
-    yield "watcher", _pairs(status.watcher)
-    yield "journal", _pairs(status.journal)
-    yield "history", _pairs(status.history)
-    yield "socket", socket_path
+    if inside or status.sessions or status.leases:
+        yield "sessions", f"{status.sessions}, leases {status.leases}"
+    if inside:
+        yield "clients", str(status.clients)
+        yield "watcher", _pairs(status.watcher)
+        yield "journal", _pairs(status.journal)
+        yield "history", _pairs(status.history)
+        yield from inside.items()
+    elif status.watcher.get("state") in TROUBLED:
+        yield "watcher", str(status.watcher["state"])
+    if not inside and status.history.get("is_full"):
+        yield "history", "full: edits are refused; `editctl gc` frees room"
     if status.config["problem"]:
         yield "config", f"as it was before, for it is wrong now: {status.config['problem']}"
     if status.config["restart"]:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from editd_client.client import Client
 from editd_client.connect import SAY_SECONDS
+from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import socket
+    from collections.abc import Callable, Iterator
 
     from editd_client.requests import Asked
 
@@ -28,24 +30,39 @@ CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48
 
 
 class PatientClient(Client):
-    """A client that tells whoever sits at the terminal what it waits for."""
+    """A client that shows on the terminal what it waits for. `path` is the socket of its daemon."""
+
+    def __init__(self, at: str | socket.socket, path: str, *, reconnect: bool = True) -> None:
+        super().__init__(at, reconnect=reconnect)
+        self._path = path
 
     def ask(self, asked: Asked[Result]) -> Result:
         method = asked.params.method
         if method in ASKED_BY_PAGES:
             return super().ask(asked)
-        with waiting(f"waiting for `{method}`"):
+        with waiting(f"waiting for `{method}`", self._scan_progress):
             return super().ask(asked)
+
+    def _scan_progress(self) -> str | None:
+        """Return how far the first scan of the workspace is, or None if none is under way."""
+        try:
+            with Client(self._path, reconnect=False) as other:
+                status = other.status()
+        except (EditdError, Unreachable):
+            return None
+        if status.state != "scanning":
+            return None
+        return f"first scan of the workspace: {status.watcher.get('files', 0):,} files"
 
 
 @contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """While this lasts, say `what` and the seconds, again each `SAY_SECONDS`; nothing where nobody looks."""
+def waiting(what: str, progress: Callable[[], str | None] | None = None) -> Iterator[None]:
+    """While this lasts, show `what`, or better its `progress`, and the seconds, on a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
     is_over = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, is_over), daemon=True)
+    teller = threading.Thread(target=_tell, args=(what, progress, is_over), daemon=True)
     teller.start()
     try:
         yield
@@ -54,14 +71,15 @@ def waiting(what: str) -> Iterator[None]:
         teller.join()
 
 
-def _tell(what: str, is_over: threading.Event) -> None:
+def _tell(what: str, progress: Callable[[], str | None] | None, is_over: threading.Event) -> None:
     began = time.monotonic()
     said = ""
     while not is_over.wait(SAY_SECONDS):
         said = CLEAR
         passed = f"… {time.monotonic() - began:.0f} s"
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
-        sys.stderr.write(CLEAR + f"editctl: {what} "[: columns - 1 - len(passed)] + passed)
+        shown = (progress() if progress is not None else None) or what
+        sys.stderr.write(CLEAR + f"editctl: {shown} "[: columns - 1 - len(passed)] + passed)
         sys.stderr.flush()
     sys.stderr.write(said)
     sys.stderr.flush()
