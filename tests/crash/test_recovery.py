@@ -124,7 +124,8 @@ def edit(path: str, text: str | None) -> AnyEdit:
 
 
 def lose(place: Workplace, texts: Texts) -> None:
-    """Let the files hold this, as though it had come out so."""
+    """Let the files hold this, as though it had come out so: nothing then says that more was published."""
+    (place.state / "published").unlink(missing_ok=True)
     for path, text in texts.items():
         if text is None:
             (place.root / path).unlink()
@@ -206,6 +207,18 @@ def test_what_the_last_transaction_did_not_bring_into_the_files_is_redone(hot: H
     lose(hot.place, {"changed": "before\n", "deleted": "before\n", "added": None, "folder/added": None})
     (hot.place.root / "folder").rmdir()
     verify(hot.place, STANDING, adopted=[])
+
+
+def test_what_somebody_put_back_after_an_edit_stays_so_when_the_daemon_is_killed(hot: HotJournal) -> None:
+    """`git stash` right after an agent's edit, and then the daemon is killed: the stash is not taken back."""
+    with hot.start() as client:
+        for texts in (BEFORE, AFTER):
+            client.apply([edit(path, text) for path, text in texts.items()])
+        hot.place.write({"changed": "before\n", "deleted": "before\n"})
+        (hot.place.root / "added").unlink()
+        hot.kill()
+    expected: Texts = {**BEFORE, "folder/added": "after\n"}
+    verify(hot.place, expected, adopted=[{"added": None, "changed": "before\n", "deleted": "before\n"}])
 
 
 def test_somebody_elses_content_is_adopted_after_the_transaction(hot: HotJournal) -> None:

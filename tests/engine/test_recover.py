@@ -32,6 +32,7 @@ def place(tmp_path: Path) -> Harness:
 def test_recovery_puts_deletions_first_so_that_a_file_can_take_a_folders_place(place: Harness) -> None:
     place.baseline({"d/e": "e\n"})
     place.crash(apply(changeset.Delete(path_of("d/e")), write("d", "file\n")))
+    (place.state / "published").unlink()
     (place.root / "d").unlink()
     place.write({"d/e": "e\n"})
     with place.engine() as engine:
@@ -52,6 +53,7 @@ def test_recovery_does_not_redo_over_a_users_own_way_back_what_was_published_bef
 def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:
     place.baseline({"a": "old"})
     place.crash(apply(write("a", "new")))
+    (place.state / "published").unlink()
     shutil.rmtree(place.state / "replaced")
     put(place.root, {"a": OLD})
 

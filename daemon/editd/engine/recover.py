@@ -81,6 +81,7 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
     for path in blocked:
         strangers.update(_redo(path, chains[path], tree, files, is_written_anew=False))
     files.note_unsynced(touch_of(change).path for record in history.unsynced for change in record.changes)
+    history.published.note(int(history.head))
     if records:
         log.info("recovered %d transactions from the journal", len(records))
     return strangers
@@ -91,10 +92,11 @@ def _chains(
 ) -> dict[WorkspacePath, Chain]:
     """What each path went through in these records, where its files may not be as they should.
 
-    What was published before a later record of the same boot was written is in the page cache at least, and
-    that outlives a killed daemon; but not a power cut, nor a disk that died and was mounted again.
+    A published file is in the page cache at least, and that outlives a killed daemon; but not a power cut,
+    nor a disk that died and was mounted again. If such a file is as it was before, somebody put it back.
     """
-    published = 0 if is_torn_possible else max((record.published_through for record in records), default=0)
+    noted = [record.published_through for record in records]
+    published = 0 if is_torn_possible else max([history.published.through, *noted])
     chains: dict[WorkspacePath, Chain] = {}
     for record in records:
         is_ours = bool(record.token) and record.seq > published

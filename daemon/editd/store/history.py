@@ -43,7 +43,7 @@ from editd.store.record import (
     transaction_of,
 )
 from editd.store.repository import open_store
-from editd.store.synced import forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
+from editd.store.synced import Published, forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
 from editd.system.disk import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -92,6 +92,8 @@ class History:
             opened.callback(self.journal.close)
             self.index = Index(os.path.join(folder, "index.db"))
             opened.callback(self.index.close)
+            self.published = Published(folder)
+            opened.callback(self.published.close)
             self._read_in()
             opened.pop_all()
 
@@ -288,6 +290,7 @@ class History:
     def conclude(self, draft: Draft) -> None:
         """The draft is committed and in the files: it can be asked for."""
         self.index.add(draft.transaction, draft.notes)
+        self.published.note(draft.record.seq)
 
     # ── packing ──
 
@@ -383,6 +386,7 @@ class History:
     def close(self) -> None:
         self.index.close()
         self.journal.close()
+        self.published.close()
         self._repository.free()
 
     def _hold(self, record: Committed, splice: Splice) -> None:

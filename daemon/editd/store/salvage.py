@@ -27,6 +27,7 @@ from editd.store.journal import Journal, Position, whole_records
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.packfile import Pack, flaw_of_index, whole_objects
 from editd.store.record import transaction_of
+from editd.store.synced import Published
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Salvage(History):
         self.store = os.path.join(folder, "store.git")
         self.damage = damage
         self.journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
+        self.published = Published(folder)
         self._made = tempfile.TemporaryDirectory(prefix="salvage-", dir=folder)
         self.index = _copy(os.path.join(folder, "index.db"), os.path.join(self._made.name, "index.db"))
         self._sound = self._objects("sound", self.packs())

@@ -13,7 +13,36 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from editd.system.disk import write_at
 from editd.system.durable import write_in_one_step
+
+_SEQ_BYTES = 8
+
+
+class Published:
+    """The number of the newest transaction that is in the files, as the page cache has it.
+
+    Written without a sync after each transaction: a killed daemon leaves it exact, so that the next start
+    redoes only what may not be in the files. After a power cut it means nothing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Open it in the state folder; where there is none it begins at 0. Raises OSError."""
+        path = os.path.join(folder, "published")
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    @property
+    def through(self) -> int:
+        """Return the number. Raises OSError."""
+        return int.from_bytes(os.pread(self._descriptor, _SEQ_BYTES, 0), "little")
+
+    def note(self, seq: int) -> None:
+        """Write the number down. If that fails it stays too low, and a start redoes more than it has to."""
+        with suppress(OSError):
+            write_at(self._descriptor, seq.to_bytes(_SEQ_BYTES, "little"), 0)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 def read_synced(folder: str) -> int | None:
