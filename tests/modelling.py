@@ -7,11 +7,11 @@ says nothing except where nobody has touched them since: `Unforeseen`.
 
 from __future__ import annotations
 
-import posixpath
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
@@ -70,7 +70,27 @@ class Step:
     after: Changes
     moves: dict[str, str] = field(default_factory=dict)  # new path → old path
     undoes: tuple[int, ...] = ()
-    undone_by: int | None = None
+    session: str | None = None
+    parts: dict[int, frozenset[str]] = field(default_factory=dict)  # what it undoes in part: only these paths
+    undone: dict[str, int] = field(default_factory=dict)  # each path that is undone, and by which transaction
+    mingled: set[str] = field(default_factory=set)  # paths at the ends of moves, also those onto a file
+
+    def __post_init__(self) -> None:
+        """Find the moves: one onto a file is told as a deletion and a change, so contents have to tell."""
+        self.mingled |= {*self.moves, *self.moves.values()}
+        for source, held in self.before.items():
+            for to, now in self.after.items():
+                if source != to and held is not None and now is not None and held.content == now.content:
+                    self.mingled |= {source, to}
+
+    @property
+    def undone_by(self) -> int | None:
+        """The transaction that undid the last of the paths, once all of them are undone."""
+        return max(self.undone.values()) if len(self.undone) == len(self.after) and self.undone else None
+
+    def in_force(self) -> frozenset[str]:
+        """The paths that are not undone."""
+        return frozenset(self.after.keys() - self.undone.keys())
 
 
 def version_at(files: Mapping[str, Held | None], path: str) -> str | None:
@@ -92,6 +112,23 @@ def differences(before: Files, after: Files) -> Changes:
     return {p: after.get(p) for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
 
 
+def folders_of(path: str) -> list[str]:
+    """The folders above a path, the topmost first."""
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(1, len(names))]
+
+
+def is_below(path: str, above: Iterable[str]) -> bool:
+    """Whether a path is one of these, or lies below one."""
+    return not {path, *folders_of(path)}.isdisjoint(above)
+
+
+def has_files_in_files(files: Iterable[str]) -> bool:
+    """Whether one path would be both a file and a folder."""
+    there = set(files)
+    return any(not there.isdisjoint(folders_of(path)) for path in there)
+
+
 # ── Edits ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -101,22 +138,60 @@ class Sheet:
 
     start: Files
     seen: dict[str, str | None]
+    folders: frozenset[str] = frozenset()  # those on the disk, empty ones too
     now: Files = field(init=False)
     known: dict[str, set[str | None]] = field(default_factory=dict)  # the paths that were named
+    moved: set[str] = field(default_factory=set)  # the ends of moves
+    based: set[str] = field(default_factory=set)  # those of them for which a base was given
 
     def __post_init__(self) -> None:
         self.now = dict(self.start)
 
     def follow(self, path: str) -> str:
-        for _ in range(LINKS_MAX):
-            held = self.now.get(path)
-            if held is None or held.mode != "120000":
-                return path
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), held.content.decode()))
-        raise No("path_outside")  # in a circle
+        """The path with every symlink followed, the last name too."""
+        return self.resolve(path, is_last_followed=True)
+
+    def resolve(self, path: str, *, is_last_followed: bool = False) -> str:
+        """Name by name, as path_resolution(7) has it."""
+        resolved, left, links = list[str](), path.split("/")[::-1], 0
+        while left:
+            name = left.pop()
+            if name == "..":
+                if not resolved:
+                    raise No("path_outside")
+                resolved.pop()
+                continue
+            here = "/".join([*resolved, name])
+            held = self.now.get(here)
+            if held is None or held.mode != "120000" or not (left or is_last_followed):
+                resolved.append(name)
+                continue
+            links += 1
+            if links > LINKS_MAX:
+                raise No("path_outside")  # in a circle
+            left += held.content.decode().split("/")[::-1]
+        if not resolved:
+            raise No("path_outside")
+        return "/".join(resolved)
+
+    def at(self, path: str) -> Held | None:
+        """What a path holds. Raises No for a folder that does not go in this changeset."""
+        if path not in self.now and path in self.folders:
+            is_thinned = any(is_below(gone, [path]) for gone in self.start.keys() - self.now.keys())
+            if not is_thinned or any(is_below(there, [path]) for there in self.now):
+                raise No("not_a_file")
+        return self.now.get(path)
+
+    def finish(self) -> None:
+        """Refuse a changeset after which a path would be both a file and a folder."""
+        if has_files_in_files(self.now):
+            raise No("not_a_file")
 
     def judge(self, path: str, base: str | UnsetType | None) -> None:
         """Refuse what was made for something that is not there any more."""
+        self.at(path)
+        if base is not UNSET:
+            self.based.add(path)
         if path in self.known:
             fine = self.known[path] | {version_at(self.start, path), version_at(self.now, path)}
             if base is not UNSET and base not in fine:
@@ -129,7 +204,7 @@ class Sheet:
 
     def existing(self, path: str, base: str | UnsetType | None = UNSET) -> Held:
         self.judge(path, base)
-        if path not in self.now:
+        if self.at(path) is None:
             raise No("file_missing")
         return self.now[path]
 
@@ -152,8 +227,9 @@ class Sheet:
             case messages.Patch():
                 self.patch(edit)
             case messages.Delete():
-                self.existing(edit.path, edit.base)
-                del self.now[edit.path]
+                path = self.resolve(edit.path)
+                self.existing(path, edit.base)
+                del self.now[path]
             case messages.Move():
                 self.move(edit)
             case messages.Chmod():
@@ -165,7 +241,7 @@ class Sheet:
 
     def write(self, edit: messages.Write) -> None:
         path, content = self.follow(edit.path), edit.content.encode("utf-8", "surrogateescape")
-        held = self.now.get(path)
+        held = self.at(path)
         mode: Mode = edit.mode if edit.mode is not UNSET else "100644" if held is None else held.mode
         if held is not None and edit.base is UNSET and held == Held(content, mode):
             self.known.setdefault(path, set()).add(held.version)
@@ -180,17 +256,16 @@ class Sheet:
 
     def patch(self, edit: messages.Patch) -> None:
         """Of one file, as `Lines.patch` writes it: it fits where the file holds what it was made from."""
-        old, new = PATCHES[edit.patch]
-        path = edit.patch.splitlines()[0].removeprefix("diff --git a/").partition(" b/")[0]
+        path, old, new = PATCHES[edit.patch]
         if old is None:
             assert new is not None
             path = self.follow(path)
-            if path in self.now:
+            if self.at(path) is not None:
                 raise No("file_exists")
             self.judge(path, None)
             self.put(path, new, "100644")
             return
-        path = self.follow(path) if new is not None else path
+        path = self.follow(path) if new is not None else self.resolve(path)
         held = self.existing(path)
         if held.content != old:
             raise Unforeseen  # it may fit all the same
@@ -200,25 +275,29 @@ class Sheet:
             self.now[path] = Held(new, held.mode)
 
     def move(self, edit: messages.Move) -> None:
-        if edit.path == edit.to:
+        path, to = self.resolve(edit.path), self.resolve(edit.to)
+        if path == to:
             raise No("invalid_params")
-        held = self.existing(edit.path, edit.base)
-        if edit.to in self.now:
+        held = self.existing(path, edit.base)
+        del self.now[path]
+        if self.at(to) is not None:
             if not edit.overwrite:
                 raise No("file_exists")
-            self.judge(edit.to, UNSET)
-        self.known[edit.to] = self.known[edit.path] | {held.version}
-        self.now[edit.to] = self.now.pop(edit.path)
+            self.judge(to, UNSET)
+        self.moved |= {path, to}
+        self.known[to] = self.known[path] | {held.version}
+        self.now[to] = held
 
     def symlink(self, edit: messages.Symlink) -> None:
-        link, held = Held(edit.target.encode(), "120000"), self.now.get(edit.path)
+        path, link = self.resolve(edit.path), Held(edit.target.encode(), "120000")
+        held = self.at(path)
         if held is not None and edit.base in (UNSET, None):
             if edit.base is None or held != link:
                 raise No("file_exists")
-            self.known.setdefault(edit.path, set())
+            self.known.setdefault(path, set())
             return
-        self.judge(edit.path, edit.base)
-        self.now[edit.path] = link
+        self.judge(path, edit.base)
+        self.now[path] = link
 
 
 def replaced(held: Held, edit: messages.Replace) -> bytes:
@@ -240,7 +319,7 @@ def inserted(held: Held, edit: messages.EditText) -> bytes:
     return b"".join(lines)
 
 
-PATCHES: dict[str, tuple[bytes | None, bytes | None]] = {}  # each patch that was made: from what, to what
+PATCHES: dict[str, tuple[str, bytes | None, bytes | None]] = {}  # each patch: its path, from what, to what
 
 
 def patch_of(path: str, old: bytes | None, new: bytes | None) -> str:
@@ -262,9 +341,12 @@ def patch_of(path: str, old: bytes | None, new: bytes | None) -> str:
     for wrong, right in (
         (f"git b/{path} b/{path}", f"git a/{path} b/{path}"),
         (f"git a/{path} a/{path}", f"git a/{path} b/{path}"),
+        ('git "b/', 'git "a/'),
     ):
         text = text.replace(wrong, right, 1)
-    PATCHES[text] = (old, new)
+    quoted = text.partition("\n")[0].partition(' "a/')[2].partition('" "')[0]
+    text = text.replace(f'" "a/{quoted}"', f'" "b/{quoted}"', 1)
+    PATCHES[text] = (path, old, new)
     return text
 
 
@@ -321,14 +403,31 @@ class History:
         self.steps.append(step)
         self.states.append(merged_with(self.states[-1], step.after))
         for undone in step.undoes:
-            self._mark(undone, self.head)
+            self._mark(undone, self.head, step.parts.get(undone))
 
-    def _mark(self, seq: int, by: int | None) -> None:
-        """It is undone, or in force again; what it had undone itself is then the reverse."""
+    def _mark(self, seq: int, by: int | None, paths: frozenset[str] | None) -> None:
+        """Mark it as undone, or in force again, at some paths, and the reverse what it had undone there.
+
+        What it had undone without a change of its own (the file was as it had been) goes with the last path.
+        """
         step = self.steps[seq]
-        step.undone_by = by
+        for path in step.after if paths is None else paths:
+            if by is None:
+                step.undone.pop(path, None)
+            else:
+                step.undone[path] = by
+        is_whole = paths is None or not (step.undone if by is None else step.in_force())
         for below in step.undoes:
-            self._mark(below, seq if by is None else None)
+            own = step.parts.get(below, frozenset(self.steps[below].after))
+            reached = {path for path in own if paths and {path, self._moved(path, below, seq)} & paths}
+            if is_whole or reached:
+                self._mark(below, seq if by is None else None, own if is_whole else frozenset(reached))
+
+    def _moved(self, path: str, after: int, before: int) -> str:
+        """Where the file that `path` named after one transaction was before another."""
+        for step in self.steps[after + 1 : before]:
+            path = next((to for to, source in step.moves.items() if source == path), path)
+        return path
 
     def newest(self, kind: str, count: int = 1) -> list[int]:
         """The newest transactions of a kind that are not undone, newest first."""
@@ -345,31 +444,52 @@ class History:
             raise No("nothing_to_undo")
         return [seq]
 
-    def without(self, seqs: Sequence[int], now: Files, *, force: bool = False) -> Files:
-        """What `now` is without these transactions, newest first. Raises No and Unforeseen."""
+    def without(
+        self,
+        seqs: Sequence[int],
+        now: Files,
+        *,
+        force: bool = False,
+        parts: Mapping[int, frozenset[str]] = MappingProxyType({}),
+    ) -> Files:
+        """What `now` is without these transactions, newest first; of those in `parts` without these paths.
+
+        Raises No and Unforeseen.
+        """
         result, collides = dict(now), False
         for seq in seqs:
-            step = self.steps[seq]
-            if self._has_moves(seq, step.before):
-                if any(result.get(path) != held for path, held in step.after.items()) or self._moved_on(seq):
+            step, paths = self.steps[seq], parts.get(seq, self.steps[seq].in_force())
+            before, after = ({p: s[p] for p in paths} for s in (step.before, step.after))
+            if self._has_moves(seq, paths):
+                if any(result.get(path) != held for path, held in after.items()) or self._moved_on(
+                    seq, paths
+                ):
                     raise Unforeseen
-                result = merged_with(result, step.before)
+                result = merged_with(result, before)
                 continue
-            for path, before in step.before.items():
+            for path in paths:
                 try:
-                    held = merge(step.after[path], result.get(path), before)
+                    held = merge(after[path], result.get(path), before[path])
                 except No:
                     collides = True
-                    held = before
+                    held = before[path]
                 result = merged_with(result, {path: held})
-        if collides and not force:
+        if has_files_in_files(result) or (collides and not force):
+            raise No("conflict")
+        return result
+
+    def restored(self, to: int, now: Files, paths: Sequence[str] | None = None) -> Files:
+        """What `now` is where these paths, and what lies below them, hold what they held after `to`."""
+        then = self.states[to]
+        wanted = {p for p in now.keys() | then.keys() if paths is None or is_below(p, paths)}
+        result = merged_with(now, {path: then.get(path) for path in wanted})
+        if has_files_in_files(result):
             raise No("conflict")
         return result
 
     def _has_moves(self, seq: int, paths: Iterable[str]) -> bool:
-        return bool(self.steps[seq].moves) or self._moved_on(seq)
+        return not self.steps[seq].mingled.isdisjoint(paths) or self._moved_on(seq, paths)
 
-    def _moved_on(self, seq: int) -> bool:
-        """Has any file that it touched been moved away since?"""
-        left = {source for step in self.steps[seq + 1 :] for source in step.moves.values()}
-        return not left.isdisjoint(self.steps[seq].after)
+    def _moved_on(self, seq: int, paths: Iterable[str]) -> bool:
+        """Has any file that it touched been moved since?"""
+        return any(not step.mingled.isdisjoint(paths) for step in self.steps[seq + 1 :])
