@@ -135,3 +135,13 @@ def test_what_runs_within_exec_acts_in_the_same_session(editctl: Run) -> None:
     inner = [sys.executable, "-P", "-m", "editd_client", "replace", "app.txt", "two", "2"]
     editctl("exec", "--", *inner, **ours)
     assert (newest(editctl)["kind"], newest(editctl)["session"]) == ("edit", "ours")
+
+
+def test_a_tools_edit_of_a_file_that_others_changed_names_the_transaction(editctl: Run) -> None:
+    ours = opened(editctl, "reader")
+    editctl("read", "app.txt", **ours)
+    editctl("replace", "app.txt", "five", "5", "-m", "Digits", "--actor", "bob")
+    arguments = '{"path": "app.txt", "command": "str_replace", "old_str": "one", "new_str": "1"}'
+    said = editctl("tool", "claude", "str_replace_based_edit_tool", "--args", arguments, **ours).stdout
+    assert "app.txt was changed since this session read it, by 1 " in said
+    assert "edit by bob: Digits" in said

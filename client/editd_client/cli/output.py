@@ -114,6 +114,9 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     yield from file_lines(result.files)
     for path in result.merged:
         yield f"merged with what was there: {plain(path)}"
+    for file in result.files:
+        for other in file.changed_by if isinstance(file.changed_by, list) else ():
+            yield f"{plain(file.path)} was changed since this session read it, by {one_line(other)}"
     for warning in [*result.warnings, *(warning for file in result.files for warning in file.warnings)]:
         yield paint(f"warning: {plain(warning)}", "magenta")
     if dry_run:
