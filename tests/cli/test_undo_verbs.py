@@ -96,11 +96,21 @@ def test_a_preview_says_who_is_in_the_way_and_what_to_undo_first(
     assert shown == [
         "dry run: nothing was changed",
         f" ! a does not merge: changed since by {far}, {near.seq}",
+        "@@ -3,1 +3,1 @@",
+        "-X",
+        "+XX",
         f"it would be refused: undo {near.seq} first, or use --force",
     ]
     assert (place.root / "a").read_bytes() == before
     assert document(editctl("undo", str(first), "--dry-run", "--json", code=1))["conflicts"] == [
-        {"path": "a", "blocking": [far, near.seq], "needs": [near.seq]}
+        {
+            "path": "a",
+            "blocking": [far, near.seq],
+            "needs": [near.seq],
+            "reason": "lines",
+            "lines": [{"start_line": 3, "end_line": 3}],
+            "hunks": ["@@ -3,1 +3,1 @@\n-X\n+XX\n"],
+        }
     ]
     assert "-XX\n" in editctl("undo", str(first), "--dry-run", "--force").stdout
     editctl("undo", str(near.seq))
@@ -123,7 +133,7 @@ def test_rollback_takes_back_what_a_session_did_and_undo_brings_it_back(
     assert line(place, "a", 3) == "agent"
     editctl("redo")
     assert line(place, "a", 3) == "#3"
-    assert "has made no edit" in editctl("rollback", "nobody", code=1).stderr
+    assert "Nothing to undo of session nobody" in editctl("rollback", "nobody", code=1).stderr
 
 
 def test_restore_puts_back_everything_or_some_paths(editctl: Run, client: Client, place: Workplace) -> None:
@@ -189,3 +199,37 @@ def test_undo_takes_several_sessions_and_actors(editctl: Run, client: Client, pl
     editctl("redo")
     editctl("undo", "--by", "ann", "--by", "bob")
     assert [line(place, "a", n) for n in (1, 5, 9)] == ["#1", "#5", "cid"]
+
+
+def test_a_refused_undo_says_what_to_undo_first_and_shows_the_lines(editctl: Run, client: Client) -> None:
+    first = change(client, "a", 3, "mine")
+    later = client.apply([replace("a", "mine\n", "theirs\n")]).transaction
+    assert later is not None
+    done = editctl("undo", str(first), code=1)
+    assert done.stderr.splitlines() == [
+        f"editctl: Transaction {later.seq} changed the same lines of a. Nothing was changed.",
+        f"hint: Undo {later.seq} first, or use --force to put the earlier lines back all the same.",
+        f"  a: changed since by {later.seq}",
+        "@@ -3,1 +3,1 @@",
+        "-mine",
+        "+theirs",
+    ]
+
+
+def test_a_rollback_of_what_fits_takes_back_the_rest_later(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    for number in (3, 9):
+        change(client, "a", number, f"agent {number}", session="agent")
+    change(client, "src/b", 3, "agent", session="agent")
+    human = client.apply([replace("a", "agent 3\n", "human\n")]).transaction
+    assert human is not None
+    done = editctl("rollback", "agent", "--what-fits", code=1)
+    assert f" ! a is left where it does not merge: changed since by {human.seq}" in done.stdout
+    assert f"to take back the rest: undo {human.seq} first" in done.stdout
+    assert (line(place, "a", 3), line(place, "a", 9), line(place, "src/b", 3)) == ("human", "#9", "#3")
+    editctl("rollback", "agent", "--what-fits", code=1)
+    editctl("undo", str(human.seq))
+    editctl("rollback", "agent")
+    assert line(place, "a", 3) == "#3"
+    assert client.check().ok

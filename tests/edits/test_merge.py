@@ -16,15 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
+    merged = merge(base, ours, theirs)
+    assert isinstance(merged, Collided)
+    return merged.regions
+
+
 def test_changes_in_different_places_are_joined() -> None:
     assert merge(b"a\nb\nc\n", b"A\nb\nc\n", b"a\nb\nC\n") == Merged(b"A\nb\nC\n")
 
 
 def test_changes_in_the_same_place_collide_and_the_lines_are_named() -> None:
-    assert merge(b"a\nb\nc\n", b"a\nX\nc\n", b"a\nY\nc\n") == Collided((Region(2, 2),))
-    assert merge(b"a\nb\nc\nd\ne\n", b"new\na\nb\nc\nd\nX\nX\n", b"a\nb\nc\nd\nY\n") == Collided(
-        (Region(6, 7),)
-    )
+    assert regions(b"a\nb\nc\n", b"a\nX\nc\n", b"a\nY\nc\n") == (Region(2, 2),)
+    assert regions(b"a\nb\nc\nd\ne\n", b"new\na\nb\nc\nd\nX\nX\n", b"a\nb\nc\nd\nY\n") == (Region(6, 7),)
 
 
 def test_the_same_change_on_both_sides_is_made_once() -> None:
@@ -32,7 +36,7 @@ def test_the_same_change_on_both_sides_is_made_once() -> None:
 
 
 def test_a_missing_final_newline_that_both_changed_collides() -> None:
-    assert merge(b"a\nb\n", b"a\nX\n", b"a\nX") == Collided((Region(2, 2),))
+    assert regions(b"a\nb\n", b"a\nX\n", b"a\nX") == (Region(2, 2),)
 
 
 def test_bytes_that_are_not_utf8_come_through() -> None:
@@ -149,5 +153,6 @@ def test_a_link_is_never_merged_by_its_lines() -> None:
 
 def test_a_conflict_names_the_lines_or_says_that_there_are_none() -> None:
     data = conflict(BASE, FileState(b"a\nX\nc\n"), FileState(b"a\nY\nc\n"))
-    assert data == {"reason": "lines", "lines": [{"start_line": 2, "end_line": 2}]}
+    lines = [{"start_line": 2, "end_line": 2}]
+    assert data == {"reason": "lines", "lines": lines, "hunks": ["@@ -2,1 +2,1 @@\n-b\n+X\n"]}
     assert conflict(BASE, FileState(b"\0"), FileState(b"\0\0"))["reason"] == "binary"

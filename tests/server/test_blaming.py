@@ -88,6 +88,49 @@ def test_a_file_that_was_deleted_and_made_again_is_a_new_one(client: Client) -> 
     assert seqs(client, "again") == [last, last]
 
 
+def test_a_file_that_returns_to_a_version_it_had_keeps_its_authors(shared: Workplace, client: Client) -> None:
+    one = make(client, write("stashed", "1\n2\n3\n"))
+    two = make(client, replace("stashed", "2\n", "two\n"))
+    text = (shared.root / "stashed").read_text()
+    for other in ("1\n2\n3\n", "another\n", None):
+        if other is None:
+            (shared.root / "stashed").unlink()
+        else:
+            shared.write({"stashed": other})
+        client.settle()
+        if other == "1\n2\n3\n":
+            assert seqs(client, "stashed") == [one, one, one]
+        shared.write({"stashed": text})
+        client.settle()
+        assert seqs(client, "stashed") == [one, two, one]
+    make(client, replace("stashed", "3\n", "three\n"))
+    client.restore(two)
+    assert seqs(client, "stashed") == [one, two, one]
+
+
+def test_git_stash_and_pop_and_a_checkout_there_and_back_keep_the_authors(tmp_path: Path) -> None:
+    with workplace(tmp_path / "place", {"a": "one\ntwo\n"}) as place:
+        place.git("init", "-q")
+        place.git("add", "a")
+        place.git("commit", "-q", "-m", "first")
+        with place.start() as client:
+            mine = make(client, replace("a", "two\n", "2\n"))
+            place.git("stash")
+            client.settle()
+            assert seqs(client, "a") == [0, 0]
+            place.git("stash", "pop")
+            client.settle()
+            assert seqs(client, "a") == [0, mine]
+            place.git("checkout", "-q", "-b", "other")
+            place.git("commit", "-q", "-a", "-m", "mine")
+            place.git("checkout", "-q", "-")
+            client.settle()
+            assert seqs(client, "a") == [0, 0]
+            place.git("checkout", "-q", "-")
+            client.settle()
+            assert seqs(client, "a") == [0, mine]
+
+
 def test_what_an_undo_brings_back_stays_with_who_wrote_it(client: Client) -> None:
     one = make(client, write("undone", "1\n2\n3\n"))
     two = make(client, replace("undone", "2\n", "two\n"))

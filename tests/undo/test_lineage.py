@@ -150,7 +150,9 @@ def test_what_a_move_had_overwritten_does_not_come_back_over_another_file(place:
 def test_force_does_not_delete_a_file_that_came_later(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("a", "b"), delete("b"), write("a", "new")]
     with begin(place, {"a": "A"}, *steps) as client:
-        client.undo(1, on_conflict="force")
+        with pytest.raises(EditdError) as error:
+            client.undo(1, on_conflict="force")
+        assert error.value.name == "nothing_to_undo"
         check(place, client, {"a": "new"})
 
 
@@ -219,8 +221,9 @@ def test_who_took_back_that_a_file_was_made_and_moved_is_in_the_way(place: Workp
 
 
 def test_a_file_is_looked_for_where_the_same_undo_has_moved_it(place: Workplace) -> None:
-    steps: list[AnyEdit] = [replace("a", *SWAP), move("a", "b"), move("b", "a")]
-    with begin(place, {"a": LINES}, *steps) as client:
+    with begin(place, {"a": LINES}, replace("a", *SWAP)) as client:
+        client.apply([move("a", "b"), write("x", "X")])
+        client.apply([move("b", "a")])
         client.undo(2)
         client.undo(last=2)
         check(place, client, {"b": LINES})

@@ -1,5 +1,7 @@
 """Undo against an oracle: what `git merge-file` makes of the same three texts, one after another.
 
+Where that has a conflict of neighbouring lines only, the hunks of `git diff` are put into one text.
+
 Random histories of four sessions on the same files. Every transaction and every session of each is undone
 (as a dry run: the version is the hash of what would be there), and one of them in earnest. The long form
 has 2,000 histories.
@@ -8,6 +10,7 @@ has 2,000 histories.
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,10 +18,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.content import version_of
+from editd_client.errors import EditdError
 from workplace import Workplace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from editd.wire.messages import UndoResult
@@ -62,7 +66,62 @@ def merge_file(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes |
     argv = ["git", "merge-file", "-p", "-q", "ours", "base", "theirs"]
     done = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
     assert done.returncode < 128, done.stderr
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else join_neighbours(folder, ours, base, theirs)
+
+
+Hunk = tuple[int, int, tuple[bytes, ...]]  # lines of the base, half open, and what they become
+
+
+def join_neighbours(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+    """All hunks of both sides in one text; None where two of them change one line, or insert at one point."""
+    lines = base.splitlines(keepends=True)
+    back = hunks(folder, base, theirs)
+    mine = [moved_aside(hunk, lines, back) for hunk in hunks(folder, base, ours)]
+    both = [hunk for hunk in mine if hunk not in back] + back
+    if any(is_meeting(one, other) for one in mine for other in back if one != other):
+        return None
+    for start, end, new in sorted(both, reverse=True):
+        lines[start:end] = new
+    return None if any(not line.endswith(b"\n") for line in lines[:-1]) else b"".join(lines)
+
+
+def hunks(folder: Path, before: bytes, after: bytes) -> list[Hunk]:
+    for name, text in (("before", before), ("after", after)):
+        (folder / name).write_bytes(text)
+    argv = ["git", "diff", "--no-index", "-U0", "--no-indent-heuristic", "--no-color", "before", "after"]
+    told = subprocess.run(argv, cwd=folder, capture_output=True, check=False).stdout
+    lines = after.splitlines(keepends=True)
+    found = []
+    for header in re.findall(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", told):
+        old, old_lines, new, new_lines = (int(number) if number else 1 for number in header)
+        start = old if old_lines == 0 else old - 1
+        found.append(
+            (start, start + old_lines, tuple(lines[new - 1 : new - 1 + new_lines]) if new_lines else ())
+        )
+    return found
+
+
+def is_meeting(one: Hunk, other: Hunk) -> bool:
+    (start, end, _), (start_, end_, _) = one, other
+    return (
+        start == end == start_ == end_
+        or max(start, start_) < min(end, end_)
+        or (start == end and start_ < start < end_)
+        or (start_ == end_ and start < start_ < end)
+    )
+
+
+def moved_aside(hunk: Hunk, lines: list[bytes], others: list[Hunk]) -> Hunk:
+    """The same insertion before or behind the lines that another hunk changes, if the text is the same."""
+    start, end, new = hunk
+    for first, last, _ in others:
+        if start == end and first < start < last:
+            after = [*lines[:start], *new, *lines[start:]]
+            for at in (first, last):
+                moved = tuple(after[at : at + len(new)])
+                if [*lines[:at], *moved, *lines[at:]] == after:
+                    return at, at, moved
+    return hunk
 
 
 def a_text(chance: random.Random) -> bytes:
@@ -134,26 +193,38 @@ def test_any_transaction_or_session_is_undone_as_git_merge_file_has_it(
         name: {f"{name}/{file}": a_text(chances[name]) for file in ("a", "b", "c")} for name in histories
     }
     place.write({path: text for texts in first.values() for path, text in texts.items()})
-    conflicts = merged = 0
+    conflicts = merged = recipes = 0
     with place.start() as client:
         for name in histories:
             told = tell(name, first[name], client, chances[name])
             for step in told.steps:
+                expected = told.undone([step], tmp_path)
+                if all(text == told.texts[path] for path, text in expected.items()):
+                    continue
                 shown = client.undo(step.seq, dry_run=True)
-                check(shown, told, told.undone([step], tmp_path))
+                check(shown, told, expected)
                 check_needs(shown, step, told, tmp_path)
                 conflicts += bool(shown.conflicts)
             sessions = by_session(told)
             for session, steps in sessions.items():
                 expected = told.undone(steps, tmp_path)
+                if all(text == told.texts[path] for path, text in expected.items()):
+                    continue  # which is refused, being without effect
                 check(client.undo(session=session, dry_run=True), told, expected)
                 check(client.rollback(session, dry_run=True), told, expected)
-            clean = [s for s, steps in sessions.items() if None not in told.undone(steps, tmp_path).values()]
+            undone = {session: told.undone(steps, tmp_path) for session, steps in sessions.items()}
+            clean = [s for s, texts in undone.items() if None not in texts.values() and texts != told.texts]
             if clean:
                 merged += 1
                 roll_back_and_forth(place, client, told, clean[0], tmp_path)
+            for session, texts in undone.items():
+                if None in texts.values():
+                    recipes += 1
+                    follow_the_recipe(client, session)
+                    break
     assert conflicts > len(histories) / 2, "they have to be common for this to be a test"
     assert merged > len(histories) / 2
+    assert recipes > len(histories) / 4
 
 
 def check_needs(shown: UndoResult, step: Step, told: Told, folder: Path) -> None:
@@ -164,6 +235,26 @@ def check_needs(shown: UndoResult, step: Step, told: Told, folder: Path) -> None
     assert bool(needs) == bool(shown.conflicts)
     together = [other for other in told.steps if other.seq in needs | {step.seq}]
     assert None not in told.undone(together, folder).values()
+
+
+def follow_the_recipe(client: Client, session: str) -> None:
+    """What a rollback needs is undone first, newest first; then the rollback is clean."""
+    with pytest.raises(EditdError) as refused:
+        client.rollback(session)
+    files = refused.value.data["files"]
+    assert all(file["blocking"] and file["needs"] for file in files)
+    for seq in sorted({seq for file in files for seq in file["needs"]}, reverse=True):
+        undo(lambda seq=seq: client.undo(seq))  # type: ignore[misc]
+    undo(lambda: client.rollback(session))
+
+
+def undo(attempt: Callable[[], object]) -> None:
+    """Undo; what has no effect any more is refused, which is as good."""
+    try:
+        attempt()
+    except EditdError as error:
+        if error.name != "nothing_to_undo":
+            raise
 
 
 def roll_back_and_forth(place: Workplace, client: Client, told: Told, session: str, folder: Path) -> None:

@@ -297,7 +297,21 @@ def test_a_rollback_where_others_built_on_it_is_a_conflict_and_changes_nothing(
     before = place.files()
     with pytest.raises(EditdError) as refused:
         client.rollback("agent")
-    assert refused.value.data["files"] == [{"path": "a", "blocking": [human]}]
+    assert refused.value.data["files"] == [
+        {
+            "path": "a",
+            "blocking": [human],
+            "needs": [human],
+            "reason": "lines",
+            "lines": [{"start_line": 3, "end_line": 3}],
+            "hunks": ["@@ -3,1 +3,1 @@\n-agent\n+agent and human\n"],
+        }
+    ]
+    assert refused.value.message == (
+        f"Transaction {human} changed the same lines of a. Nothing was changed. Undo {human} first, or use "
+        "on_conflict: force to put the earlier lines back all the same, or use on_conflict: skip to undo "
+        "only what fits."
+    )
     assert place.files() == before
     client.rollback("agent", on_conflict="force")
     assert (line(place, "a", 3), line(place, "b", 3)) == ("#3", "#3")

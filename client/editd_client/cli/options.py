@@ -106,9 +106,22 @@ def based(verb: Verb) -> Verb:
 def forcing(verb: Verb) -> Verb:
     """Adds `--force` to an undo or a redo."""
     return click.option(
-        "--force", is_flag=True,
-        help="Put the earlier text back even where later changes are in the way.",
-    )(verb)  # fmt: skip
+        "--force", is_flag=True, help="Put back the lines that later changes are in the way of, too."
+    )(verb)
+
+
+def fitting(verb: Verb) -> Verb:
+    """Adds `--force` and `--what-fits`; the verb gets `on_conflict`."""
+
+    @forcing
+    @click.option("--what-fits", is_flag=True, help="Undo what merges, and leave the rest.")
+    @functools.wraps(verb)
+    def wrapped(*given: Any, force: bool, what_fits: bool, **more: Any) -> Any:
+        if force and what_fits:
+            raise click.UsageError("Give --force or --what-fits.")
+        return verb(*given, on_conflict="force" if force else "skip" if what_fits else "fail", **more)
+
+    return wrapped
 
 
 def range_named(text: str) -> tuple[Tx, Tx] | None:

@@ -21,6 +21,7 @@ AT_THE_SHELL = (
     # what a hint says to a program, and what it says to a person here; in this order
     (r"on_stale: merge", "--merge"),
     (r"on_conflict: force", "--force"),
+    (r"on_conflict: skip", "--what-fits"),
     (r"count: ", "--count "),
     (r"as base, or use force", "as --base, or use --force"),
     (r"use overwrite", "use --overwrite"),
@@ -73,14 +74,19 @@ def _particulars(error: EditdError) -> Iterator[str]:
         yield from _changes_since(data)
     if error.name == "conflict":
         for file in data.get("files", ()):
-            blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
-            yield f"  {plain(str(file.get('path')))}" + (f": in the way: {blocking}" if blocking else "")
-        for seq in sorted({seq for file in data.get("files", ()) for seq in file.get("blocking", ())}):
-            yield f"  see what it changed: editctl show {seq}"
+            yield from _collisions(file)
     nearest = data.get("nearest")
     if isinstance(nearest, dict):
         yield f"nearest passage, line {nearest.get('start_line')}:"
         yield from ("  " + plain(line, but="\t") for line in str(nearest.get("text", "")).splitlines())
+
+
+def _collisions(file: dict[str, Any]) -> Iterator[str]:
+    """Say what is in the way in a file, and show the lines that collide."""
+    blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
+    yield f"  {plain(str(file.get('path')))}" + (f": changed since by {blocking}" if blocking else "")
+    for hunk in file.get("hunks", ()):
+        yield from diff_lines(hunk, sys.stderr)
 
 
 def _changes_since(data: dict[str, Any]) -> Iterator[str]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.options import Authorship, authored, forcing
+from editd_client.cli.options import Authorship, authored, fitting
 from editd_client.cli.undoing import moment_named, report_undo
 
 if TYPE_CHECKING:
+    from editd.wire.messages import OnConflict
     from editd_client.cli.invocation import Invocation
 
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     "--since", metavar="WHEN", help="Only from a transaction or a time on, such as 2h or 2026-03-01."
 )
 @click.option("--include-published", is_flag=True, help="Take back published work as well. The commit stays.")
-@forcing
+@fitting
 @authored
 @click.pass_obj
 def verb(
@@ -27,14 +28,15 @@ def verb(
     session: str,
     since: str | None,
     include_published: bool,
-    force: bool,
+    on_conflict: OnConflict,
     authorship: Authorship,
 ) -> int:
     """Take back all that a session did: its edits and commands in force, as one transaction.
 
     What others did stays, also in the same files. Where somebody built on the session's work that
     does not merge: nothing is changed then, and the transactions in the way are named. --dry-run
-    tells beforehand. A rollback is a transaction itself: `editctl undo` takes it back.
+    shows them beforehand, and --what-fits takes back the rest. A rollback is a transaction itself:
+    `editctl undo` takes it back.
     Published work stays in the files unless --include-published is given.
 
     \b
@@ -42,6 +44,7 @@ def verb(
       editctl rollback fix-login --dry-run
       editctl rollback fix-login -m "the agent went astray"
       editctl rollback fix-login --since 30m
+      editctl rollback fix-login --what-fits
     """
     with invocation.client() as client:
         result = client.rollback(
@@ -51,7 +54,7 @@ def verb(
             message=authorship.message,
             request_id=authorship.request_id,
             dry_run=authorship.dry_run,
-            on_conflict="force" if force else "fail",
+            on_conflict=on_conflict,
             include_published=include_published,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)

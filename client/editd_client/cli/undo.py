@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output
-from editd_client.cli.options import Authorship, authored, forcing, range_named, transaction_named
+from editd_client.cli.options import Authorship, authored, fitting, range_named, transaction_named
 from editd_client.cli.undoing import moment_named, report_undo
 
 if TYPE_CHECKING:
-    from editd.wire.messages import Filter, Kind, Tx
+    from editd.wire.messages import Filter, Kind, OnConflict, Tx
     from editd_client.cli.invocation import Invocation
 
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these
@@ -37,7 +37,7 @@ UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo 
     "--since", metavar="WHEN", help="All from a transaction or a time on, such as 2h or 2026-03-01."
 )
 @click.option("--until", metavar="WHEN", help="All up to a transaction or a time.")
-@forcing
+@fitting
 @authored
 @click.pass_obj
 def verb(
@@ -51,7 +51,7 @@ def verb(
     actors: tuple[str, ...],
     since: str | None,
     until: str | None,
-    force: bool,
+    on_conflict: OnConflict,
     authorship: Authorship,
 ) -> int:
     """Take back a transaction, the newest or any other, or part of one.
@@ -106,7 +106,7 @@ def verb(
             message=authorship.message,
             request_id=authorship.request_id,
             dry_run=authorship.dry_run,
-            on_conflict="force" if force else "fail",
+            on_conflict=on_conflict,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 

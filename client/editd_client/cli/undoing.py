@@ -27,22 +27,27 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
     if not invocation.say_json(result):
         lines = output.applied(result, dry_run=dry_run)
-        if dry_run:
+        if conflicts:
             output.say(next(lines))
-            for line in _in_the_way(conflicts):
+            for line in _in_the_way(conflicts, is_left=result.transaction is not None):
                 output.say(line)
         for line in lines:
             output.say(line)
     return REFUSED_EXIT_CODE if conflicts else 0
 
 
-def _in_the_way(conflicts: list[InTheWay]) -> Iterator[str]:
+def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
     for one in conflicts:
         later = f": changed since by {_listed(one.blocking)}" if one.blocking else ""
-        yield f" {output.paint('!', 'red')} {output.plain(one.path)} does not merge{later}"
+        what = "is left where it does not merge" if is_left else "does not merge"
+        yield f" {output.paint('!', 'red')} {output.plain(one.path)} {what}{later}"
+        for hunk in one.hunks if isinstance(one.hunks, list) else ():
+            yield from output.diff_lines(hunk)
     needs = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
-    if conflicts:
-        order = ", in this order" if len(needs) > 1 else ""
+    order = ", in this order" if len(needs) > 1 else ""
+    if is_left and needs:
+        yield output.paint(f"to take back the rest: undo {_listed(needs)} first{order}", "red")
+    elif not is_left:
         first = f"undo {_listed(needs)} first{order}, or " if needs else ""
         yield output.paint(f"it would be refused: {first}use --force", "red")
 

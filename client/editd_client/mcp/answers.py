@@ -41,6 +41,7 @@ REFUSAL_CHARACTERS_MAX = 4_000  # of a diff or a passage that explains a refusal
 IN_OUR_TOOLS = (
     # what a refusal says to a program, and what it says to a model here
     (r"on_conflict: force", "force: true"),
+    (r", or use on_conflict: skip to undo only what fits", ""),
     (r"on_stale: merge", 'on_stale: "merge"'),
     (r"[Rr]ead it and give its version as base, or use force to write over whatever it holds",
      "Read it with read_file first"),

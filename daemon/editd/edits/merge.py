@@ -2,7 +2,8 @@
 
 `merge` joins contents by lines and gives what `git merge-file` gives, to the byte, for it is the
 same xdiff (libgit2's). `merge_states` joins what a path holds: also whether it is there, its mode,
-and the target of a symlink, which is never merged by lines.
+and the target of a symlink, which is never merged by lines. `merge_lines` is git's merge where that is clean;
+beyond that, it joins changes of neighbouring lines, which git takes for a conflict.
 
 Never leaves conflict markers: where it does not merge cleanly, it says where.
 """
@@ -14,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import pygit2
 from msgspec import Struct
-from pygit2.enums import DiffOption, FileMode, ObjectType
+from pygit2.enums import FileMode, ObjectType
 
+from editd.edits.collisions import Collision, Winner, hunks_between, join
 from editd.edits.lines import numbered
 from editd.edits.mode import with_mode
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd.edits.collisions import Hunk
     from editd.values.content import FileState
 
+HUNKS_MAX = 10  # of one file in a `conflict`
 _HINT = "Read the file again and make the edit for what it holds now."
 
 
@@ -40,9 +46,13 @@ class Region(Struct, frozen=True):
 
 
 class Collided(Struct, frozen=True):
-    """It does not merge cleanly; no regions where the content has no lines (a NUL in it)."""
+    """It does not merge cleanly; no regions where the content has no lines (a NUL in it).
+
+    `collisions` are those of the same lines; without them only neighbouring lines were changed.
+    """
 
     regions: tuple[Region, ...]
+    collisions: tuple[Collision, ...] = ()
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | Collided:
@@ -51,24 +61,33 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | Collided:
         return Merged(ours)
     if base == ours:
         return Merged(theirs)
-    sides = (base, ours, theirs)
-    if any(b"\0" in side for side in sides):
+    if any(b"\0" in side for side in (base, ours, theirs)):
         return Collided(())
-    try:
-        for side in sides:
-            side.decode()
-    except UnicodeDecodeError:
-        # pygit2 decodes the result as UTF-8. Latin-1 gives every byte a character and leaves line
-        # ends alone, so that lines are the same lines before and after.
-        merged = _merge_utf8(*(side.decode("latin-1").encode() for side in sides))
-        content = None if merged is None else merged.decode().encode("latin-1")
-    else:
-        content = _merge_utf8(*sides)
-    return Collided(_regions(*sides) or _all_lines(ours)) if content is None else Merged(content)
+    content = _merge_by_git(base, ours, theirs)
+    if content is not None:
+        return Merged(content)
+    collisions = join(base, ours, theirs).collisions
+    return Collided(_regions(base, ours, theirs) or _all_lines(ours), collisions)
+
+
+def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> Merged | Collided:
+    """Join as `merge` does, and where that does not, all that is not a change of the same lines."""
+    merged = merge(base, ours, theirs)
+    if isinstance(merged, Merged) or not merged.regions:
+        return merged
+    if merged.collisions:
+        regions = tuple(Region(one.first_line, one.last_line) for one in merged.collisions)
+        return Collided(regions, merged.collisions)
+    return Merged(join(base, ours, theirs).content)
 
 
 def merge_states(
-    base: FileState | None, ours: FileState | None, theirs: FileState | None, *, path: str = "The file"
+    base: FileState | None,
+    ours: FileState | None,
+    theirs: FileState | None,
+    *,
+    path: str = "The file",
+    merge: Callable[[bytes, bytes, bytes], Merged | Collided] = merge,
 ) -> FileState | None:
     """Join what `ours` (what is there) and `theirs` (what is asked for) made of `base`.
 
@@ -97,12 +116,40 @@ def merge_states(
     if not merged.regions:
         raise _conflict(path, "binary", f"{path} is not text, and both sides changed it.")
     shown = numbered(*((region.start_line, region.end_line) for region in merged.regions[:10]))
-    raise _conflict(path, "lines", f"{path} does not merge: both sides changed its {shown}.", merged.regions)
+    lines = "the same lines" if merged.collisions else "neighbouring lines"
+    message = f"{path} does not merge: both sides changed {lines}, {shown}."
+    raise _conflict(path, "lines", message, merged)
 
 
-def _conflict(path: str, reason: str, message: str, regions: tuple[Region, ...] = ()) -> Conflict:
+def resolved_states(
+    base: FileState | None, ours: FileState | None, theirs: FileState | None, winner: Winner
+) -> FileState | None:
+    """Join two states that collide: `winner` has the lines that both changed, and each keeps its others.
+
+    A file that `theirs` does not have stays for the lines of `ours` that are new in it. What is no text,
+    or not there, goes to the winner as a whole.
+    """
+    kept = ours if winner == "ours" else theirs
+    if base is None or ours is None or (theirs is None and winner == "ours"):
+        return kept
+    contents = base.content, ours.content, b"" if theirs is None else theirs.content
+    states = [state for state in (base, ours, theirs) if state is not None]
+    if any(state.is_symlink for state in states) or any(b"\0" in content for content in contents):
+        return kept
+    content = join(*contents, winner).content
+    if theirs is None and not content:
+        return None
+    mode = ours.mode if kept is None or theirs is None or theirs.mode == base.mode else kept.mode
+    return with_mode(ours, mode).with_content(content)
+
+
+def _conflict(path: str, reason: str, message: str, collided: Collided | None = None) -> Conflict:
+    regions, collisions = ((), ()) if collided is None else (collided.regions, collided.collisions)
     lines = [{"start_line": region.start_line, "end_line": region.end_line} for region in regions]
-    return Conflict(message, hint=_HINT, data={"files": [{"path": path, "reason": reason, "lines": lines}]})
+    file: dict[str, Any] = {"path": path, "reason": reason, "lines": lines}
+    if collisions:
+        file["hunks"] = [collision.hunk() for collision in collisions[:HUNKS_MAX]]
+    return Conflict(message, hint=_HINT, data={"files": [file]})
 
 
 class _Memory(pygit2.OdbBackend):
@@ -134,6 +181,19 @@ def _repository() -> tuple[Any, _Memory]:
     return repository, memory
 
 
+def _merge_by_git(*sides: bytes) -> bytes | None:
+    """What git makes of base, ours and theirs; None for a conflict."""
+    try:
+        for side in sides:
+            side.decode()
+    except UnicodeDecodeError:
+        # pygit2 decodes the result as UTF-8. Latin-1 gives every byte a character and leaves line
+        # ends alone, so that lines are the same lines before and after.
+        merged = _merge_utf8(*(side.decode("latin-1").encode() for side in sides))
+        return None if merged is None else merged.decode().encode("latin-1")
+    return _merge_utf8(*sides)
+
+
 def _merge_utf8(*sides: bytes) -> bytes | None:
     repository, memory = _repository()
     entries = []
@@ -148,21 +208,12 @@ def _merge_utf8(*sides: bytes) -> bytes | None:
     return result.contents.encode() if result.automergeable else None
 
 
-class _Hunk(Struct, frozen=True):
-    """One contiguous change: which lines of the base (half open, from 0), and what they became."""
-
-    start: int
-    end: int
-    first_line: int  # of the new side, from 1
-    lines: tuple[bytes, ...]
-
-
 def _regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
     """The lines of ours that collide: its hunks that touch one of theirs, as xdl_merge has it."""
-    others = _hunks(base, theirs)
+    others = hunks_between(base, theirs)
     return tuple(
         Region(max(hunk.first_line, 1), max(hunk.first_line + len(hunk.lines) - 1, hunk.first_line, 1))
-        for hunk in _hunks(base, ours)
+        for hunk in hunks_between(base, ours)
         if any(
             hunk.start <= other.end and other.start <= hunk.end and not _same(hunk, other) for other in others
         )
@@ -173,16 +224,5 @@ def _all_lines(content: bytes) -> tuple[Region, ...]:
     return (Region(1, content.count(b"\n") + 1),)
 
 
-def _same(first: _Hunk, second: _Hunk) -> bool:
+def _same(first: Hunk, second: Hunk) -> bool:
     return (first.start, first.end, first.lines) == (second.start, second.end, second.lines)
-
-
-def _hunks(before: bytes, after: bytes) -> list[_Hunk]:
-    lines = [line + b"\n" for line in after.split(b"\n")[:-1]] + [after.rpartition(b"\n")[2]]
-    patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
-    found = []
-    for hunk in patch.hunks:
-        start = hunk.old_start - (1 if hunk.old_lines else 0)
-        new = tuple(lines[hunk.new_start - 1 : hunk.new_start - 1 + hunk.new_lines]) if hunk.new_lines else ()
-        found.append(_Hunk(start, start + hunk.old_lines, hunk.new_start, new))
-    return found

@@ -3,7 +3,9 @@
 The versions of the file are gone through newest first, through moves, by the index of what touched its path.
 A line that was in the version before goes on to that one; what is left came with the transaction at hand.
 An undo brings back lines that are older than it: those are looked for in what the file was before the
-transactions that it takes back, so that they stay with the one who wrote them.
+transactions that it takes back, so that they stay with the one who wrote them. If a file returns to a
+version that it had before (a checkout there and back, `git stash pop`, a restore), its lines keep
+the authors of that version.
 
 Made for files with many versions: `go_on` works for so long, and can be called again.
 """
@@ -74,6 +76,10 @@ class Blame:
     def _judge(self, seq: int, touch: Touch, lines: Lines) -> None:
         """Pass on the lines that were there before; the others came with this transaction."""
         assert touch.after is not None, "a file that is blamed was not deleted last"
+        left = self._left_by(touch.path, touch.after.version, seq)
+        if left is not None:
+            self._suspect(touch.path, left - 1, lines)
+            return
         for path, before in self._parents(seq, touch):
             entry = self._history.entry_at(path, before)
             if entry is None or not lines:
@@ -83,6 +89,14 @@ class Blame:
             lines = {line: here for line, here in lines.items() if line not in kept}
         for line in lines:
             self.seqs[line] = seq
+
+    def _left_by(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
+        """The newest transaction before `seq` that changed `version` at `path`; None if that moved it."""
+        index = self._history.index
+        left = index.version_left_by(path, version, seq)
+        if left is None or left <= self._history.floor.seq:
+            return None
+        return None if any(at == left for at, _ in index.moves_from(path)) else left
 
     def _kept(self, before: Version, after: Version, lines: Lines) -> Lines:
         if before == after:

@@ -36,7 +36,7 @@ from editd.engine.explain import explain, suggest, with_changes_since
 from editd.engine.hooks import Hook, Unhooked, hooked
 from editd.engine.inspection import Inspection
 from editd.engine.notes import encode_notes, first_answer
-from editd.engine.obstructions import UndoConflict, obstructions
+from editd.engine.obstructions import NoRoom, UndoConflict, obstructions
 from editd.engine.recover import recover
 from editd.engine.requests import (
     Apply,
@@ -53,15 +53,17 @@ from editd.engine.requests import (
 )
 from editd.engine.restore import restore
 from editd.engine.rules import Rules
-from editd.engine.scopes import LastOf, OfSession, targets_of
+from editd.engine.scopes import LastOf, OfSession, Target, batches_of, without_effect
 from editd.engine.seen import Seen
-from editd.engine.undo import Past, invert
+from editd.engine.undo import Inverted, Past, invert
 from editd.engine.view import View
 from editd.errors import (
     Broken,
     FileMissing,
     InUse,
     IoError,
+    NotAFile,
+    NothingToUndo,
     Refused,
     Stale,
     Unread,
@@ -206,7 +208,7 @@ class Engine:
         for index, (request, result) in enumerate(zip(requests, results, strict=True)):
             with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
                 if isinstance(result, Refused):
-                    explain(result, self.history)
+                    explain(result, self.history, View(self.tree, self.history, quiet=False).file_at)
                     self.suggest(result, request.authorship.session)
                 elif isinstance(result, Outcome) and result.outdated:
                     results[index] = with_changes_since(result, self.history, request.authorship.session)
@@ -290,9 +292,12 @@ class Engine:
                 return repeated
             if isinstance(request, Apply):
                 return self._take_apply(batch, index, request)
-            if isinstance(request, Restore):
-                return self._take_restore(batch, index, request)
-            return self._take_undo(batch, index, request)
+            try:
+                if isinstance(request, Restore):
+                    return self._take_restore(batch, index, request)
+                return self._take_undo(batch, index, request)
+            except NotAFile as refusal:
+                raise NoRoom(refusal, self.history) from refusal
         except InUse as refusal:
             batch.roll_back(steps)
             batch.view.forget_strangers()
@@ -376,36 +381,77 @@ class Engine:
         )
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
-        scope = request.scope
-        targets = targets_of(scope, self.history)
+        if request.dry_run:
+            self._record_strangers_of(request)
+        scope, view = request.scope, batch.view
         past = Past(self.history)
-        warnings: tuple[str, ...] = ()
-        if self.guard is not None:
-            targets, warnings = self.guard.spare_published(scope, targets)
-            if request.is_own_only:
-                self.guard.check_own(request, targets, past, batch.view)
-        inverted = invert(targets, past, batch.view.file_at, force=request.force)
+        targets, inverted, warnings = self._inverted(request, past, view)
         changes = inverted.changes
         self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
         outcome = Outcome(None, changes, warnings=warnings, answers=answers)
+        is_fitting = request.on_conflict == "skip"
         if request.dry_run:
-            if not inverted.places:  # else these are not all the changes, and may not fit together
-                self.files.check(changes)
-            in_the_way = obstructions(inverted.places, targets, past, batch.view.file_at)
+            in_the_way = obstructions(inverted.places, targets, past, view.file_at)
+            if is_fitting or not in_the_way:  # else these are not all the changes, and may not fit together
+                try:
+                    self.files.check(changes)
+                except NotAFile as refusal:
+                    in_the_way = NoRoom(refusal, self.history).files
             return replace(outcome, conflicts=in_the_way)
-        if inverted.places:
+        if inverted.places and not (is_fitting and changes):
             raise UndoConflict(inverted.places, targets)
+        if is_fitting:
+            outcome = replace(outcome, conflicts=obstructions(inverted.places, targets, past, view.file_at))
         self._adopt_into(batch, request, changes=changes)
         said = request.authorship
         if isinstance(scope, OfSession) and not said.message:
             said = replace(said, message=f"Roll back session {scope.session}")
         batch.stage(
             request.kind, said, self._now_us(), changes, request=index, outcome=outcome,
-            undoes=[target.transaction.seq for target in targets],
-            parts=[part for target in targets for part in target.parts], notes=_notes(outcome, request),
+            undoes=[target.transaction.seq for target in inverted.targets],
+            parts=[part for target in inverted.targets for part in target.parts],
+            notes=_notes(outcome, request),
         )  # fmt: skip
         return None
+
+    def _inverted(
+        self, request: Undo, past: Past, view: View
+    ) -> tuple[list[Target], Inverted, tuple[str, ...]]:
+        """What is to be undone, what that comes to, and warnings. Raises NothingToUndo where it is nothing.
+
+        Of the newest, what has no effect any more is taken along with the first that has.
+        """
+        targets: list[Target] = []
+        warnings: tuple[str, ...] = ()
+        for named in batches_of(request.scope, self.history):
+            more = named
+            if self.guard is not None:
+                more, told = self.guard.spare_published(request.scope, named)
+                warnings += told
+                if request.is_own_only:
+                    self.guard.check_own(request, more, past, view)
+            inverted = invert(more, past, view.file_at, request.on_conflict)
+            is_first = not targets
+            targets += more
+            if inverted.changes or inverted.places:
+                if not is_first:
+                    inverted = invert(targets, past, view.file_at, request.on_conflict)
+                return targets, inverted, warnings
+        raise without_effect(targets)
+
+    def _record_strangers_of(self, request: Undo) -> None:
+        """Record what others wrote in the files that an undo would change, for a dry run to name them."""
+        view = View(self.tree, self.history)
+        with contextlib.suppress(NothingToUndo):
+            self._inverted(request, Past(self.history), view)
+        is_ours = self._scope()
+        known = {
+            path: state
+            for path, state in view.strangers.items()
+            if self.history.entry(path) is not None or is_ours(path)
+        }
+        self.adopt(known)
 
     def _take_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)
@@ -635,7 +681,7 @@ class Engine:
             self._permit(request, worked_out.changes, based=worked_out.based)
         except Refused as refusal:
             with contextlib.suppress(Refused):
-                explain(refusal, self.history)
+                explain(refusal, self.history, view.file_at)
                 self.suggest(refusal, session)
             raise
         self.files.check(worked_out.changes)

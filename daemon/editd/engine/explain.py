@@ -30,10 +30,13 @@ NAMES_COMPARED_MAX = 2_000  # of one folder with a misspelt name, which takes so
 SIMILAR_MAX = 3
 
 
-def explain(refusal: Refused, history: History) -> None:
-    """Add to a refusal what only the history knows, now that all of the turn is in it."""
+def explain(refusal: Refused, history: History, current: Callable[[WorkspacePath], FileState | None]) -> None:
+    """Add to a refusal what only the history knows, now that all of the turn is in it.
+
+    `current` tells what the files hold.
+    """
     if isinstance(refusal, UndoConflict):
-        refusal.explain(history)
+        refusal.explain(history, current)
     elif isinstance(refusal, Stale):
         _explain_stale(refusal, history)
     elif isinstance(refusal, NoMatch) and refusal.applied is not None:

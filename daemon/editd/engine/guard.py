@@ -102,7 +102,7 @@ class Guard(Struct, frozen=True):
         for target in targets:
             if target.transaction.authorship.session != session:
                 raise _not_own(target.transaction, session, "to be undone")
-        if not request.force:
+        if request.on_conflict != "force":
             return
         places = invert(targets, past, view.file_at).places
         if any(place.path in view.strangers for place in places):

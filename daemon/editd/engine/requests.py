@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
@@ -39,6 +39,10 @@ class Apply(Struct, frozen=True):
     hooked: Hooked | None = None  # what the hooks said when it was last planned
 
 
+OnConflict = Literal["fail", "force", "skip"]
+"""What an undo does where it does not merge: nothing at all, prevail, or leave what does not merge."""
+
+
 class Undo(Struct, frozen=True):
     """Commit the inverse of what `scope` names, as a transaction of `kind`."""
 
@@ -46,7 +50,7 @@ class Undo(Struct, frozen=True):
     reader: Reader
     scope: Scope
     kind: Literal["undo", "redo", "rollback"] = "undo"
-    force: bool = False
+    on_conflict: OnConflict = "fail"
     is_own_only: bool = False  # refuse to take back what another session did
     dry_run: bool = False
     fingerprint: str = ""
@@ -75,6 +79,19 @@ class InTheWay(Struct, frozen=True):
     path: WorkspacePath
     blocking: tuple[int, ...]
     needs: tuple[int, ...]
+    reason: str = "path"
+    lines: tuple[Mapping[str, int], ...] = ()  # that collide, of the file now
+    hunks: tuple[str, ...] = ()  # what became of the lines that were to be undone
+
+    def told(self) -> dict[str, Any]:
+        """The same, as a refusal's data has it."""
+        told: dict[str, Any] = {
+            "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
+            "reason": self.reason,
+        }  # fmt: skip
+        if self.lines:
+            told |= {"lines": list(self.lines), "hunks": list(self.hunks)}
+        return told
 
 
 class Outcome(Struct, frozen=True):
@@ -88,7 +105,7 @@ class Outcome(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
     sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
-    conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run
+    conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run, or does only what fits
     formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # what the reader knew of a path
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
@@ -98,7 +115,7 @@ class Outcome(Struct, frozen=True):
         """The same, now that `transaction` has made it come about."""
         return Outcome(
             transaction, self.changes, self.reports, self.unchanged, self.merged, self.warnings,
-            self.answers, self.sights, formatted_by=self.formatted_by, outdated=self.outdated,
+            self.answers, self.sights, self.conflicts, self.formatted_by, self.outdated,
         )  # fmt: skip
 
 

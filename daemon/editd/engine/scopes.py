@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,16 +17,19 @@ from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from editd.store.history import History
     from editd.values.glob import Glob
     from editd.values.transaction import Kind, Touch, Transaction
 
+WITHOUT_EFFECT_MAX = 100  # transactions that an undo of the newest takes along
 LOOKED_AT_ONCE = 50  # transactions of a path, while the last edit of a session is looked for
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # what an undo without a name takes
 ROLLED_BACK: tuple[Kind, ...] = ("edit", "exec")
 FILTERED: tuple[Kind, ...] = (*UNDOABLE, "outside")  # what a filter takes that names no kind
+NOTHING_FITS = "Nothing to undo fits the filter."
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -83,10 +87,14 @@ Scope = Named | Newest | OfSession | Filter | LastOf | LastUndo
 
 
 class Target(Struct, frozen=True):
-    """A transaction that is to be undone; `paths` None means all of it."""
+    """A transaction that is to be undone; `paths` None means all of it.
+
+    Of some paths only some `hunks` are undone, by their numbers from 1: such a path stays in force.
+    """
 
     transaction: Transaction
     paths: frozenset[WorkspacePath] | None = None
+    hunks: Mapping[WorkspacePath, tuple[int, ...]] = MappingProxyType({})
 
     @property
     def touches(self) -> tuple[Touch, ...]:
@@ -96,14 +104,71 @@ class Target(Struct, frozen=True):
     @property
     def parts(self) -> tuple[Part, ...]:
         """What the undo's commit says of it, where it is not all."""
-        return tuple(Part(self.transaction.seq, path) for path in sorted(self.paths or ()))
+        seq = self.transaction.seq
+        return tuple(Part(seq, path, self.hunks.get(path, ())) for path in sorted(self.paths or ()))
 
     def covers(self, path: WorkspacePath) -> bool:
-        return self.paths is None or path in self.paths
+        """Whether the path is undone as a whole."""
+        return (self.paths is None or path in self.paths) and path not in self.hunks
+
+    def without(self, paths: AbstractSet[WorkspacePath]) -> Target:
+        """The same, but for these paths; a move stays at both its ends."""
+        touches = self.touches
+        taken = {touch.path for touch in touches if touch.path in paths or touch.source in paths}
+        taken |= {touch.source for touch in touches if touch.path in taken and touch.source is not None}
+        if not taken:
+            return self
+        kept = frozenset(touch.path for touch in touches) - taken
+        return Target(self.transaction, kept, {p: n for p, n in self.hunks.items() if p in kept})
+
+    def only_hunks(self, path: WorkspacePath, numbers: Sequence[int]) -> Target:
+        """The same, of `path` only some hunks; without the path where there are none."""
+        if not numbers:
+            return self.without({path})
+        paths = frozenset(touch.path for touch in self.touches)
+        return Target(self.transaction, paths, {**self.hunks, path: tuple(numbers)})
 
 
-def targets_of(scope: Scope, history: History) -> list[Target]:
-    """What a scope names right now, newest first. Raises NothingToUndo, UnknownTransaction, InvalidParams."""
+def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
+    """What a scope names right now, newest first. Raises NothingToUndo, UnknownTransaction, InvalidParams.
+
+    Where it names only the newest, those before it follow one by one: for who finds it without effect.
+    """
+    match scope:
+        case Newest(last=1):
+            single = _matches((), Chosen(UNDOABLE, _one(scope.session)), history, 1)
+            nothing = "Nothing to undo."
+        case LastUndo():
+            single = _matches((), Chosen(("undo",), _one(scope.session)), history, 1)
+            nothing = "Nothing to redo."
+        case Filter(last=1):
+            single = _matches(scope.paths, _chosen(scope, history), history, LOOKED_AT_ONCE)
+            nothing = NOTHING_FITS
+        case _:
+            yield _targets(scope, history)
+            return
+    found = False
+    for target in islice(single, WITHOUT_EFFECT_MAX):
+        found = True
+        yield [target]
+    if not found:
+        raise NothingToUndo(nothing, hint="`log` shows the history.")
+
+
+def without_effect(targets: Sequence[Target]) -> NothingToUndo:
+    """The refusal of an undo that would change nothing."""
+    newest = targets[0].transaction.seq
+    seqs = ", ".join(str(target.transaction.seq) for target in targets[:10])
+    several = "s" * (len(targets) > 1)
+    return NothingToUndo(
+        f"An undo of transaction{several} {seqs} would change nothing. What was done there is not in the "
+        "files any more.",
+        hint=f"`show` with tx {newest} shows what it did, `log` the history.",
+        data={"seqs": [int(target.transaction.seq) for target in targets]},
+    )
+
+
+def _targets(scope: Scope, history: History) -> list[Target]:
     match scope:
         case Named():
             return [_named(scope, history)]
@@ -121,9 +186,6 @@ def targets_of(scope: Scope, history: History) -> list[Target]:
             return _filtered(scope, history)
         case LastOf():
             return [_last_of(scope, history)]
-        case LastUndo():
-            found = history.index.in_force(Chosen(("undo",), _one(scope.session)), 1)
-            nothing = "There is no undo to take back."
     if not found:
         raise NothingToUndo(nothing, hint="`log` shows the history.")
     return [whole_of(transaction) for transaction in found]
@@ -196,28 +258,36 @@ def _named(scope: Named, history: History) -> Target:
 
 def _filtered(scope: Filter, history: History) -> list[Target]:
     _check_last(scope.last)
-    kinds = scope.kinds or FILTERED
-    if kinds == ("baseline",):
-        raise NothingToUndo("What was there when editd first looked cannot be undone.")
-    below = _folders(scope.paths)
-    chosen = Chosen(kinds, scope.sessions, scope.actors, below=below)
-    chosen = _between(chosen, scope.since, history, scope.until)
-    targets = list(islice(_matches(scope, chosen, history), scope.last))
+    at_once = None if scope.last is None else LOOKED_AT_ONCE
+    targets = list(islice(_matches(scope.paths, _chosen(scope, history), history, at_once), scope.last))
     if not targets:
-        raise NothingToUndo("Nothing to undo fits the filter.", hint="`log` shows the history.")
+        raise NothingToUndo(NOTHING_FITS, hint="`log` shows the history.")
     return targets
 
 
-def _matches(scope: Filter, chosen: Chosen, history: History) -> Iterator[Target]:
-    """Yield the parts of the chosen transactions that the filter's paths match, newest first."""
-    at_once = -1 if scope.last is None else LOOKED_AT_ONCE
-    while found := history.index.in_force(chosen, at_once):
+def _chosen(scope: Filter, history: History) -> Chosen:
+    kinds = scope.kinds or FILTERED
+    if kinds == ("baseline",):
+        raise NothingToUndo("What was there when editd first looked cannot be undone.")
+    chosen = Chosen(kinds, scope.sessions, scope.actors, below=_folders(scope.paths))
+    return _between(chosen, scope.since, history, scope.until)
+
+
+def _matches(
+    paths: Sequence[WorkspacePath | Glob], chosen: Chosen, history: History, at_once: int | None
+) -> Iterator[Target]:
+    """Yield the parts of the chosen transactions that the paths match, newest first.
+
+    The index is asked for `at_once` of them at first; None is all.
+    """
+    while found := history.index.in_force(chosen, -1 if at_once is None else at_once):
         for transaction in found:
-            part = part_of(transaction, _wanted(scope.paths)) if scope.paths else whole_of(transaction)
+            part = part_of(transaction, _wanted(paths)) if paths else whole_of(transaction)
             if part is not None:
                 yield part
-        if at_once == -1:
+        if at_once is None:
             return
+        at_once = LOOKED_AT_ONCE
         until = int(found[-1].seq) - 1
         chosen = replace(chosen, until=until if chosen.until is None else min(until, chosen.until))
 

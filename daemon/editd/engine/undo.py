@@ -2,7 +2,8 @@
 
 For each file: base = what the transaction made, ours = what is there now, theirs = what was there before
 it. Where nobody touched the file since, that is the old bytes exactly. Several transactions are undone
-newest first, in one plan; of a transaction it can be some paths only.
+newest first, in one plan; of a transaction it can be some paths only, and of a path some hunks.
+Only a change of the same lines is a conflict (`merge.merge_lines`).
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from editd.edits.merge import merge_states
+from editd.edits.collisions import carried_out, join, reverse
+from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.adopt import displaced, recorded_state
-from editd.errors import Conflict
+from editd.errors import Conflict, InvalidParams
 from editd.values.changeset import Change
+from editd.values.content import SYMLINK
+from editd.values.path import folders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from editd.edits.collisions import Hunk
+    from editd.engine.requests import OnConflict
     from editd.engine.scopes import Target
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry, Seq, Touch
+    from editd.values.transaction import Entry, Seq, Touch, Transaction
 
 
 class Place(Struct, frozen=True):
@@ -36,13 +43,21 @@ class Place(Struct, frozen=True):
     seq: int
     origin: WorkspacePath  # what that transaction called it
     is_taken: bool = False  # by another file, for which `origin` has no room
+    reason: str = "lines"  # what collides, in the words of `merge_states`, or `path`
+    lines: tuple[Mapping[str, int], ...] = ()  # of the file now
+    hunks: tuple[str, ...] = ()  # what became of the lines of the transaction
 
 
 class Inverted(Struct, frozen=True):
-    """What undoing comes to; where there are `places`, their paths are not among `changes`."""
+    """What undoing comes to; where there are `places`, their paths are not among `changes`.
+
+    `targets` are what is undone. Where only what fits is asked for, that is less than was given, and
+    `places` tell what was left.
+    """
 
     changes: tuple[Change, ...]
     places: tuple[Place, ...]
+    targets: tuple[Target, ...]
 
 
 class Departure(Struct, frozen=True):
@@ -131,6 +146,7 @@ class Past:
         self, path: WorkspacePath, seq: int, targets: Mapping[int, Target] = MappingProxyType({})
     ) -> tuple[WorkspacePath, bool]:
         """Where the file that `path` named after `seq` is without `targets`, or was; and whether it is."""
+        names = [(path, seq)]
         while (left := self.left(path, seq)) is not None:
             seq = left.at
             target = targets.get(seq)
@@ -138,11 +154,43 @@ class Past:
                 continue
             if left.undone_by is not None:
                 seq = left.undone_by
-            elif left.to is None:
-                return path, False
-            else:
+            elif left.to is not None:
                 path = left.to
+            elif (revival := self.revival(names, seq, targets)) is not None:
+                path, seq = revival
+            else:
+                return path, False
+            names.append((path, seq))
         return path, True
+
+    def revival(
+        self,
+        names: Iterable[tuple[WorkspacePath, int]],
+        deleted: int,
+        targets: Mapping[int, Target] = MappingProxyType({}),
+    ) -> tuple[WorkspacePath, int] | None:
+        """Where a file came back after it was `deleted`, and in which transaction; None if it did not.
+
+        It comes back under one of its `names`, each from a transaction on, with bytes that it had there.
+        """
+        index = self.history.index
+        found: list[tuple[int, WorkspacePath]] = []
+        for name, since in names:
+            at, touch = index.touch_after(name, deleted) or (0, None)
+            if (
+                touch is None
+                or touch.after is None
+                or touch.source is not None
+                or touch.undone_by is not None
+            ):
+                continue
+            if at in targets and targets[at].covers(name):
+                continue
+            held = [self.history.entry_at(name, since)]
+            held += [one.after for _, one in index.life(name, since, deleted)]
+            if touch.after.version in {entry.version for entry in held if entry is not None}:
+                found.append((at, name))
+        return None if not found else min(found)[::-1]
 
     def state(self, entry: Entry | None) -> FileState | None:
         """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""
@@ -154,8 +202,8 @@ class Inversion(Struct):
 
     past: Past
     current: Callable[[WorkspacePath], FileState | None]
-    targets: Mapping[int, Target]
-    force: bool
+    targets: dict[int, Target]
+    on_conflict: OnConflict
     made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → where it came from
     places: list[Place] = field(default_factory=list)
@@ -167,63 +215,132 @@ class Inversion(Struct):
         by_path = {touch.path: touch for touch in target.touches}
         reached: set[WorkspacePath] = set()
         for touch in target.touches:
-            if touch.source is not None and touch.source in by_path:
+            if touch.path in target.hunks:
+                self._take_back_hunks(touch, target)
+            elif touch.source is not None and touch.source in by_path:
                 self._move_back(touch, by_path[touch.source], seq)
             elif touch.path not in left:
                 here = touch.path if touch.after is None else self._whereabouts(touch.path, seq)
                 place = Place(here, seq, touch.path)
-                if here in reached and not self.force:  # one of the two has been moved to where the other was
-                    self.places.append(place)
+                is_met = here in reached  # one of the two has been moved to where the other was
                 reached.add(here)
-                self.made[here] = self._merge(place, touch.after, touch.before)
-                if self.made[here] is None:
-                    self.moved.pop(here, None)
+                self._change_back(place, touch, is_met=is_met)
+
+    def _change_back(self, place: Place, touch: Touch, *, is_met: bool) -> None:
+        state, conflict = self._merge(place, touch.after, touch.before)
+        if is_met:
+            conflict = conflict or replace(place, reason="path")
+        if not self._goes_on(conflict):
+            self._leave(place, touch, range(1, len(_reversed(self.past, self.targets[place.seq], touch)) + 1))
+            return
+        self.made[place.path] = state
+        if state is None:
+            self.moved.pop(place.path, None)
+
+    def _take_back_hunks(self, touch: Touch, target: Target) -> None:
+        """Undo some hunks of what a transaction did to a file; the file stays where it is."""
+        seq = int(target.transaction.seq)
+        place = Place(self._whereabouts(touch.path, seq), seq, touch.path)
+        state, conflict = self._merge_onto(place, touch.after, undone_in_part(self.past, target, touch))
+        if self._goes_on(conflict):
+            self.made[place.path] = state
+        else:
+            self._leave(place, touch, target.hunks[touch.path])
 
     def _move_back(self, touch: Touch, source: Touch, seq: int) -> None:
         here = self._whereabouts(touch.path, seq)
         place = Place(here, seq, touch.path)
-        state = self._merge(place, touch.after, source.before)
-        if state is None and not self.force:  # it was deleted meanwhile
-            self.places.append(place)
+        state, conflict = self._merge(place, touch.after, source.before)
+        if state is None:
+            conflict = conflict or replace(place, reason="deleted")
         is_taken = source.path != here and self._now(source.path) is not None
-        if is_taken and not self.force:
-            self.places.append(Place(source.path, seq, source.path, is_taken=True))
+        taken = [Place(source.path, seq, source.path, is_taken=True, reason="path")] if is_taken else []
+        if touch.before is not None and touch.path != here and self._now(touch.path) is not None:
+            taken.append(Place(touch.path, seq, touch.path, is_taken=True, reason="path"))
+        if not self._goes_on(conflict, *taken):
+            self.targets[seq] = self.targets[seq].without({touch.path, source.path})
+            return
         origin = self.moved.pop(here, here)
         self.made[here] = None
         if touch.before is not None:  # what the move had overwritten
-            if self._now(touch.path) is not None and not self.force:
-                self.places.append(Place(touch.path, seq, touch.path, is_taken=True))
             self.made[touch.path] = self.past.state(touch.before)
             self.moved.pop(touch.path, None)
         if state is not None or not is_taken:  # else there is another file, and nothing to put in its place
             self.made[source.path] = state
             self.moved[source.path] = origin
 
-    def _merge(self, place: Place, base: Entry | None, theirs: Entry | None) -> FileState | None:
+    def _merge(
+        self, place: Place, base: Entry | None, theirs: Entry | None
+    ) -> tuple[FileState | None, Place | None]:
+        """What the place holds after it, and, where that is a conflict, the place with what collides."""
         ours = self._now(place.path)
         if _is(ours, theirs):
-            return ours
-        wanted = self.past.state(theirs)
-        if _is(ours, base):  # nobody has been there since: the bytes of `base` need not be read
-            return wanted
-        try:
-            return merge_states(self.past.state(base), ours, wanted)
-        except Conflict:
-            if not self.force:
-                self.places.append(place)
-            return wanted
+            return ours, None
+        return self._merge_onto(place, base, self.past.state(theirs))
 
-    def make_room(self) -> None:
-        """Note in `places` the files that stand where a folder has to be, and those in the way of a file."""
+    def _merge_onto(
+        self, place: Place, base: Entry | None, wanted: FileState | None
+    ) -> tuple[FileState | None, Place | None]:
+        ours = self._now(place.path)
+        if _is(ours, base):  # nobody has been there since: the bytes of `base` need not be read
+            return wanted, None
+        made = self.past.state(base)
+        try:
+            return merge_states(made, ours, wanted, merge=merge_lines), None
+        except Conflict as conflict:
+            (file,) = conflict.data["files"]
+            place = replace(
+                place, reason=file["reason"], lines=tuple(file["lines"]), hunks=tuple(file.get("hunks", ()))
+            )
+            return resolved_states(made, ours, wanted, "theirs"), place
+
+    def _goes_on(self, *conflicts: Place | None) -> bool:
+        """Note the conflicts; whether the change is made for all that."""
+        noted = [conflict for conflict in conflicts if conflict is not None]
+        if self.on_conflict != "force":
+            self.places += noted
+        return not noted or self.on_conflict != "skip"
+
+    def _leave(self, place: Place, touch: Touch, numbers: Sequence[int]) -> None:
+        """Leave a file as it is, but for those hunks of `numbers` that merge there."""
+        target, ours = self.targets[place.seq], self._now(place.path)
+        made = self.past.state(touch.after)
+        fitting: Sequence[int] = ()
+        if numbers and made is not None and ours is not None:
+            hunks = _reversed(self.past, target, touch)
+            joined = join(made.content, ours.content, [hunks[number - 1] for number in numbers])
+            if joined.content != ours.content:
+                fitting = [number for number in numbers if hunks[number - 1] not in joined.collided]
+                self.made[place.path] = ours.with_content(joined.content)
+        self.targets[place.seq] = target.only_hunks(touch.path, fitting)
+
+    def make_room(self) -> list[Place]:
+        """The files that stand where a folder has to be, and those in the way of a file."""
         made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
         made -= {place.path for place in self.places}
-        if not displaced(made, self.past.history):
-            return
+        nested = [(path, folder) for path in made for folder in folders_of(path) if folder in made]
+        if not (nested or displaced(made, self.past.history)):
+            return []
         seqs = {touch.path: seq for seq, target in self.targets.items() for touch in target.touches}
-        for path in made:
-            for other in displaced([path], self.past.history):
-                if self._now(other) is not None:
-                    self.places.append(Place(other, seqs[path] - 1, path, is_taken=True))
+        pairs = [tuple(sorted(pair, key=self._made_at)) for pair in nested]
+        pairs += [
+            (path, other)
+            for path in made
+            for other in displaced([path], self.past.history) - made
+            if self._now(other) is not None
+        ]
+        return [
+            Place(other, seqs[path] - 1, path, is_taken=True, reason="path") for path, other in sorted(pairs)
+        ]
+
+    def _made_at(self, path: WorkspacePath) -> int:
+        """When somebody else made the file that is at `path` without the targets."""
+        made = [
+            seq
+            for seq, touch in self.past.history.index.life(path, -1, None)
+            if touch.before is None and not (seq in self.targets and self.targets[seq].covers(path))
+        ]
+        return max(made, default=-1)
 
     def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
         here, _ = self.past.whereabouts(path, seq, self.targets)
@@ -239,26 +356,78 @@ def invert(
     targets: Sequence[Target],
     past: Past,
     current: Callable[[WorkspacePath], FileState | None],
-    *,
-    force: bool = False,
+    on_conflict: OnConflict = "fail",
 ) -> Inverted:
     """The changes that take `targets`, newest first, out of what `current` gives.
 
-    Raises HistoryDamaged where old bytes are missing.
+    Raises HistoryDamaged where old bytes are missing, and InvalidParams for a hunk that is not there.
     """
-    work = Inversion(past, current, {int(target.transaction.seq): target for target in targets}, force)
-    for target in targets:
-        work.take_back(target)
-    if not force:
-        work.make_room()
+    left: list[Place] = []
+    while True:
+        work = Inversion(
+            past, current, {int(target.transaction.seq): target for target in targets}, on_conflict
+        )
+        for target in targets:
+            work.take_back(target)
+        no_room = work.make_room()
+        work.places += left + no_room
+        if on_conflict != "skip" or not no_room:
+            return _inverted(work)
+        left += no_room
+        origins = {place.origin for place in no_room}
+        targets = [target.without(origins) for target in targets if target.without(origins).touches]
+
+
+def undone_in_part(past: Past, target: Target, touch: Touch) -> FileState | None:
+    """What the file holds right after the transaction without what the target takes back of it."""
+    if touch.path not in target.hunks:
+        return past.state(touch.before)
+    hunks = _reversed(past, target, touch)
+    wrong = [number for number in target.hunks[touch.path] if not 1 <= number <= len(hunks)]
+    if wrong:
+        seq, count = target.transaction.seq, len(hunks)
+        raise InvalidParams(
+            f"Transaction {seq} has {count} hunks in {touch.path}, and no hunk {wrong[0]}.",
+            hint="`show` with `hunks` lists them." if hunks else "Undo the path as a whole, without `hunks`.",
+        )
+    made = past.state(touch.after)
+    assert made is not None, "a file that is not there has no hunks"
+    return made.with_content(carried_out(made.content, [hunks[n - 1] for n in target.hunks[touch.path]]))
+
+
+def hunks_of(past: Past, transaction: Transaction, touch: Touch) -> tuple[FileState, FileState] | None:
+    """The file before and after, where a transaction changed lines of a file; None where it did not."""
+    before = touch.before
+    if touch.source is not None:
+        moved = next((one for one in transaction.touches if one.path == touch.source), None)
+        before = None if moved is None else moved.before
+    if before is None or touch.after is None or SYMLINK in (before.mode, touch.after.mode):
+        return None
+    old, new = past.state(before), past.state(touch.after)
+    if old is None or new is None or b"\0" in old.content or b"\0" in new.content:
+        return None
+    return old, new
+
+
+def _reversed(past: Past, target: Target, touch: Touch) -> list[Hunk]:
+    """The hunks that lead back from what the transaction made of a file; none where it is not text."""
+    states = hunks_of(past, target.transaction, touch)
+    return [] if states is None else reverse(states[0].content, states[1].content)
+
+
+def _inverted(work: Inversion) -> Inverted:
     conflicting = {place.path for place in work.places}
+    conflicting |= {place.origin for place in work.places if place.is_taken}
+    if work.on_conflict == "skip":
+        conflicting = set()  # what they would have become is not in it
     changes = [
-        Change(path, current(path), after, _source(work, path, after))
+        Change(path, work.current(path), after, _source(work, path, after))
         for path, after in work.made.items()
         if path not in conflicting
     ]
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
-    return Inverted(tuple(changed), tuple(work.places))
+    targets = tuple(target for target in work.targets.values() if target.touches)
+    return Inverted(tuple(changed), tuple(work.places), targets)
 
 
 def _is(state: FileState | None, entry: Entry | None) -> bool:

@@ -283,7 +283,11 @@ def transaction_result(
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
-        parts=[messages.Part(seq=part.seq, path=part.path.text) for part in given.parts] or UNSET,
+        parts=[
+            messages.Part(seq=part.seq, path=part.path.text, hunks=list(part.hunks) or UNSET)
+            for part in given.parts
+        ]
+        or UNSET,
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.requests import Outcome, Restore, Undo, Write
+from editd.engine.requests import InTheWay, Outcome, Restore, Undo, Write
 from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
 from editd.errors import InvalidParams
 from editd.server import translate
@@ -66,7 +66,7 @@ class Undoing:
             raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
         request = Undo(
             said, visitor.reader(said.session), scope, kind,
-            force=params.on_conflict == "force", is_own_only=params.own_only, dry_run=params.dry_run,
+            on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
             fingerprint=_fingerprint(params),
         )  # fmt: skip
         self._submit(request, call)
@@ -146,11 +146,15 @@ def _path_or_glob(text: str) -> WorkspacePath | Glob:
 
 def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
     plain = translate.outcome(result, diff=is_dry)
-    conflicts = [
-        messages.InTheWay(path=one.path.text, blocking=list(one.blocking), needs=list(one.needs))
-        for one in result.conflicts
-    ]
-    return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry else UNSET)
+    conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
+    return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry or conflicts else UNSET)
+
+
+def _told(one: InTheWay) -> dict[str, Any]:
+    told = one.told()
+    if "lines" in told:
+        told["lines"] = [messages.LineRange(**region) for region in told["lines"]]
+    return told
 
 
 def _fingerprint(params: messages.Params) -> str:

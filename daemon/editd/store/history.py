@@ -40,6 +40,7 @@ from editd.store.record import (
     ChangeRecord,
     Committed,
     change_record,
+    part_records,
     transaction_of,
 )
 from editd.store.repository import open_store
@@ -258,7 +259,7 @@ class History:
         record = Committed(
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
             authorship.request_id, time_us, tuple(undoes), records, notes, token, boot, published_through,
-            tuple((part.seq, part.path.raw) for part in parts),
+            *part_records(parts),
         )  # fmt: skip
         transaction = Transaction(
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),

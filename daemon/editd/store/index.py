@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 3
+SCHEMA = 4
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 _Request = tuple[str | None, str]  # a session and its request's id
 
@@ -367,10 +367,10 @@ class Index:
         return [(Seq(row[1]), _touch(row)) for row in rows]
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
-        """The transactions that `seq` undid, whole or in part; where in part, as slow as it has paths."""
+        """The transactions that `seq` undid, whole or some paths; where in part, as slow as it has paths."""
         row = self._one("select undoes from tx where seq = ?", (seq,))
         assert row is not None, "nobody asks for what was not recorded"
-        return undone.read(row[0])[0]
+        return undone.whole(row[0])
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
         """The newest transaction after which `path` held `version`."""
@@ -379,6 +379,14 @@ class Index:
             (path.raw, version),
         )
         return None if row is None else cast("int", row[0])
+
+    def version_left_by(self, path: WorkspacePath, version: Version, before: int) -> int | None:
+        """The newest transaction before `before` that found `version` at `path` and changed it."""
+        row = self._one(
+            "select max(seq) from touch where path = ? and before = ? and seq < ?",
+            (path.raw, version, before),
+        )
+        return None if row is None else cast("int | None", row[0])
 
     def moves_from(self, path: WorkspacePath) -> list[tuple[int, WorkspacePath]]:
         """All moves away from `path`, rising: when, and where to."""

@@ -25,6 +25,8 @@ from editd.values.transaction import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from editd.values.changeset import Change
 
 
@@ -62,6 +64,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     boot: bytes = b""  # and the mount it was made under: after another one, files may be torn (C5)
     published_through: int = 0  # when this was written, all up to this seq were in the files
     parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: of that one in `undoes` only these paths
+    hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # and of those of `parts` only these hunks
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -124,5 +127,24 @@ def transaction_of(record: Committed) -> Transaction:
         record.time_us,
         tuple(touch_of(change) for change in record.changes),
         tuple(Seq(seq) for seq in record.undoes),
-        parts=tuple(Part(Seq(seq), WorkspacePath(os.fsdecode(path))) for seq, path in record.parts),
+        parts=parts_of(record),
+    )
+
+
+def part_records(
+    parts: Sequence[Part],
+) -> tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes, tuple[int, ...]], ...]]:
+    """A record's `parts` and `hunks`."""
+    return (
+        tuple((part.seq, part.path.raw) for part in parts),
+        tuple((part.seq, part.path.raw, part.hunks) for part in parts if part.hunks),
+    )
+
+
+def parts_of(record: Committed) -> tuple[Part, ...]:
+    """The same, read back."""
+    hunks = {(seq, path): numbers for seq, path, numbers in record.hunks}
+    return tuple(
+        Part(Seq(seq), WorkspacePath(os.fsdecode(path)), hunks.get((seq, path), ()))
+        for seq, path in record.parts
     )

@@ -46,7 +46,7 @@ from editd.store.pack import UNFINISHED, PackWriter
 from editd.store.packfile import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
 from editd.store.packing import Packer
 from editd.store.proof import KINDS, quick_proof, whole_proof
-from editd.store.record import ChangeRecord, Committed, EntryRecord, transaction_of
+from editd.store.record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
 from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
@@ -440,10 +440,11 @@ class Repair:
             changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
         said = transaction.authorship
         self.done.append(f"Transaction {seq} is made anew from the index.")
+        parts, hunks = part_records(transaction.parts)
         record = Committed(
             seq, made.commit, transaction.kind, said.actor, said.session, said.message, said.request_id,
             transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
-            parts=tuple((part.seq, part.path.raw) for part in transaction.parts),
+            parts=parts, hunks=hunks,
         )  # fmt: skip
         return record, made
 

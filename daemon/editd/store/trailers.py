@@ -98,11 +98,7 @@ def parse(message: str) -> Written:
             ),
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
-            tuple(
-                Part(Seq(int(seq)), WorkspacePath(_read(path)))
-                for seq, _, path in (value.partition(" ") for value in fields.get("Undoes", []))
-                if path
-            ),
+            _parts(fields.get("Undoes", []), fields.get("Hunks", [])),
             tuple((moved[0], moved[1]) for moved in map(json.loads, fields.get("Moved", []))),
             tuple(
                 (_read(path), int(bits, 8))
@@ -163,11 +159,32 @@ def microseconds(text: str) -> int:
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
-    """A line for each transaction that is undone as a whole, and for each path of the others."""
+    """A line for each transaction that is undone as a whole, and for each path of the others.
+
+    A path of which only some hunks are undone has a line with their numbers too.
+    """
     paths: dict[int, list[str]] = {}
     for part in parts:
         paths.setdefault(part.seq, []).append(f"Undoes: {part.seq} {_value(part.path.text)}")
-    return [line for undone in undoes for line in paths.get(undone, [f"Undoes: {undone}"])]
+    lines = [line for undone in undoes for line in paths.get(undone, [f"Undoes: {undone}"])]
+    return lines + [
+        f"Hunks: {part.seq} {','.join(map(str, part.hunks))} {_value(part.path.text)}"
+        for part in parts
+        if part.hunks
+    ]
+
+
+def _parts(undoes: Sequence[str], hunks: Sequence[str]) -> tuple[Part, ...]:
+    """The paths of transactions that are undone, and the hunks of those that are undone only so far."""
+    numbers: dict[tuple[str, str], tuple[int, ...]] = {}
+    for value in hunks:
+        seq, listed, path = value.split(" ", 2)
+        numbers[seq, path] = tuple(map(int, listed.split(",")))
+    return tuple(
+        Part(Seq(int(seq)), WorkspacePath(_read(path)), numbers.get((seq, path), ()))
+        for seq, _, path in (value.partition(" ") for value in undoes)
+        if path
+    )
 
 
 def _short(text: str, more: str = "") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Part, Seq, Transaction
@@ -28,16 +28,18 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
 
 
 def written(transaction: Transaction) -> str:
-    """What a transaction undoes, as JSON: a seq, or a seq and its paths as latin-1 of their bytes."""
+    """What a transaction undoes, as JSON.
+
+    A seq, or a seq and its paths as latin-1 of their bytes; a path of which only hunks are undone is a list
+    with their numbers.
+    """
     if not transaction.undoes:
         return NOTHING
-    found = _each(transaction.undoes, transaction.parts)
-    return json.dumps(
-        [
-            seq if paths is None else [seq, *(path.raw.decode("latin-1") for path in paths)]
-            for seq, paths in found
-        ]
-    )
+    parts: dict[Seq, list[Any]] = {}
+    for part in transaction.parts:
+        path = part.path.raw.decode("latin-1")
+        parts.setdefault(part.seq, []).append([path, *part.hunks] if part.hunks else path)
+    return json.dumps([[seq, *parts[seq]] if seq in parts else seq for seq in transaction.undoes])
 
 
 def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
@@ -46,40 +48,55 @@ def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
         return (), ()
     items = [item if isinstance(item, list) else [item] for item in json.loads(text)]
     return tuple(Seq(seq) for seq, *_ in items), tuple(
-        Part(Seq(seq), WorkspacePath(os.fsdecode(path.encode("latin-1"))))
+        _part(Seq(seq), *(path if isinstance(path, list) else [path]))
         for seq, *paths in items
         for path in paths
     )
 
 
+def whole(text: str) -> tuple[Seq, ...]:
+    """The transactions of which some path at least is undone, and not only hunks."""
+    undoes, parts = read(text)
+    return tuple(seq for seq, paths in _each(undoes, parts) if paths != [])
+
+
+def _part(seq: Seq, path: str, *hunks: int) -> Part:
+    return Part(seq, WorkspacePath(os.fsdecode(path.encode("latin-1"))), hunks)
+
+
 def _mark(
-    database: sqlite3.Connection, seq: int, by: int | None, paths: Sequence[WorkspacePath] | None = None
+    database: sqlite3.Connection,
+    seq: int,
+    by: int | None,
+    paths: Sequence[WorkspacePath] | None = None,
+    was: int | None = None,
 ) -> None:
-    """Mark `seq`, or only `paths` of it, as undone by `by`, or as in force again.
+    """Mark `seq`, or only `paths` of it, as undone by `by`, or as in force again where it `was` undone by.
 
     What it had undone itself there is then the reverse.
     """
-    if paths is None:
-        database.execute("update touch set undone_by = ? where seq = ?", (by, seq))
-        database.execute("update tx set undone_by = ? where seq = ?", (by, seq))
-    else:
-        database.executemany(
-            "update touch set undone_by = ? where seq = ? and path = ?",
-            ((by, seq, path.raw) for path in paths),
-        )
-        database.execute(
-            "update tx set undone_by = case when exists"
-            " (select 1 from touch where touch.seq = tx.seq and touch.undone_by is null)"
-            " then null else ? end where seq = ?",
-            (by, seq),
-        )
-    row = database.execute("select undoes from tx where seq = ?", (seq,)).fetchone()
-    if row is None or row[0] == NOTHING:
+    row = database.execute("select undoes, undone_by from tx where seq = ?", (seq,)).fetchone()
+    if row is None or paths == []:
         return
+    is_named = "" if paths is None else " and path = ?"
+    database.executemany(
+        f"update touch set undone_by = ? where seq = ? and undone_by is coalesce(?, undone_by){is_named}",  # noqa: S608
+        [(by, seq, was)] if paths is None else [(by, seq, was, path.raw) for path in paths],
+    )
+    marks = [mark for (mark,) in database.execute("select undone_by from touch where seq = ?", (seq,))]
+    now = None if None in marks else by if by is not None or not marks else max(marks)
+    database.execute("update tx set undone_by = ? where seq = ?", (now, seq))
+    if row[0] == NOTHING:
+        return
+    is_whole_changed = (row[1] is None) != (now is None)
     for below, own in _each(*read(row[0])):
-        reached = own if paths is None else _reached(database, below, own, seq, paths)
-        if reached is None or reached:
-            _mark(database, below, seq if by is None else None, reached)
+        reached = (
+            own if paths is None else _reached(database, below, own, seq, paths, all_else=is_whole_changed)
+        )
+        if by is None:
+            _mark(database, below, seq, reached)
+        else:
+            _mark(database, below, None, reached, was=seq)
 
 
 def _reached(
@@ -88,12 +105,27 @@ def _reached(
     own: Sequence[WorkspacePath] | None,
     seq: int,
     paths: Sequence[WorkspacePath],
+    *,
+    all_else: bool,
 ) -> list[WorkspacePath]:
-    """Which paths of `below`, which `seq` undid (only `own` of it), it found at `paths`."""
+    """Which paths of `below`, which `seq` undid (only `own` of it), it found at `paths`.
+
+    With `all_else` also those for which it had nothing to change: they are in force when all of it is undone.
+    """
     if own is None:
         rows = database.execute("select path from touch where seq = ?", (below,)).fetchall()
         own = [WorkspacePath(os.fsdecode(row[0])) for row in rows]
-    return [path for path in own if {path, _moved(database, path, below, seq)} & {*paths}]
+    wanted = {*paths}
+    touched = set[WorkspacePath]()
+    if all_else:
+        rows = database.execute("select path from touch where seq = ?", (seq,)).fetchall()
+        touched = {WorkspacePath(os.fsdecode(row[0])) for row in rows}
+    found = []
+    for path in own:
+        places = {path, _moved(database, path, below, seq)}
+        if places & wanted or (all_else and not places & touched):
+            found.append(path)
+    return found
 
 
 def _moved(database: sqlite3.Connection, path: WorkspacePath, after: int, before: int) -> WorkspacePath:
@@ -111,6 +143,8 @@ def _each(undoes: Iterable[Seq], parts: Sequence[Part]) -> Iterator[tuple[Seq, l
     """Each transaction that is undone, and of those that are undone in part the paths."""
     paths: dict[Seq, list[WorkspacePath]] = {}
     for part in parts:
-        paths.setdefault(part.seq, []).append(part.path)
+        known = paths.setdefault(part.seq, [])
+        if not part.hunks:  # else the path stays in force
+            known.append(part.path)
     for seq in undoes:
         yield seq, paths.get(seq)

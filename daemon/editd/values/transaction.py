@@ -68,10 +68,11 @@ class Published(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True, order=True):
-    """One path of a transaction."""
+    """One path of a transaction; with `hunks` only these of it, from 1, and the path stays in force."""
 
     seq: Seq
     path: WorkspacePath
+    hunks: tuple[int, ...] = ()
 
 
 class Transaction(Struct, frozen=True):

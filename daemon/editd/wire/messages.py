@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 PROTOCOL = 1
 
 OnStale = Literal["reject", "merge"]
-OnConflict = Literal["fail", "force"]
+OnConflict = Literal["fail", "force", "skip"]
 Tx = int | str  # a seq, or a commit id or a unique prefix of one
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
@@ -583,6 +583,7 @@ class Change(Told):
 class Part(Told):
     seq: int
     path: str
+    hunks: list[int] | UnsetType = UNSET  # where only these of it are undone
 
 
 class Published(Told):
@@ -630,16 +631,26 @@ class ApplyResult(Told):
     answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
 
 
+class LineRange(Told):
+    """Lines of a file, from 1, both included."""
+
+    start_line: int
+    end_line: int
+
+
 class InTheWay(Told):
     """A file where an undo would not merge."""
 
     path: str
     blocking: list[int]  # the later transactions there
-    needs: list[int]  # those of them, and others, that would have to be undone as well
+    needs: list[int]  # those of them, and others, that would have to be undone first
+    reason: str | UnsetType = UNSET
+    lines: list[LineRange] | UnsetType = UNSET  # that collide, of the file now
+    hunks: list[str] | UnsetType = UNSET  # what became of the lines that are to be undone
 
 
 class UndoResult(ApplyResult):
-    conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run
+    conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run, and where only what fits was undone
 
 
 class BeginResult(Told):

@@ -97,7 +97,8 @@ class _Look(Struct, frozen=True):
             if found is None or here in self.gone:
                 return
             if not stat.S_ISDIR(found.st_mode):
-                raise _not_a_file(path, f"cannot be in {os.fsdecode(here)}, which is not a folder")
+                folder_name = os.fsdecode(here)
+                raise _not_a_file(path, f"cannot be in {folder_name}, which is not a folder", folder_name)
 
     def _check_names(self, path: WorkspacePath, folder: Folder) -> None:
         """Refuse where two spellings are one file: leases, undo and `protect` go by the path."""
@@ -140,9 +141,9 @@ def _denied(path: WorkspacePath, what: str, hint: str) -> PermissionDenied:
     return PermissionDenied(f"{path} {what}.", hint=hint, data={"path": path.text})
 
 
-def _not_a_file(path: WorkspacePath, what: str) -> NotAFile:
+def _not_a_file(path: WorkspacePath, what: str, obstacle: str | None = None) -> NotAFile:
     return NotAFile(
         f"{path} {what}.",
         hint="Choose another path, or move what is in the way in the same changeset.",
-        data={"path": path.text},
+        data={"path": path.text, "obstacle": obstacle or path.text},
     )

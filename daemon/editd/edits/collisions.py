@@ -1,0 +1,228 @@
+"""Collisions: where two changes of one text meet, line by line.
+
+Git's merge takes lines that touch for a conflict. Here changes collide only where both change the same
+lines, or put lines in at the same point; a change of the line next to it is a neighbour and stays.
+Lines end with LF, as git counts them; the differences are git's own (xdiff, by libgit2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pygit2
+from msgspec import Struct
+from msgspec.structs import replace
+from pygit2.enums import DiffOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Lines = tuple[bytes, ...]  # each with its line end; only a text's last may be without
+Winner = Literal["ours", "theirs"]
+LINES_SHOWN_MAX = 20  # of each side of a collision
+
+
+class Hunk(Struct, frozen=True):
+    """One contiguous change: which lines of the base (half open, from 0), and what they became."""
+
+    start: int
+    end: int
+    first_line: int  # of the new side, from 1; where it has none, the line before
+    lines: Lines
+
+    @property
+    def is_insertion(self) -> bool:
+        return self.start == self.end
+
+
+class Collision(Struct, frozen=True):
+    """Lines of the base (half open, from 0) that both sides changed, and what each made of them."""
+
+    start: int
+    end: int
+    base: Lines
+    ours: Lines
+    theirs: Lines
+    first_line: int  # of ours, from 1; where it has none, the line before
+
+    @property
+    def last_line(self) -> int:
+        """The last line of ours, from 1."""
+        return max(self.first_line + len(self.ours) - 1, self.first_line)
+
+    def hunk(self) -> str:
+        """Return it as a hunk of a diff from the base to ours; bytes that are not UTF-8 are escapes."""
+        old = f"-{self.start + bool(self.base)},{len(self.base)}"
+        new = f"+{self.first_line},{len(self.ours)}"
+        return f"@@ {old} {new} @@\n{_shown('-', self.base)}{_shown('+', self.ours)}"
+
+
+class Joined(Struct, frozen=True):
+    """Two changes in one text, and where they collide: there it holds what the winner made."""
+
+    content: bytes
+    collisions: tuple[Collision, ...]
+    collided: tuple[Hunk, ...] = ()  # the hunks of theirs that do
+
+
+def lines_of(content: bytes) -> Lines:
+    """The lines of a text, each with its line end."""
+    *ended, last = content.split(b"\n")
+    return (*(line + b"\n" for line in ended), *([last] if last else ()))
+
+
+def hunks_between(before: bytes, after: bytes) -> list[Hunk]:
+    """The changes from one text to another, without context, in their order."""
+    lines = lines_of(after)
+    patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
+    found = []
+    for hunk in patch.hunks:
+        # Of a run without lines, git gives the line before it.
+        start = hunk.old_start - (1 if hunk.old_lines else 0)
+        new = lines[hunk.new_start - 1 : hunk.new_start - 1 + hunk.new_lines] if hunk.new_lines else ()
+        found.append(Hunk(start, start + hunk.old_lines, hunk.new_start, new))
+    return found
+
+
+def reverse(before: bytes, after: bytes) -> list[Hunk]:
+    """The changes from `after` back to `before`: hunk by hunk those of `hunks_between`."""
+    lines = lines_of(before)
+    return [
+        Hunk(
+            start := hunk.first_line - bool(hunk.lines),
+            start + len(hunk.lines),
+            hunk.start + (not hunk.is_insertion),
+            lines[hunk.start : hunk.end],
+        )
+        for hunk in hunks_between(before, after)
+    ]
+
+
+def carried_out(base: bytes, hunks: Iterable[Hunk]) -> bytes:
+    """The base with some of its hunks carried out."""
+    lines = lines_of(base)
+    return b"".join(_carried_out(lines, 0, len(lines), hunks))
+
+
+def join(base: bytes, ours: bytes, theirs: bytes | Sequence[Hunk], winner: Winner = "ours") -> Joined:
+    """Join the changes base→ours and base→theirs; where they collide, `winner` has it."""
+    lines = lines_of(base)
+    their_hunks = hunks_between(base, theirs) if isinstance(theirs, bytes) else theirs
+    our_hunks = [
+        part
+        for hunk in hunks_between(base, ours)
+        for part in _line_by_line(_moved_aside(hunk, lines, their_hunks), their_hunks)
+    ]
+    made: list[bytes] = []
+    collisions: list[Collision] = []
+    lost: list[Hunk] = []
+    at = 0
+    for mine, yours in _clusters(our_hunks, their_hunks, lines):
+        start, end = _bounds([*mine, *yours])
+        made += lines[at:start]
+        at = end
+        kept, wanted = (_carried_out(lines, start, end, hunks) for hunks in (mine, yours))
+        if mine and yours and kept != wanted:
+            first_line = _first_line(mine, start)
+            collisions.append(Collision(start, end, lines[start:end], kept, wanted, first_line))
+            lost += yours
+        made += kept if mine and (not yours or winner == "ours") else wanted
+    made += lines[at:]
+    return Joined(b"".join(made), tuple(collisions), tuple(lost))
+
+
+def _clusters(
+    ours: Sequence[Hunk], theirs: Sequence[Hunk], lines: Lines
+) -> Iterator[tuple[list[Hunk], list[Hunk]]]:
+    """The runs of lines that change, in their order, as the hunks of both sides that overlap in each."""
+    sides = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
+    cluster: tuple[list[Hunk], list[Hunk]] = ([], [])
+    for hunk, side in sorted(sides, key=lambda pair: (pair[0].start, pair[0].end)):
+        if any(cluster) and not any(_overlap(hunk, other, lines) for other in cluster[1 - side]):
+            yield cluster
+            cluster = ([], [])
+        cluster[side].append(hunk)
+    if any(cluster):
+        yield cluster
+
+
+def _bounds(hunks: Sequence[Hunk]) -> tuple[int, int]:
+    return min(hunk.start for hunk in hunks), max(hunk.end for hunk in hunks)
+
+
+def _overlap(first: Hunk, second: Hunk, lines: Lines) -> bool:
+    """Whether two hunks change the same line, or put lines in at the same point."""
+    if first.is_insertion and second.is_insertion:
+        return first.start == second.start
+    if first.start < second.end and second.start < first.end:
+        return True
+    before, after = (first, second) if first.end <= second.start else (second, first)
+    # Lines can follow the last one only if that keeps its line end.
+    return after.start == len(lines) and bool(before.lines) and not before.lines[-1].endswith(b"\n")
+
+
+def _moved_aside(hunk: Hunk, lines: Lines, others: Iterable[Hunk]) -> Hunk:
+    """Return an insertion amid lines that the other side changes as one before or behind them, if it is one.
+
+    Where lines repeat, a diff has several places for the same insertion and picks the last.
+    """
+    around = [other for other in others if other.start < hunk.start < other.end]
+    if not hunk.is_insertion or not around:
+        return hunk
+    moved = hunk
+    while around[0].start < moved.start and lines[moved.start - 1] == moved.lines[-1]:
+        moved = _moved(moved, -1, (moved.lines[-1], *moved.lines[:-1]))
+    if moved.start == around[0].start:
+        return moved
+    moved = hunk
+    while moved.start < around[0].end and lines[moved.start] == moved.lines[0]:
+        moved = _moved(moved, 1, (*moved.lines[1:], moved.lines[0]))
+    return moved if moved.start == around[0].end else hunk
+
+
+def _moved(hunk: Hunk, by: int, lines: Lines) -> Hunk:
+    return replace(
+        hunk, start=hunk.start + by, end=hunk.end + by, first_line=hunk.first_line + by, lines=lines
+    )
+
+
+def _line_by_line(hunk: Hunk, others: Iterable[Hunk]) -> Iterator[Hunk]:
+    """Split a hunk that changes so many lines into as many, so that the others do not collide too.
+
+    One into which the other side puts lines stays whole.
+    """
+    is_amid = any(other.is_insertion and hunk.start < other.start < hunk.end for other in others)
+    if is_amid or hunk.end - hunk.start != len(hunk.lines):
+        yield hunk
+        return
+    for index, line in enumerate(hunk.lines):
+        start = hunk.start + index
+        yield Hunk(start, start + 1, hunk.first_line + index, (line,))
+
+
+def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[Hunk]) -> Lines:
+    """The lines from `start` to `end` with the hunks carried out, which lie among them."""
+    made: list[bytes] = []
+    for hunk in hunks:
+        made += (*lines[start : hunk.start], *hunk.lines)
+        start = hunk.end
+    return (*made, *lines[start:end])
+
+
+def _first_line(hunks: Sequence[Hunk], start: int) -> int:
+    """The line of the side that `hunks` made, from 1, at which the lines from `start` on begin."""
+    first = hunks[0]
+    return max(first.first_line - (first.start - start), 1) if first.lines else max(first.first_line, 1)
+
+
+def _shown(sign: str, lines: Lines) -> str:
+    """Lines of a diff, as many as a person wants to read."""
+    text = [
+        sign
+        + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n").decode(
+            "utf-8", "surrogateescape"
+        )
+        for line in lines[:LINES_SHOWN_MAX]
+    ]
+    more = len(lines) - LINES_SHOWN_MAX
+    return "".join(text) + (f"\\ {more} more lines\n" if more > 0 else "")
