@@ -322,10 +322,12 @@ def test_a_file_over_the_limit_is_told_and_left_out(ground: Ground) -> None:
     ground.write({"a": ""})
     told = ground.baseline()
     assert set(ground.recorded()) == {b"a"}
-    assert "1 file is over 16 MiB and is captured when an edit touches it: " in told["uncovered"][0]
+    assert told["too_large"] == ["large"]
+    sentence = "1 file is over 16 MiB and is captured when an edit touches it: large"
+    assert survey.too_large([b"large"]) == [sentence]
     found, done = ground.scan()
     assert set(found) == {b"a"}
-    assert "large" in done["uncovered"][0]
+    assert done["too_large"] == ["large"]
 
 
 def test_what_is_over_the_budget_stays_out_until_it_is_edited(

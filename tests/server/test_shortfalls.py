@@ -150,3 +150,15 @@ def test_publishing_by_rename_is_said_to_be_weaker(place: Workplace) -> None:
     (place.folder / "config/editd/config.toml").write_text('publish = "rename"\n')
     with place.start() as client:
         assert "by a check and a rename" in weaker(client)
+
+
+def test_the_files_that_are_not_covered_are_those_that_exist_now(place: Workplace) -> None:
+    """The list was that of the last scan, while files came and went."""
+    with place.start() as client:
+        client.settle()
+        assert client.status().uncovered == []
+        with open(place.root / "large.bin", "wb") as file:
+            file.truncate(17 << 20)
+        wait_until(lambda: "large.bin" in " ".join(client.status().uncovered), "the large file is listed")
+        (place.root / "large.bin").unlink()
+        assert client.status().uncovered == []

@@ -75,6 +75,7 @@ class Surveyor:
             "files": walk.files,
             "bytes": walk.content_bytes,
             "uncovered": self._left_out(walk),
+            "too_large": [os.fsdecode(path) for path in walk.too_large],
             "budget_spent": bool(taking.left),
         }
 
@@ -120,6 +121,7 @@ class Surveyor:
                 "done": True,
                 "files": walk.files,
                 "uncovered": self._left_out(walk),
+                "too_large": [os.fsdecode(path) for path in walk.too_large],
                 "strays": [os.fsdecode(stray) for stray in walk.strays],
             },
         )
@@ -141,14 +143,16 @@ class Surveyor:
                 sorted(self._uncovered),
                 "were too many for the baseline and are captured when an edit touches them",
             ),
-            (
-                walk.too_large,
-                f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them",
-            ),
             (walk.too_long, f"have a path of more than {PATH_BYTES_MAX} bytes, which no program can open"),
             (walk.unreadable, "could not be read"),
         )
         return [f"{counted(len(paths), what)}: {_some(paths)}" for paths, what in said if paths]
+
+
+def too_large(paths: list[bytes]) -> list[str]:
+    """Return the sentence about files that are over the limit, if there are any."""
+    what = f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"
+    return [f"{counted(len(paths), what)}: {_some(sorted(paths))}"] if paths else []
 
 
 def counted(files: int, what: str) -> str:

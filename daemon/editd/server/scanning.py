@@ -11,9 +11,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.inspection import suspects_in, suspects_unseen, sweep
+from editd.engine.survey import too_large
 from editd.errors import Broken
 from editd.server.children import PYTHON, Child
 from editd.values.content import Version
+from editd.workspace.scan import FILE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +40,32 @@ class Scanner:
         self._number = 0
         self._next: asyncio.Task[None] | None = None  # the scan that has not begun yet
         self._running: asyncio.Task[None] | None = None
-        self.uncovered: list[str] = []
+        self._root = os.fsencode(root)
+        self._left_out: list[str] = []  # sentences of the last scan
+        self._too_large: set[bytes] = set()
         self.files = 0  # seen in the last scan
         self.unseen: list[WorkspacePath] = []  # what is known in folders that the last scan did not come to
         self.unrecorded: list[str] = []  # what the last scan found and the engine could not record
+
+    @property
+    def uncovered(self) -> list[str]:
+        """What the history does not cover, in sentences; of files that are too large, as they are now."""
+        self._too_large = {path for path in self._too_large if self._is_too_large(path)}
+        return self._left_out + too_large(list(self._too_large))
+
+    def note_too_large(self, path: WorkspacePath) -> None:
+        """Remember a file that was seen since the last scan, and is too large to record."""
+        self._too_large.add(path.raw)
+
+    def _take_left_out(self, frame: dict[str, Any]) -> None:
+        self._left_out = list(frame["uncovered"])
+        self._too_large = set(map(os.fsencode, frame["too_large"]))
+
+    def _is_too_large(self, path: bytes) -> bool:
+        try:
+            return os.lstat(os.path.join(self._root, path)).st_size > FILE_BYTES_MAX
+        except OSError:
+            return False
 
     async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
         """Take the workspace as first seen into the store. Raises Broken where that fails."""
@@ -64,7 +88,7 @@ class Scanner:
                     f"The baseline failed: {frame['failed']}", hint="Put that right and start again."
                 )
             if "baseline" in frame:
-                self.uncovered = list(frame["uncovered"])
+                self._take_left_out(frame)
                 self.files = frame["files"]
                 return frame
             progress(frame["progress"])
@@ -107,7 +131,8 @@ class Scanner:
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
             suspects += suspects_in(engine.history, frame["folder"], found)
-        self.uncovered, self.files = list(frame["uncovered"]), frame["files"]
+        self._take_left_out(frame)
+        self.files = frame["files"]
         await turns.back()
         self.unseen = list(suspects_unseen(engine.history, seen))
         suspects += self.unseen

@@ -618,7 +618,11 @@ class Watching:
         if known is not None:
             is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
             return None if look is None or is_emptied else look.size
-        if look is None or look.kind not in ("file", "symlink") or look.size > FILE_BYTES_MAX:
+        if look is None or look.kind not in ("file", "symlink"):
+            return _NOT_OURS
+        if look.size > FILE_BYTES_MAX:
+            if scope().is_in(path):
+                self._scanner.note_too_large(path)
             return _NOT_OURS
         return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
 
