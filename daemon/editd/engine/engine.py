@@ -135,6 +135,7 @@ class Engine:
         fallback_encoding: str | None = None,
         tooling: Tooling | None = None,
         mount: bytes = b"",
+        root: str = "",
     ) -> None:
         """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
 
@@ -156,6 +157,7 @@ class Engine:
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
         self._scope = scope
         self._is_in_place = is_in_place
+        self._root = root  # for people to read
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
         boot = boot_id()
@@ -692,7 +694,7 @@ class Engine:
     def absence(self) -> Refused | None:
         """Why the workspace cannot be taken to be where it was; None where it is."""
         try:
-            return None if self._is_in_place() else _gone()
+            return None if self._is_in_place() else _gone(self._root)
         except OSError as error:
             return IoError(error, "The workspace's folder could not be looked at")
 
@@ -819,13 +821,20 @@ def _base_after(change: Change) -> Base:
     return Base(None if change.after is None else change.after.version)
 
 
-def _gone() -> Refused:
+def _gone(root: str) -> Refused:
     cause = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return IoError(
+    refusal = IoError(
         cause,
         "The workspace's folder was moved or removed",
         hint="Put it back, or stop the daemon. The history has everything that was recorded.",
     )
+    if os.path.isdir(root):
+        refusal.message = f"The workspace's folder was moved or removed, and {root} is another folder now."
+        refusal.hint = (
+            "Run `editctl stop`, then `editctl status`: a new daemon takes this folder in, "
+            "as one outside change that can be undone. Or put the old folder back."
+        )
+    return refusal
 
 
 def _never_still(request: Write) -> Refused:

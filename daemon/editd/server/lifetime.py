@@ -15,6 +15,7 @@ import logging
 import logging.handlers
 import os
 import resource
+import shlex
 import signal
 import time
 from functools import partial
@@ -55,7 +56,7 @@ from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.disk import RealDisk, ignore_lease_signal
-from editd.system.flock import Flock, take
+from editd.system.flock import NO_LOCKS, Flock, take, take_folder
 from editd.system.memory import give_back
 from editd.system.naming import folding_of
 from editd.system.supervisor import Supervisor
@@ -141,7 +142,9 @@ class Daemon:
         Raises AlreadyRunning, Refused or OSError where the workspace cannot be taken.
         """
         flock = self._take()
+        root: Flock | None = None
         try:
+            root = self._take_root()
             self._places.check_not_nested()
             if self._supervisor.listener is not None:
                 # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
@@ -157,6 +160,8 @@ class Daemon:
                 if not self._is_lost():
                     os.unlink(self._places.socket)
         finally:
+            if root is not None:
+                root.release()
             flock.release()
 
     def _take(self) -> Flock:
@@ -174,6 +179,29 @@ class Daemon:
         with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
             file.write(os.fsencode(self._places.root) + b"\n")
         return flock
+
+    def _take_root(self) -> Flock | None:
+        """Lock the workspace's folder itself, which has one inode by whatever path it is reached.
+
+        None where its file system locks no folders. Raises PermissionDenied.
+        """
+        try:
+            taken = take_folder(self._places.root)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            log.warning("%s cannot be locked: %s", self._places.root, error)
+            return None
+        if taken is None:
+            other = self._places.other_path()
+            where = f" as {other}" if other else ""
+            raise PermissionDenied(
+                f"Another daemon or program has locked {self._places.root}{where}.",
+                hint=f"Use that daemon: `editctl -C {shlex.quote(other)}`."
+                if other
+                else "Stop that daemon first. It may be another user's, or keep its state elsewhere.",
+            )
+        return taken
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         self._listen_to_signals()
@@ -272,6 +300,7 @@ class Daemon:
             self._clock,
             partial(_judge, self._places.root, uncovered),
             disk.is_root_in_place,
+            root=self._places.root,
             fallback_encoding=config.encoding,
             tooling=self._tooling(),
             mount=disk.mount,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,6 +45,17 @@ class Places(Struct, frozen=True):
             )
         name = paths.workspace_id(root)
         return cls(root, name, paths.state_folder(name), paths.socket_path(name))
+
+    def other_path(self) -> str:
+        """Return the path by which another running daemon of this user has the same folder; "" for none."""
+        with suppress(OSError):
+            for name in os.listdir(os.path.dirname(self.state)):
+                state = paths.state_folder(name)
+                if state != self.state and paths.is_running(state):
+                    root = os.fsdecode(Path(state, "root").read_bytes().removesuffix(b"\n"))
+                    if os.path.samefile(root, self.root):
+                        return root
+        return ""
 
     def allow_nesting(self) -> None:
         """Record that this workspace may lie in another one, for later starts too."""

@@ -7,8 +7,12 @@ keep it, which is why the daemon forks none (tried: a forked worker kept a dead 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+
+NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What a file system says that locks no folders, such as NFS."""
 
 
 class Flock:
@@ -32,7 +36,19 @@ def take(path: str, *, wait: bool = False) -> Flock | None:
     Where another holds it, return None, or with `wait` wait until it does not. Raises OSError where
     the file cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return _locked(os.open(path, flags, 0o600), wait=wait)
+
+
+def take_folder(path: str) -> Flock | None:
+    """Take a folder itself, by whatever path; None where another process holds it.
+
+    Raises OSError, one of NO_LOCKS where the file system locks no folders.
+    """
+    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), wait=False)
+
+
+def _locked(descriptor: int, *, wait: bool) -> Flock | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,84 @@
+"""One daemon for one folder, by whatever path it is reached, and whatever comes to stand at its path."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import machine
+from editd_client.errors import EditdError
+from torment import transactions
+from workplace import write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+
+def start_another(place: Workplace, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "editd", "--foreground", *argv],
+        env=place.environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_second_daemon_of_the_same_folder_through_a_bind_mount_is_refused(place: Workplace) -> None:
+    other = place.folder / "other path"
+    with place.start():
+        try:
+            mount = machine.mounted(place.root, other, options="bind", kind="none")
+            mount.__enter__()
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"nothing can be mounted here: {error.stderr!r}")
+        try:
+            done = start_another(place, "-C", str(other))
+        finally:
+            mount.__exit__(None, None, None)
+    assert done.returncode == 1
+    assert f"has locked {other} as {place.root}" in done.stderr
+    assert f"`editctl -C {place.root}`" in done.stderr
+
+
+def test_a_second_daemon_with_its_state_elsewhere_is_refused(place: Workplace) -> None:
+    elsewhere = {name: str(place.folder / "elsewhere") for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR")}
+    with place.start():
+        done = start_another(place, "-C", str(place.root), **elsewhere)
+    assert done.returncode == 1
+    assert "has locked" in done.stderr
+    assert "keep its state elsewhere" in done.stderr
+
+
+def test_a_folder_that_is_locked_is_free_when_its_daemon_was_killed(place: Workplace) -> None:
+    place.start().close()
+    place.kill()
+    with place.start() as client:
+        client.apply([write("a", "1\n")])
+
+
+def test_a_clone_in_the_workspaces_place_is_told_of_and_taken_in_by_the_next_daemon(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "mine\n"), write("kept", "the same\n")])
+        shutil.rmtree(place.root)
+        place.write({"a": "of the clone\n", "kept": "the same\n"})
+        for ask in (client.settle, lambda: client.apply([write("a", "2\n")])):
+            with pytest.raises(EditdError, match=f"{place.root} is another folder now") as refused:
+                ask()
+            assert "editctl stop" in str(refused.value.hint)
+            assert "No such file" not in refused.value.message
+        assert f"{place.root} is another folder now" in str(client.status().reason)
+    place.stop()
+    with place.start() as client:
+        client.settle()
+        last = transactions(client)[-1]
+        assert (last.kind, [change.path for change in last.files]) == ("outside", ["a"])
+        assert client.read("a").content == "of the clone\n"
+        client.undo(last.seq)
+        assert client.read("a").content == "mine\n"
+        assert client.check().problems == []
