@@ -73,6 +73,7 @@ from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, Sight
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
+from editd.workspace.hidden import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -158,6 +159,7 @@ class Engine:
         self._scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for people to read
+        self.hidden = Hidden(root, lambda path: history.entry(path) is not None or history.has_folder(path))
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
         boot = boot_id()
@@ -368,19 +370,26 @@ class Engine:
     ) -> None:
         """Raise Refused where the request's session may not make these changes; also for dry runs."""
         self.rules.permit(changes)
+        for change in changes:
+            self.hidden.refuse(change.path)
         if self.guard is not None:
             self.guard.permit(request, changes, expected, based)
 
     def _plan(self, view: View, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
         knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
-        return plan(
-            request.edits,
-            view if self.guard is None else self.guard.within(view, request.authorship.session),
-            knowledge,
-            on_stale=request.on_stale,
-            fallback_encoding=self._fallback_encoding,
-            tooling=self.tooling.answered(request.found) if request.found else self.tooling,
-        )
+        try:
+            return plan(
+                request.edits,
+                view if self.guard is None else self.guard.within(view, request.authorship.session),
+                knowledge,
+                on_stale=request.on_stale,
+                fallback_encoding=self._fallback_encoding,
+                tooling=self.tooling.answered(request.found) if request.found else self.tooling,
+            )
+        except Refused:
+            for edit in request.edits:  # It says that a hidden file is missing, or another.
+                self.hidden.refuse(getattr(edit, "path", WorkspacePath("")))
+            raise
 
     def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         if request.dry_run:
@@ -487,7 +496,9 @@ class Engine:
             return
         # What lies where names fold is out of scope, and says nothing of what it may hide.
         found = {
-            path: state for path, state in batch.view.strangers.items() if not self.files.is_kept_out(path)
+            path: state
+            for path, state in batch.view.strangers.items()
+            if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
         }
         batch.view.strangers.clear()
         for adoption in adoptions(found, self.history, self._scope()):
@@ -645,6 +656,7 @@ class Engine:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
             return Reading(path, state)
         here = self.tree.resolve(path)
+        self.hidden.refuse(here)
         state = self.look(here)
         if state is None:
             raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
@@ -747,6 +759,7 @@ class Engine:
                 self.files.end()
         except (Refused, OSError) as error:  # what is left there is put aside at the next start
             log.error("what was replaced could not be looked at: %s", error)
+        self.hidden.close()
         self.history.close()
 
     # ── what those need ──

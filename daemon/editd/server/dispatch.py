@@ -431,7 +431,7 @@ class Dispatch:
             hooks=self._workshop.hooker.status(engine.hooks),
             clients=clients,
             weaker=shortfalls.weaker() + self._workshop.configuration.weaker() + history.weaker(),
-            uncovered=scanner.uncovered + scanner.unrecorded + shortfalls.uncovered(),
+            uncovered=scanner.uncovered + scanner.unrecorded + shortfalls.uncovered() + engine.hidden.told(),
             system=shortfalls.facts(),
             pid=os.getpid(),
             id=self.name,

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import select
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 TABLE = "/proc/self/mountinfo"
 
@@ -102,3 +107,27 @@ def _parsed(line: bytes) -> Mount:
 
 def _unescaped(name: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name)
+
+
+class MountEvents:
+    """Whether the mount table has changed since it was last asked, for the price of one poll(2)."""
+
+    def __init__(self, table: str = TABLE) -> None:
+        try:
+            self._table: BufferedReader | None = open(table, "rb")  # noqa: SIM115  # as long as this lives
+        except OSError:
+            self._table = None
+        self._poll = select.poll()
+        if self._table is not None:
+            self._poll.register(self._table, select.POLLPRI)
+
+    def have_come(self) -> bool:
+        """Return whether a file system was mounted or unmounted since the last call; see proc(5)."""
+        return bool(self._poll.poll(0))
+
+    def close(self) -> None:
+        """Close the table."""
+        if self._table is not None:
+            self._poll.unregister(self._table)
+            self._table.close()
+            self._table = None
