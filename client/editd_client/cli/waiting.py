@@ -6,6 +6,7 @@ On a terminal only, on standard error, and gone when the answer is there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -13,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from editd_client.client import Client
-from editd_client.connect import SAY_SECONDS
-from editd_client.errors import EditdError, Unreachable
+from editd_client.connect import SAY_SECONDS, connect
+from editd_client.errors import Unreachable
 
 if TYPE_CHECKING:
     import socket
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 ASKED_BY_PAGES = frozenset({"show"})  # while a pager has the terminal
+PROGRESS_SECONDS_MAX = 0.4  # for the count of the first scan
 COLUMNS = 80  # of a terminal that does not know its width
 CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48, EL)
 
@@ -46,13 +48,19 @@ class PatientClient(Client):
     def _scan_progress(self) -> str | None:
         """Return how far the first scan of the workspace is, or None if none is under way."""
         try:
-            with Client(self._path, reconnect=False) as other:
-                status = other.status()
-        except (EditdError, Unreachable):
+            stream = connect(self._path)
+            if stream is None:
+                return None
+            with stream:
+                stream.settimeout(PROGRESS_SECONDS_MAX)  # a daemon that is stuck does not answer this either
+                stream.sendall(b'{"id": 1, "method": "status"}\n')
+                with stream.makefile("rb") as answers:
+                    status = json.loads(answers.readline())["result"]
+        except (Unreachable, OSError, ValueError, LookupError):
             return None
-        if status.state != "scanning":
+        if status["state"] != "scanning":
             return None
-        return f"first scan of the workspace: {status.watcher.get('files', 0):,} files"
+        return f"first scan of the workspace: {status['watcher'].get('files', 0):,} files"
 
 
 @contextlib.contextmanager
