@@ -7,6 +7,7 @@ says nothing except where nobody has touched them since: `Unforeseen`.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -178,8 +179,10 @@ class Sheet:
         """What a path holds. Raises No for a folder that does not go in this changeset."""
         if path not in self.now and path in self.folders:
             is_thinned = any(is_below(gone, [path]) for gone in self.start.keys() - self.now.keys())
-            if not is_thinned or any(is_below(there, [path]) for there in self.now):
+            if not is_thinned:
                 raise No("not_a_file")
+            if any(is_below(there, [path]) for there in self.now):
+                raise Unforeseen  # one of two names: it is a folder, and there is no file
         return self.now.get(path)
 
     def finish(self) -> None:
@@ -353,8 +356,8 @@ def patch_of(path: str, old: bytes | None, new: bytes | None) -> str:
 # ── Merging and undoing ────────────────────────────────────────────────────────────────────────
 
 
-def merge(base: Held | None, ours: Held | None, theirs: Held | None) -> Held | None:
-    """Join what became of `base` on two sides. Raises No where they collide."""
+def merge(base: Held | None, ours: Held | None, theirs: Held | None, *, is_undo: bool = False) -> Held | None:
+    """Join what became of `base` on two sides. Raises No where they collide; neighbours do not in an undo."""
     if theirs in (ours, base):
         return ours
     if base == ours:
@@ -370,18 +373,77 @@ def merge(base: Held | None, ours: Held | None, theirs: Held | None) -> Held | N
         return Held(ours.content, mode)
     if "120000" in (base.mode, ours.mode, theirs.mode):
         raise No("conflict")
-    return Held(merge_contents(base.content, ours.content, theirs.content), mode)
+    return Held(merge_contents(base.content, ours.content, theirs.content, is_undo=is_undo), mode)
 
 
-def merge_contents(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+def merge_contents(base: bytes, ours: bytes, theirs: bytes, *, is_undo: bool) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
             Path(folder, name).write_bytes(content)
         argv = ["git", "merge-file", "-p", "ours", "base", "theirs"]
         done = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
-    if done.returncode:
+        if done.returncode == 0:
+            return done.stdout
+        is_text = not any(b"\0" in side for side in (base, ours, theirs))
+        joined = join_neighbours(Path(folder), ours, base, theirs) if is_undo and is_text else None
+    if joined is None:
         raise No("conflict")
-    return done.stdout
+    return joined
+
+
+Hunk = tuple[int, int, tuple[bytes, ...]]  # lines of the base, half open, and what they become
+
+
+def join_neighbours(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+    """All hunks of both sides in one text; None where two of them change one line, or insert at one point."""
+    lines = base.splitlines(keepends=True)
+    back = hunks(folder, base, theirs)
+    mine = [moved_aside(hunk, lines, back) for hunk in hunks(folder, base, ours)]
+    both = [hunk for hunk in mine if hunk not in back] + back
+    if any(is_meeting(one, other) for one in mine for other in back if one != other):
+        return None
+    for start, end, new in sorted(both, reverse=True):
+        lines[start:end] = new
+    return None if any(not line.endswith(b"\n") for line in lines[:-1]) else b"".join(lines)
+
+
+def hunks(folder: Path, before: bytes, after: bytes) -> list[Hunk]:
+    for name, text in (("before", before), ("after", after)):
+        (folder / name).write_bytes(text)
+    argv = ["git", "diff", "--no-index", "-U0", "--no-indent-heuristic", "--no-color", "before", "after"]
+    told = subprocess.run(argv, cwd=folder, capture_output=True, check=False).stdout
+    lines = after.splitlines(keepends=True)
+    found = []
+    for header in re.findall(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", told):
+        old, old_lines, new, new_lines = (int(number) if number else 1 for number in header)
+        start = old if old_lines == 0 else old - 1
+        found.append(
+            (start, start + old_lines, tuple(lines[new - 1 : new - 1 + new_lines]) if new_lines else ())
+        )
+    return found
+
+
+def is_meeting(one: Hunk, other: Hunk) -> bool:
+    (start, end, _), (start_, end_, _) = one, other
+    return (
+        start == end == start_ == end_
+        or max(start, start_) < min(end, end_)
+        or (start == end and start_ < start < end_)
+        or (start_ == end_ and start < start_ < end)
+    )
+
+
+def moved_aside(hunk: Hunk, lines: list[bytes], others: list[Hunk]) -> Hunk:
+    """The same insertion before or behind the lines that another hunk changes, if the text is the same."""
+    start, end, new = hunk
+    for first, last, _ in others:
+        if start == end and first < start < last:
+            after = [*lines[:start], *new, *lines[start:]]
+            for at in (first, last):
+                moved = tuple(after[at : at + len(new)])
+                if [*lines[:at], *moved, *lines[at:]] == after:
+                    return at, at, moved
+    return hunk
 
 
 @dataclass
@@ -469,13 +531,15 @@ class History:
                 continue
             for path in paths:
                 try:
-                    held = merge(after[path], result.get(path), before[path])
+                    held = merge(after[path], result.get(path), before[path], is_undo=True)
                 except No:
                     collides = True
                     held = before[path]
                 result = merged_with(result, {path: held})
         if has_files_in_files(result) or (collides and not force):
             raise No("conflict")
+        if collides:
+            raise Unforeseen  # only the lines that collide are put back
         return result
 
     def restored(self, to: int, now: Files, paths: Sequence[str] | None = None) -> Files:

@@ -33,12 +33,13 @@ from workplace import workplace
 from world import Disagreement, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Attempt = Callable[[int, Sequence[str], Sequence[int]], "Failure | None"]
+    Attempt = partial["Failure | None"]
 
+RUN = "python tests/differential/run.py"
 STORY_LINES = 40
-TRIES = 2  # of a run while it is shrunk, since what others did is seen a little later at times
+TRIES = 1  # of a run while it is shrunk; what others did is seen a little later at times
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,11 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="leave out what the failure does not need")
     parser.add_argument("--list", action="store_true", help="print the steps of a seed, and run none")
     parser.add_argument("--story", action="store_true", help="tell the whole story of a run that fails")
-    parser.add_argument("--strict", action="store_true", help="hold undo to all that the protocol says of it")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="check that what a conflict says to undo first makes the undo clean",
+    )
     given = parser.parse_args()
     attempt = partial(run, is_strict=given.strict)
     if given.seed is not None:
@@ -132,7 +137,7 @@ def several(
         if failure is not None:
             failed.append(seed)
             tell(failure, is_whole=is_whole)
-            again = f"python tests/differential/run.py --seed {seed} --steps {steps} --shrink"
+            again = f"{RUN} --seed {seed} --steps {steps} --shrink{' --strict' if is_strict(attempt) else ''}"
             print(f"seed {seed} fails at step {failure.at}: {failure.what}\nshrink it: {again}", flush=True)
         else:
             print(f"seed {seed}: {steps} steps, {time.monotonic() - began:.0f} s", flush=True)
@@ -160,8 +165,14 @@ def shrink(attempt: Attempt, seed: int, kinds: Sequence[str], only: list[int]) -
     failure = attempt(seed, kinds, few) or first
     tell(failure, is_whole=True)
     numbers = ",".join(map(str, few))
-    print(f"{len(few)} steps: python tests/differential/run.py --seed {seed} --only {numbers}")
+    print(
+        f"{len(few)} steps: {RUN} --seed {seed} --only {numbers}{' --strict' if is_strict(attempt) else ''}"
+    )
     return 1
+
+
+def is_strict(attempt: Attempt) -> bool:
+    return bool(attempt.keywords["is_strict"])
 
 
 def tell(failure: Failure, *, is_whole: bool) -> None:

@@ -434,8 +434,8 @@ class Steps:
         except Unforeseen:
             self.take_back_unforeseen(kind, actor, chosen, ask, on_conflict)
             return
-        if expected == world.disk and world.is_strict:
-            self.take_back_nothing(actor, lambda: ask(on_conflict=on_conflict))
+        if expected == world.disk:
+            self.take_back_nothing(kind, actor, chosen, lambda: ask(on_conflict=on_conflict))
             return
         if not force and self.chance.random() < 0.5:
             shown = ask(dry_run=True)
@@ -443,9 +443,24 @@ class Steps:
             self.compare_files(shown, differences(world.disk, expected))
         world.done(kind, actor, ask(on_conflict=on_conflict), expected, chosen)
 
-    def take_back_nothing(self, actor: Actor, ask: Callable[[], UndoResult]) -> None:
-        """What would change nothing never becomes a transaction."""
-        self.world.refused({"nothing_to_undo"}, actor, ask)
+    def take_back_nothing(
+        self, kind: str, actor: Actor, chosen: Undone, ask: Callable[[], UndoResult]
+    ) -> None:
+        """What would change nothing is refused; without a number, the next with an effect goes with it."""
+        world = self.world
+        try:
+            answer = ask()
+        except EditdError as refusal:
+            names = {"nothing_to_undo", "conflict"}  # the latter of what would go with it
+            if refusal.name not in names:
+                raise Disagreement(f"refused by {refusal.name}, not {sorted(names)}") from None
+            world.catch_up()
+            return
+        assert answer.transaction is not None
+        taken = {seq: world.history.steps[seq].in_force() for seq in answer.transaction.undoes}
+        if not taken.keys() > chosen.keys():
+            raise Disagreement(f"an undo of {sorted(chosen)}, which changes nothing: {answer.transaction}")
+        world.trust(kind, actor, answer, taken | chosen)
 
     def take_back_unforeseen(
         self, kind: str, actor: Actor, chosen: Undone, ask: Callable[..., UndoResult], on_conflict: str
@@ -463,11 +478,11 @@ class Steps:
             answer = ask(on_conflict=on_conflict)
         except EditdError as refusal:
             world.note(f"  {actor}: refused, {refusal.name}: {refusal.message}")
-            if refusal.name == "nothing_to_undo" and not shown.conflicts:
-                world.agree("what a dry run says of an undo of nothing", shown.files, [])
-            elif world.is_strict or refusal.name not in ("not_a_file", "io_error"):
+            if refusal.name == "nothing_to_undo" and (on_conflict == "force" or not shown.conflicts):
+                world.note("  nothing to undo")
+            else:
                 world.agree("the refusal", refusal.name, "conflict")
-                if on_conflict == "fail" and world.is_strict:
+                if on_conflict == "fail":
                     world.agree("conflicts of a dry run", bool(shown.conflicts), True)
                 self.explained(refusal)
             world.catch_up()
@@ -476,6 +491,8 @@ class Steps:
             world.agree("conflicts of a dry run, and it is done", shown.conflicts, [])
         made = answer.transaction
         assert made is not None
+        if set(made.undoes) > chosen.keys():  # the newest ones that have no effect any more go along
+            chosen = {seq: world.history.steps[seq].in_force() for seq in made.undoes} | chosen
         world.trust(kind, actor, answer, chosen)
         if on_conflict == "fail":
             self.compare_files(shown, differences(before, world.disk))
@@ -490,13 +507,11 @@ class Steps:
         """A conflict names what is in the way."""
         if refusal.name == "conflict":
             files = refusal.data.get("files") or []
-            if self.world.is_strict and (not files or not all(file["blocking"] for file in files)):
+            if not files or not all(file["blocking"] for file in files):
                 raise Disagreement(f"a conflict that does not say what is in the way: {refusal.data}")
 
     def needs(self) -> None:
         """With all that an undo needs undone first, newest first, it is clean, as the protocol says."""
-        if not self.world.is_strict:
-            return
         actor, world = self.actor(), self.world
         world.settle()
         session = str(self.draw.one(NAMES))
@@ -522,8 +537,16 @@ class Steps:
         for seq in needed:
             paths = world.history.steps[seq].in_force()
             world.note(f"{actor}: undo {seq}")
-            world.trust("undo", actor, actor.client.undo(seq), {seq: paths})
-        if needed:
+            try:
+                answer = actor.client.undo(seq)
+            except EditdError as refusal:
+                world.note(f"  refused, {refusal.name}: {refusal.message}")
+                if refusal.name != "nothing_to_undo" and world.is_strict:
+                    raise
+                world.catch_up()
+                continue
+            world.trust("undo", actor, answer, {seq: paths})
+        if needed and world.is_strict:
             with contextlib.suppress(EditdError):  # nothing_to_undo: it is undone with what it needs
                 world.agree(f"{what}, once {needed} are undone", ask(dry_run=True).conflicts, [])
 

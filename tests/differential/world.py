@@ -65,7 +65,7 @@ class World:
     actors: dict[str | None, Actor] = field(default_factory=dict)
     written: set[bytes] = field(default_factory=set)  # all that any file has ever held
     requests: int = 0
-    is_strict: bool = True  # Otherwise an undo may come to nothing, and need not say what is in its way.
+    is_strict: bool = False  # Hold the recipe of a conflict to its promise.
 
     def begin(self, files: Mapping[str, bytes]) -> None:
         self.place.write(files)
@@ -220,15 +220,13 @@ class World:
             actor.has_seen(path, version_at(expected, path))
         self.catch_up(made.seq, ("outside", *beside))
         self.history.steps[made.seq].mingled |= {*moved}
-        if not self.is_strict and not changes:
-            changes = {"": None}
         self.agree(f"the changes of {made.seq}", self.history.steps[made.seq].after, changes)
         parts = {
             seq: paths for seq, paths in undone.items() if paths != frozenset(self.history.steps[seq].after)
         }
         told = kind, actor.name, sorted(undone), parts
         self.agree(f"{made.seq} by its kind, session and what it undoes", about(made), told)
-        if not changes and self.is_strict:
+        if not changes:
             raise Disagreement(f"transaction {made.seq} changes nothing")
         self.check_files()
 
@@ -263,8 +261,6 @@ class World:
         shown = [p if held else f"no {p}" for p, held in after.items() if p not in moves.values()]
         self.note(f"  {made.seq} {made.kind}: {sorted(shown)} {moves or ''}")
         kind, session, undoes, parts = about(made)
-        if not self.is_strict and not after:
-            after = {"": None}
         step = Step(kind, {p: before.get(p) for p in after}, after, moves, tuple(undoes), session, parts)
         self.history.add(step)
 
@@ -289,7 +285,7 @@ class World:
         return changes
 
     def read_at(self, seq: int, paths: Iterable[str]) -> None:
-        for path in filter(None, paths):
+        for path in paths:
             held = self.history.states[seq].get(path)
             try:
                 read = self.client.read(path, at=seq)

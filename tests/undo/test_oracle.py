@@ -10,7 +10,6 @@ has 2,000 histories.
 from __future__ import annotations
 
 import random
-import re
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ import pytest
 
 from editd.values.content import version_of
 from editd_client.errors import EditdError
+from modelling import join_neighbours
 from workplace import Workplace, write
 
 if TYPE_CHECKING:
@@ -67,61 +67,6 @@ def merge_file(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes |
     done = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
     assert done.returncode < 128, done.stderr
     return done.stdout if done.returncode == 0 else join_neighbours(folder, ours, base, theirs)
-
-
-Hunk = tuple[int, int, tuple[bytes, ...]]  # lines of the base, half open, and what they become
-
-
-def join_neighbours(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """All hunks of both sides in one text; None where two of them change one line, or insert at one point."""
-    lines = base.splitlines(keepends=True)
-    back = hunks(folder, base, theirs)
-    mine = [moved_aside(hunk, lines, back) for hunk in hunks(folder, base, ours)]
-    both = [hunk for hunk in mine if hunk not in back] + back
-    if any(is_meeting(one, other) for one in mine for other in back if one != other):
-        return None
-    for start, end, new in sorted(both, reverse=True):
-        lines[start:end] = new
-    return None if any(not line.endswith(b"\n") for line in lines[:-1]) else b"".join(lines)
-
-
-def hunks(folder: Path, before: bytes, after: bytes) -> list[Hunk]:
-    for name, text in (("before", before), ("after", after)):
-        (folder / name).write_bytes(text)
-    argv = ["git", "diff", "--no-index", "-U0", "--no-indent-heuristic", "--no-color", "before", "after"]
-    told = subprocess.run(argv, cwd=folder, capture_output=True, check=False).stdout
-    lines = after.splitlines(keepends=True)
-    found = []
-    for header in re.findall(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", told):
-        old, old_lines, new, new_lines = (int(number) if number else 1 for number in header)
-        start = old if old_lines == 0 else old - 1
-        found.append(
-            (start, start + old_lines, tuple(lines[new - 1 : new - 1 + new_lines]) if new_lines else ())
-        )
-    return found
-
-
-def is_meeting(one: Hunk, other: Hunk) -> bool:
-    (start, end, _), (start_, end_, _) = one, other
-    return (
-        start == end == start_ == end_
-        or max(start, start_) < min(end, end_)
-        or (start == end and start_ < start < end_)
-        or (start_ == end_ and start < start_ < end)
-    )
-
-
-def moved_aside(hunk: Hunk, lines: list[bytes], others: list[Hunk]) -> Hunk:
-    """The same insertion before or behind the lines that another hunk changes, if the text is the same."""
-    start, end, new = hunk
-    for first, last, _ in others:
-        if start == end and first < start < last:
-            after = [*lines[:start], *new, *lines[start:]]
-            for at in (first, last):
-                moved = tuple(after[at : at + len(new)])
-                if [*lines[:at], *moved, *lines[at:]] == after:
-                    return at, at, moved
-    return hunk
 
 
 def a_text(chance: random.Random) -> bytes:
