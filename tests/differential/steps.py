@@ -274,7 +274,12 @@ class Steps:
         force = self.draw.rarely()
         self.world.note(f"{actor}: undo {seq}{' by force' if force else ''}")
         self.take_back(
-            "undo", actor, lambda: self.named(seq), lambda **more: actor.client.undo(seq, **more), force=force
+            "undo",
+            actor,
+            lambda: self.named(seq),
+            lambda **more: actor.client.undo(seq, **more),
+            force=force,
+            is_named=True,
         )
 
     def undo_paths(self) -> None:
@@ -293,7 +298,7 @@ class Steps:
         self.world.note(f"{actor}: undo {seq} at {paths}")
         self.take_back(
             "undo", actor, lambda: self.named(seq, paths),
-            lambda **more: actor.client.undo(seq, paths=paths, **more),
+            lambda **more: actor.client.undo(seq, paths=paths, **more), is_named=True,
         )  # fmt: skip
 
     def named(self, seq: int, paths: Sequence[str] = ()) -> Undone:
@@ -405,6 +410,7 @@ class Steps:
         ask: Callable[..., UndoResult],
         *,
         force: bool = False,
+        is_named: bool = False,
     ) -> None:
         """Undo something; a dry run before it must say what the undo then does."""
         world = self.world
@@ -427,6 +433,9 @@ class Steps:
             if no.name == "conflict":
                 shown = ask(dry_run=True)
                 world.note(f"  a dry run: {shown}")
+                if not shown.conflicts and not is_named:  # Others without effect are taken along.
+                    self.take_back_unforeseen(kind, actor, chosen, ask, on_conflict)
+                    return
                 world.agree("conflicts of a dry run", bool(shown.conflicts), True)
             refusal = world.refused({no.name}, actor, lambda: ask(on_conflict=on_conflict))
             self.explained(refusal)
