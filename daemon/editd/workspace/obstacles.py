@@ -46,9 +46,14 @@ def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ())
 
 
 def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
-    """Whether `path` is on a mount whose file system takes two spellings for one name."""
-    with disk.folder(nearest_folder(disk, split(path.raw)[0])) as folder:
-        return bool(_folding(disk, folder))
+    """Whether `path` is on a mount whose file system takes two spellings for one name. Raises Refused."""
+    try:
+        with disk.folder(nearest_folder(disk, split(path.raw)[0])) as folder:
+            return bool(_folding(disk, folder))
+    except OSError as error:
+        if error.errno in NO_WAY:  # A folder became a symlink, or went, just now.
+            return False
+        raise refusal_of(error, path, "could not be looked at") from error
 
 
 def _folding(disk: Disk, folder: Folder) -> str:
