@@ -213,3 +213,17 @@ def test_a_dry_run_names_what_another_program_has_just_written(place: Workplace,
     place.write({"kept": LINES.replace("line 5\n", "theirs\n")})
     assert conflicts(client.undo(mine, dry_run=True)) == {"kept": [mine + 1]}
     assert client.show(mine + 1).transaction.kind == "outside"
+
+
+def test_a_forced_undo_finds_no_room_where_its_file_was_moved_to(place: Workplace) -> None:
+    place.write({"a": "old\n"})
+    with place.start() as client:
+        made = client.apply([write("a", "new\n")]).transaction
+        assert made is not None
+        client.apply([Move(path="a", to="d/f/inner")])
+        client.apply([Delete(path="d/f/inner")])
+        client.apply([write("d/f", "another\n")])
+        with pytest.raises(EditdError) as refused:
+            client.undo(made.seq, on_conflict="force")
+    assert refused.value.name == "conflict"
+    assert place.files() == {"d/f": b"another\n"}

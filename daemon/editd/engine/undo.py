@@ -322,6 +322,7 @@ class Inversion(Struct):
         if not (nested or displaced(made, self.past.history)):
             return []
         seqs = {touch.path: seq for seq, target in self.targets.items() for touch in target.touches}
+        oldest = min(self.targets)  # for a file that others have moved to where it is
         pairs = [tuple(sorted(pair, key=self._made_at)) for pair in nested]
         pairs += [
             (path, other)
@@ -330,7 +331,8 @@ class Inversion(Struct):
             if self._now(other) is not None
         ]
         return [
-            Place(other, seqs[path] - 1, path, is_taken=True, reason="path") for path, other in sorted(pairs)
+            Place(other, seqs.get(path, oldest) - 1, path, is_taken=True, reason="path")
+            for path, other in sorted(pairs)
         ]
 
     def _made_at(self, path: WorkspacePath) -> int:
