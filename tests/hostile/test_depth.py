@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from editd.wire.messages import Delete
 from workplace import write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from workplace import Workplace
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 LONG = pytest.mark.long
 DEEP = 900  # a walk below as many folders never ended
 SETTLE_SECONDS = 60  # of a machine that others use, too: alone it takes two
+
+
+@pytest.fixture(autouse=True)
+def _removed_afterwards(place: Workplace) -> Iterator[None]:
+    """Remove what is deep by rm(1): pytest removes old folders by a function that recurses into each."""
+    yield
+    place.end()
+    subprocess.run(["rm", "-rf", place.root], check=True)
 
 
 def make_deep(root: Path, names: list[str], *, with_files: bool = False) -> None:
