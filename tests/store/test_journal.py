@@ -13,6 +13,7 @@ import pytest
 from editd.errors import HistoryDamaged
 from editd.store.journal import (
     SEGMENT_BYTES,
+    SPARES_MAX,
     Frame,
     Journal,
     JournalFailed,
@@ -405,3 +406,28 @@ def test_relaxed_a_segment_is_synced_before_it_is_left_and_at_the_end(
     synced.clear()
     journal.close()
     assert segment_path(str(tmp_path), journal.position.segment) in synced
+
+
+def test_damage_behind_a_mark_that_a_power_cut_kept_old_is_found_by_the_frames_after_it(
+    journal: Journal, tmp_path: Path
+) -> None:
+    journal.append([record(1)])
+    mark = (tmp_path / "acknowledged").read_bytes()
+    start = journal.position.offset
+    journal.append([record(2, b"y" * 500)])
+    journal.append([record(3)])
+    (tmp_path / "acknowledged").write_bytes(mark)
+    with open(segment_path(str(tmp_path), journal.position.segment), "r+b") as file:
+        file.seek(start + 100)
+        file.write(b"damaged")
+    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} does not check"):
+        seqs(tmp_path)
+
+
+def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
+    journal = Journal(str(tmp_path))
+    for seq in range(1, 21):
+        journal.append([record(seq, bytes(3700))])
+    journal.release(20)
+    assert len(list(tmp_path.glob("*.segment"))) == SPARES_MAX + 1, "those kept, and the one in use"

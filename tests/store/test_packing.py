@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.errors import UnknownTransaction
 from editd.store.compaction import Compactor, Limits
 from editd.store.head import move_head
+from editd.store.journal import Position
 from editd.store.mending import open_history
+from editd.store.packing import Packer
 from editd.system.durable import sync_path
 from harness import Harness, apply, done, pack, write
 
@@ -102,3 +105,39 @@ def test_the_note_of_a_failed_sync_goes_with_the_first_sync_that_succeeds(place:
     history.note_synced(0)
     history.close()
     assert not is_in_doubt()
+
+
+def test_a_transaction_that_is_packed_is_not_packed_again_though_the_journal_still_has_it(
+    place: Harness,
+) -> None:
+    """A packing process that was killed begins where the last one was known to be."""
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        pack(engine)
+        done(engine, apply(write("a", "2\n")))
+        due = engine.packing_due()
+        assert due is not None
+        _, until, through = due
+        Packer(engine.history.folder).pack(Position(0, 0), until, through)
+        engine.packed(through, until)
+        assert engine.history.packed == 2
+
+
+def test_what_is_packed_does_not_wait_for_packing_any_more(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n" * 1000)))
+        assert engine.history.pending_bytes > 2000
+        pack(engine)
+        assert engine.history.pending_bytes == 0
+
+
+def test_the_beginning_of_several_ids_names_none_of_them(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit_thrice(place)
+    with place.engine() as engine:
+        monkeypatch.setattr(engine.history.index, "by_id", lambda _prefix: [1, 2])
+        with pytest.raises(UnknownTransaction, match="the beginning of several ids"):
+            engine.history.find("abcd")
