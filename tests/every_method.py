@@ -215,6 +215,7 @@ METHODS: dict[str, Callable[[Client, str, str], object]] = {
     "scope": _scoped,
     "restore": lambda client, _, path: client.restore(0, paths=[path], dry_run=True),
     "undo paths": lambda client, _, path: client.undo(1, paths=[path], dry_run=True),
+    "undo hunks": lambda client, _, path: client.undo(1, hunks={path: [1]}, dry_run=True),
     "undo filter": lambda client, _, path: client.undo(filter=Filter(paths=[path]), dry_run=True),
     **{name: _applied(edit) for name, edit in EDITS.items()},
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
@@ -223,6 +223,7 @@ def undo(
     tx: messages.Tx | None = None,
     *,
     paths: Sequence[str] | None = None,
+    hunks: Mapping[str, Sequence[int]] | None = None,
     last: int | None = None,
     filter: messages.Filter | None = None,  # noqa: A002  # the protocol's name
     session: str | None = None,
@@ -235,13 +236,15 @@ def undo(
 ) -> Asked[messages.UndoResult]:
     """Take back `tx`, the `last` so many, all of a `session`, or what fits a `filter`, by a new transaction.
 
-    With none of them, the newest edit that is not undone. Refused with `conflict` where later changes do
-    not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so instead. With
-    `own_only`, what another session did is refused with `permission_denied`.
+    With none of them, the newest edit that is not undone. Of `tx` it can be only some `paths`, and of other
+    files only the `hunks` with these numbers, as `show` lists them. Refused with `conflict` where later
+    changes do not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so
+    instead. With `own_only`, what another session did is refused with `permission_denied`.
     """
     asked = messages.Undo(
         tx=tx,
         paths=None if paths is None else list(paths),
+        hunks=UNSET if hunks is None else _hunks(hunks),
         last=last,
         filter=filter,
         session=session,
@@ -253,6 +256,10 @@ def undo(
         own_only=own_only,
     )
     return asking(asked, messages.UndoResult)
+
+
+def _hunks(numbers: Mapping[str, Sequence[int]]) -> list[messages.HunksOf]:
+    return [messages.HunksOf(path=path, hunks=list(given)) for path, given in numbers.items()]
 
 
 def redo(
@@ -368,9 +375,12 @@ def log(
     return asking(asked, messages.LogResult)
 
 
-def show(tx: messages.Tx, *, diff: bool = True) -> Asked[messages.ShowResult]:
-    """One transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`."""
-    return asking(messages.Show(tx=tx, diff=diff), messages.ShowResult)
+def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> Asked[messages.ShowResult]:
+    """One transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
+
+    With `hunks` also the hunks of each file, with the numbers by which `undo` takes them.
+    """
+    return asking(messages.Show(tx=tx, diff=diff, hunks=hunks), messages.ShowResult)
 
 
 def diff(

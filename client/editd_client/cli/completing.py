@@ -7,6 +7,7 @@ it is busy, nothing is offered. Nothing is ever said on standard error, which is
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -43,9 +44,7 @@ class Known(StringParamType):
     ) -> list[CompletionItem]:
         del param
         try:
-            given = ctx.find_root().params
-            workspace = find_workspace(given.get("workspace"), nested=bool(given.get("nested")))
-            with _Question(workspace) as ask:
+            with _Question(_workspace(ctx)) as ask:
                 known = list(self._values(ask, ctx))
         except (EditdError, Unreachable, OSError, ValueError, LookupError):
             known = []
@@ -98,6 +97,19 @@ def _transactions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
         yield str(made["seq"]), _plain(f"{made['kind']} by {made['actor']}: {subject}".removesuffix(": "))
 
 
+def _hunks(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    """Yield the hunks of the transaction that is given, with the first line that each changes."""
+    # Before an option that still lacks its value, click leaves the arguments unparsed.
+    given = str(ctx.params.get("transaction") or ctx.args[0])
+    shown = ask("show", tx=int(given) if given.isdecimal() else given, diff=False, hunks=True)
+    root = _workspace(ctx).root
+    for hunk in shown["hunks"]:
+        lines = str(hunk["diff"]).splitlines()[1:]
+        changed = next((line for line in lines if line[:1] in "+-"), "")
+        path = os.path.relpath(os.path.join(root, str(hunk["path"])))
+        yield f"{path}:{hunk['hunk']}", _plain(changed[:SUBJECT_LENGTH_MAX])
+
+
 def _sessions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
     del ctx
     for session in ask("session.list", all=True)["sessions"]:
@@ -148,8 +160,14 @@ OPTIONS: dict[str, StringParamType] = {
     "WHEN": TRANSACTIONS,
     "SEQ": TRANSACTIONS,
     "PATH": FILES,
+    "PATH:K": Known(_hunks),
     "DIR": Paths("dir"),
 }
+
+
+def _workspace(ctx: click.Context) -> Workspace:
+    given = ctx.find_root().params
+    return find_workspace(given.get("workspace"), nested=bool(given.get("nested")))
 
 
 class _Question:

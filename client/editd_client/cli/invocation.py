@@ -189,6 +189,12 @@ class Invocation:
             return None
         return [self.path(path) for path in given] or None
 
+    def from_here(self, path: str) -> str:
+        """Return a path of the workspace as the command line takes it in the current folder."""
+        here = current_folder()
+        root = self.workspace.root
+        return os.path.relpath(os.path.join(root, path), here) if _is_in(here, root) else path
+
     def check_known(self, client: Client, given: str) -> None:
         """Raise a usage error for a path that is neither on disk nor in the history."""
         if os.path.lexists(self.absolute(given)) or client.log(limit=1, path=self.path(given)).transactions:

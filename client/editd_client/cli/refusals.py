@@ -31,6 +31,8 @@ AT_THE_SHELL = (
     (r"`hello` with its token attaches to it", "EDITD_SESSION and EDITD_TOKEN act in it"),
     (r"`session.open` opens one and .*", '`eval "$(editctl session open NAME)"` opens one for this shell.'),
     (r"`read` and `stat` give it", "`editctl read --json` gives it"),
+    (r"`show` with tx (\d+) and `hunks`", r"`editctl show \1 --hunks`"),
+    (r"in `paths`", "with --path"),
     (r"`show` with tx (\d+)", r"`editctl show \1`"),
     (r"; paths are relative to the workspace's root", ""),
     (r"`delete`", "`editctl rm`"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import diffstat, output
+from editd_client.cli.choosing import hunk_lines
 from editd_client.cli.options import as_json, range_named, transaction_named
 
 if TYPE_CHECKING:
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("transactions", nargs=-1, metavar="[TX | A..B]...")
 @click.option("--stat", is_flag=True, help="The number of changed lines of each file, not the diff.")
+@click.option("--hunks", is_flag=True, help="The hunks one by one, as PATH:K for `undo --hunk`.")
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool) -> None:
+def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunks: bool) -> None:
     """Show transactions and what they changed; without TX, the newest.
 
     TX is a number as `log` shows it, or the beginning of an id. A..B are all from A to B, both included,
@@ -34,22 +37,26 @@ def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool) -> N
       editctl show
       editctl show 12
       editctl show 24..27 --stat
+      editctl show 12 --hunks
       editctl show 3f2a9c1
     """
+    if stat and hunks:
+        raise click.UsageError("Give --stat or --hunks.")
     with invocation.client() as client:
+        results = _results(client, transactions, hunks=hunks)
         if invocation.json:
-            for result in _results(client, transactions):
+            for result in results:
                 invocation.say_json(result)
         else:
-            output.page(_lines(_results(client, transactions), stat=stat))
+            output.page(_lines(invocation, results, stat=stat))
 
 
-def _results(client: Client, transactions: tuple[str, ...]) -> Iterator[ShowResult]:
+def _results(client: Client, transactions: tuple[str, ...], *, hunks: bool) -> Iterator[ShowResult]:
     """Ask for each transaction that the arguments name. The first one is asked for at once."""
-    if not transactions:
-        return iter([client.show(client.status().head)])
-    named = [tx for given in transactions for tx in _named(client, given)]
-    return itertools.chain([client.show(named[0])], map(client.show, named[1:]))
+    named: Sequence[Tx] = [tx for given in transactions for tx in _named(client, given)]
+    named = named or [client.status().head]
+    show = functools.partial(client.show, hunks=hunks, diff=not hunks)
+    return itertools.chain([show(named[0])], map(show, named[1:]))
 
 
 def _named(client: Client, given: str) -> Sequence[Tx]:
@@ -62,10 +69,12 @@ def _named(client: Client, given: str) -> Sequence[Tx]:
     return range(first, last + 1)
 
 
-def _lines(results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
+def _lines(invocation: Invocation, results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
     for number, result in enumerate(results):
         yield from [""] if number else []
         yield from output.paragraph(result.transaction, files=not stat)
         if result.diff:
             yield ""
             yield from diffstat.stat_lines(result.diff) if stat else output.diff_lines(result.diff)
+        if isinstance(result.hunks, list):
+            yield from hunk_lines(invocation, result)

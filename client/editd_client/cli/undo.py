@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output
+from editd_client.cli.choosing import check_terminal, choose, hunks_named
 from editd_client.cli.options import Authorship, authored, fitting, range_named, transaction_named
 from editd_client.cli.undoing import moment_named, report_undo
+from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
     from editd.wire.messages import Filter, Kind, OnConflict, Tx
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these
 
@@ -24,6 +27,11 @@ UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo 
     "--path", "paths", multiple=True, metavar="PATH",
     help="Only the changes of this file or folder. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--hunk", "hunks", multiple=True, metavar="PATH:K",
+    help="Only hunk K of this file, as `show TX --hunks` numbers them. Repeatable.",
+)  # fmt: skip
+@click.option("-i", "--interactive", is_flag=True, help="Ask for each hunk, as `git add -p` does.")
 @click.option("--all", "everything", is_flag=True, help="All edits of the paths, not only the newest.")
 @click.option(
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
@@ -46,6 +54,8 @@ def verb(
     transaction: str | None,
     last: int | None,
     paths: tuple[str, ...],
+    hunks: tuple[str, ...],
+    interactive: bool,
     everything: bool,
     sessions: tuple[str, ...],
     actors: tuple[str, ...],
@@ -61,6 +71,9 @@ def verb(
     --of, --by, --since and --until, with or without --path, name all transactions that match, which are
     taken back as one; --last N limits them to the newest.
 
+    --hunk takes back some hunks of TX, and with --path also those files as a whole. -i asks for each
+    hunk of TX, or of the newest edit: y and n answer, and ? lists the other keys.
+
     What others changed in the same files since stays, by a three-way merge. If that does not merge
     cleanly nothing is changed, and the transactions in the way are named; --dry-run shows them
     beforehand, and which of them depend on it. An undo is a transaction itself: `editctl redo` takes
@@ -70,6 +83,8 @@ def verb(
     Examples:
       editctl undo
       editctl undo 12 --path src/app.py
+      editctl undo 12 --hunk src/app.py:2
+      editctl undo -i
       editctl undo --path src/app.py
       editctl undo --last 3 --dry-run
       editctl undo 24..25
@@ -83,10 +98,18 @@ def verb(
     is_one = transaction is not None
     if is_one and (last is not None or any((everything, sessions, actors, since, until))):
         raise click.UsageError("Give a transaction, or options that choose several; not both.")
+    if hunks and (interactive or not is_one):
+        raise click.UsageError("--hunk names hunks of one TX." if not interactive else "Give --hunk or -i.")
+    if interactive:
+        if between is not None or last is not None or any((everything, sessions, actors, since, until)):
+            raise click.UsageError("-i takes one transaction.")
+        if invocation.json:
+            raise click.UsageError("Give -i or --json.")
+        check_terminal(transaction)
     if everything and last is not None:
         raise click.UsageError("Give --all or --last.")
     chosen = None
-    if not is_one:
+    if not is_one and not interactive:
         begin, end = between or (since and moment_named(since), until and moment_named(until))
         names_only_paths = not any((sessions, actors, begin, end))
         if names_only_paths and not everything and last is None and paths:
@@ -96,10 +119,22 @@ def verb(
             raise click.UsageError(
                 "That is everything: `editctl restore` puts the workspace back as a whole."
             )
+    named = invocation.paths(paths) if transaction or interactive else None
+    chosen_hunks = hunks_named(invocation, hunks) or None
     with invocation.client() as client:
+        tx = None if transaction is None else transaction_named(transaction)
+        if interactive:
+            tx = _newest(invocation, client, named) if tx is None else tx
+            client.undo(tx, paths=named, dry_run=True)  # what cannot be undone is refused before it asks
+            choice = choose(client, tx, named)
+            named, chosen_hunks = choice.paths or None, choice.hunks or None
+            if named is None and chosen_hunks is None:
+                output.say("No hunk was chosen. Nothing was changed.")
+                return 0
         result = client.undo(
-            None if transaction is None else transaction_named(transaction),
-            paths=invocation.paths(paths) if transaction else None,
+            tx,
+            paths=named,
+            hunks=chosen_hunks,
             last=last,
             filter=chosen,
             actor=authorship.actor,
@@ -109,6 +144,25 @@ def verb(
             on_conflict=on_conflict,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
+
+
+def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> Tx:
+    """Return the transaction that an undo without a name takes: the newest with an effect."""
+    found = client.log(path=paths, session=invocation.session, kind=UNDOABLE).transactions
+    for made in found:
+        if made.undone_by is None and _has_effect(client, made.seq, paths):
+            return made.seq
+    raise refusal("nothing_to_undo", "Nothing to undo.", hint="`log` shows the history.")
+
+
+def _has_effect(client: Client, seq: int, paths: list[str] | None) -> bool:
+    try:
+        client.undo(seq, paths=paths, dry_run=True)
+    except EditdError as error:
+        if error.name == "nothing_to_undo":
+            return False
+        raise
+    return True
 
 
 def _filter(

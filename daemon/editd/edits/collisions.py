@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Lines = tuple[bytes, ...]  # each with its line end; only a text's last may be without
 Winner = Literal["ours", "theirs"]
 LINES_SHOWN_MAX = 20  # of each side of a collision
+CONTEXT_LINES = 3  # around a hunk that is shown, as in git
 
 
 class Hunk(Struct, frozen=True):
@@ -96,6 +97,31 @@ def reverse(before: bytes, after: bytes) -> list[Hunk]:
         )
         for hunk in hunks_between(before, after)
     ]
+
+
+def shown_hunks(before: bytes, after: bytes) -> list[str]:
+    """Return each change of `hunks_between` as a hunk of a diff; bytes that are not UTF-8 are escapes.
+
+    The lines around it end where the next hunk begins: each hunk can be taken without the others.
+    """
+    lines = lines_of(before)
+    hunks = hunks_between(before, after)
+    ends = [0, *(hunk.end for hunk in hunks)]
+    starts = [*(hunk.start for hunk in hunks[1:]), len(lines)]
+    found = []
+    for hunk, floor, ceiling in zip(hunks, ends, starts, strict=False):
+        above = lines[max(floor, hunk.start - CONTEXT_LINES) : hunk.start]
+        below = lines[hunk.end : min(ceiling, hunk.end + CONTEXT_LINES)]
+        around = len(above) + len(below)
+        old, new = hunk.end - hunk.start + around, len(hunk.lines) + around
+        old_start = hunk.start - len(above) + bool(old)
+        new_start = hunk.first_line + (not hunk.lines) - len(above) - (not new)
+        body = (
+            _signed(" ", above) + _signed("-", lines[hunk.start : hunk.end])
+            + _signed("+", hunk.lines) + _signed(" ", below)
+        )  # fmt: skip
+        found.append(f"@@ -{old_start},{old} +{new_start},{new} @@\n" + "".join(body))
+    return found
 
 
 def carried_out(base: bytes, hunks: Iterable[Hunk]) -> bytes:
@@ -217,12 +243,16 @@ def _first_line(hunks: Sequence[Hunk], start: int) -> int:
 
 def _shown(sign: str, lines: Lines) -> str:
     """Lines of a diff, as many as a person wants to read."""
-    text = [
+    more = len(lines) - LINES_SHOWN_MAX
+    text = "".join(_signed(sign, lines[:LINES_SHOWN_MAX]))
+    return text + (f"\\ {more} more lines\n" if more > 0 else "")
+
+
+def _signed(sign: str, lines: Lines) -> list[str]:
+    return [
         sign
         + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n").decode(
             "utf-8", "surrogateescape"
         )
-        for line in lines[:LINES_SHOWN_MAX]
+        for line in lines
     ]
-    more = len(lines) - LINES_SHOWN_MAX
-    return "".join(text) + (f"\\ {more} more lines\n" if more > 0 else "")

@@ -34,10 +34,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Named(Struct, frozen=True):
-    """One transaction; where there are `paths`, only these and what lies below them."""
+    """One transaction; with `paths` or `hunks` only these paths, what lies below them, and these hunks."""
 
     tx: int | str
     paths: tuple[WorkspacePath, ...] = ()
+    hunks: Mapping[WorkspacePath, tuple[int, ...]] = MappingProxyType({})  # of files, rising from 1
 
 
 class Newest(Struct, frozen=True):
@@ -127,6 +128,12 @@ class Target(Struct, frozen=True):
             return self.without({path})
         paths = frozenset(touch.path for touch in self.touches)
         return Target(self.transaction, paths, {**self.hunks, path: tuple(numbers)})
+
+    def as_whole(self, path: WorkspacePath) -> Target:
+        """Return the same target with all of `path` instead of some hunks."""
+        hunks = {other: numbers for other, numbers in self.hunks.items() if other != path}
+        is_all = not hunks and self.paths == frozenset(touch.path for touch in self.transaction.touches)
+        return Target(self.transaction, None if is_all else self.paths, hunks)
 
 
 def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
@@ -230,14 +237,17 @@ def _named(scope: Named, history: History) -> Target:
     if 0 < transaction.seq == history.floor.seq:
         raise history.compacted(scope.tx)
     _check_undoable(transaction)
-    if not scope.paths:
+    if not scope.paths and not scope.hunks:
         return whole_of(transaction)
     found: dict[WorkspacePath, list[Touch]] = {given: [] for given in scope.paths}
+    files: dict[WorkspacePath, list[Touch]] = {given: [] for given in scope.hunks}
     for touch in transaction.touches:
+        if touch.path in files:
+            files[touch.path].append(touch)
         for place in (touch.path, *folders_of(touch.path)):
             if place in found:
                 found[place].append(touch)
-    for given, here in found.items():
+    for given, here in (*found.items(), *files.items()):
         if not here:
             raise NothingToUndo(
                 f"Transaction {transaction.seq} did not change {given}.",
@@ -252,8 +262,17 @@ def _named(scope: Named, history: History) -> Target:
                 data={"path": given.text, "undone_by": by},
             )
     target = part_of(transaction, lambda path: is_among(path, found.keys()))
-    assert target is not None, "each path is there, and in force"
-    return target
+    if not scope.hunks:
+        assert target is not None, "each path is there, and in force"
+        return target
+    whole = frozenset[WorkspacePath]() if target is None else {touch.path for touch in target.touches}
+    twice = sorted(whole & files.keys())
+    if twice:
+        raise InvalidParams(
+            f"`paths` names all of {twice[0]}, and `hunks` some hunks of it.",
+            hint="Name a file in one of the two.",
+        )
+    return Target(transaction, frozenset(whole | files.keys()), scope.hunks)
 
 
 def _filtered(scope: Filter, history: History) -> list[Target]:

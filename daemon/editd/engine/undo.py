@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.edits.collisions import carried_out, join, reverse
+from editd.edits.collisions import carried_out, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.adopt import displaced, recorded_state
 from editd.errors import Conflict, InvalidParams
@@ -241,7 +241,12 @@ class Inversion(Struct):
         """Undo some hunks of what a transaction did to a file; the file stays where it is."""
         seq = int(target.transaction.seq)
         place = Place(self._whereabouts(touch.path, seq), seq, touch.path)
-        state, conflict = self._merge_onto(place, touch.after, undone_in_part(self.past, target, touch))
+        part = undone_in_part(self.past, target, touch)
+        if touch.source is None and _is(part, touch.before):  # these are all of its hunks
+            self.targets[seq] = self.targets[seq].as_whole(touch.path)
+            self._change_back(place, touch, is_met=False)
+            return
+        state, conflict = self._merge_onto(place, touch.after, part)
         if self._goes_on(conflict):
             self.made[place.path] = state
         else:
@@ -387,14 +392,32 @@ def undone_in_part(past: Past, target: Target, touch: Touch) -> FileState | None
     hunks = _reversed(past, target, touch)
     wrong = [number for number in target.hunks[touch.path] if not 1 <= number <= len(hunks)]
     if wrong:
-        seq, count = target.transaction.seq, len(hunks)
-        raise InvalidParams(
-            f"Transaction {seq} has {count} hunks in {touch.path}, and no hunk {wrong[0]}.",
-            hint="`show` with `hunks` lists them." if hunks else "Undo the path as a whole, without `hunks`.",
-        )
+        raise _no_such_hunk(target.transaction.seq, touch.path, wrong[0], len(hunks))
     made = past.state(touch.after)
     assert made is not None, "a file that is not there has no hunks"
     return made.with_content(carried_out(made.content, [hunks[n - 1] for n in target.hunks[touch.path]]))
+
+
+def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> InvalidParams:
+    if not count:
+        return InvalidParams(
+            f"What transaction {seq} did to {path} has no hunks.",
+            hint="Name it in `paths` to undo all of it.",
+        )
+    return InvalidParams(
+        f"Transaction {seq} has {count} hunk{'s' * (count > 1)} in {path}, and no hunk {number}.",
+        hint=f"`show` with tx {seq} and `hunks` lists them.",
+    )
+
+
+def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple[WorkspacePath, int, str]]:
+    """Yield each hunk by which an undo can name a part of a transaction: path, number from 1, and diff."""
+    past = Past(history)
+    for touch in transaction.touches:
+        states = hunks_of(past, transaction, touch)
+        if states is not None:
+            for number, text in enumerate(shown_hunks(states[0].content, states[1].content), 1):
+                yield touch.path, number, text
 
 
 def hunks_of(past: Past, transaction: Transaction, touch: Touch) -> tuple[FileState, FileState] | None:

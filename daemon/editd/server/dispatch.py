@@ -11,7 +11,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 import editd
 from editd.edits.expressions import Unanswered
@@ -20,6 +20,7 @@ from editd.engine.engine import Engine, Reading
 from editd.engine.notes import request_of
 from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
+from editd.engine.undo import numbered_hunks
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
 from editd.server import translate
 from editd.server.blaming import Blaming
@@ -370,7 +371,11 @@ class Dispatch:
         diff = translate.diff_of(changes_of(found, self._engine.history)) if params.diff else None
         published = self._workshop.guard.registry.published([int(found.seq)]).get(int(found.seq))
         shown = translate.transaction_result(found, published)
-        call.reply(messages.ShowResult(transaction=shown, diff=diff))
+        hunks = [
+            messages.Hunk(path=path.text, hunk=number, diff=text)
+            for path, number, text in (numbered_hunks(self._engine.history, found) if params.hunks else ())
+        ]
+        call.reply(messages.ShowResult(transaction=shown, diff=diff, hunks=hunks if params.hunks else UNSET))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
         paths = None if params.paths is None else [translate.path(path) for path in params.paths]

@@ -14,7 +14,7 @@ from editd.values.glob import Glob, check_count
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from editd.server.dispatch import Call, Visitor, Workshop
     from editd.server.sessions import SessionMethods
@@ -114,15 +114,28 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
         )
     if params.paths is not None and params.tx is None:
         raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has `paths` of its own.")
+    hunks = params.hunks or None
+    if params.hunks == [] or (hunks and not all(given.hunks for given in hunks)):
+        raise InvalidParams("`hunks` names no hunk.", hint="Leave it out to undo all of the transaction.")
+    if hunks is not None and params.tx is None:
+        raise InvalidParams("`hunks` goes with `tx`.", hint="`show` with `hunks` lists the hunks of a `tx`.")
     if params.tx is not None:
         if params.paths == []:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
-        return Named(params.tx, tuple(map(translate.path, params.paths or ())))
+        return Named(params.tx, tuple(map(translate.path, params.paths or ())), _numbers(hunks or ()))
     if params.filter is not None:
         return _filter(params.filter, params.last)
     if params.session is not None:  # and nothing else: it is undone as a whole
         return Newest(params.session, params.last)
     return Newest(session, 1 if params.last is None else params.last)
+
+
+def _numbers(given: Sequence[messages.HunksOf]) -> dict[WorkspacePath, tuple[int, ...]]:
+    """Return the numbers of the hunks by path, rising; a path may be given more than once."""
+    numbers: dict[WorkspacePath, set[int]] = {}
+    for one in given:
+        numbers.setdefault(translate.path(one.path), set()).update(one.hunks)
+    return {path: tuple(sorted(found)) for path, found in numbers.items()}
 
 
 def _filter(given: messages.Filter, last: int | None) -> Filter:

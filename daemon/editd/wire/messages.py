@@ -249,10 +249,18 @@ class Filter(Message):
     kind: Kind | list[Kind] | None = None
 
 
+class HunksOf(Message):
+    """Hunks of what a transaction did to a file, by their numbers from 1."""
+
+    path: str
+    hunks: list[int]
+
+
 class Undo(Params):
     method: ClassVar[str] = "undo"
     tx: Tx | None = None
     paths: list[str] | None = None
+    hunks: list[HunksOf] | UnsetType | None = UNSET  # unset by default, so that a retry is the same request
     last: int | None = None
     filter: Filter | None = None
     session: str | None = None
@@ -316,6 +324,7 @@ class Show(Params):
     method: ClassVar[str] = "show"
     tx: Tx
     diff: bool = True
+    hunks: bool = False
 
 
 class Diff(Params):
@@ -662,9 +671,18 @@ class LogResult(Told):
     more: bool
 
 
+class Hunk(Told):
+    """A hunk of what a transaction did to a file; an undo names it by its path and number."""
+
+    path: str
+    hunk: int
+    diff: str
+
+
 class ShowResult(Told):
     transaction: Transaction
     diff: str | None
+    hunks: list[Hunk] | UnsetType = UNSET  # where they are asked for
 
 
 class DiffResult(Told):
