@@ -43,6 +43,10 @@ class InMemory:
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         return path_of("/".join([*self._walk(path.text.split("/")[:-1], 0), path.text.rpartition("/")[2]]))
 
+    def link(self, path: WorkspacePath) -> str | None:
+        state = self.files.get(path.text)
+        return os.fsdecode(state.content) if state is not None and state.is_symlink else None
+
     def _walk(self, names: list[str], links: int) -> list[str]:
         done: list[str] = []
         for index, name in enumerate(names):

@@ -50,6 +50,20 @@ def test_a_link_that_was_removed_is_not_followed() -> None:
     assert over.resolve(path_of("p/l/x")) == path_of("real/l/x")
 
 
+def test_a_link_of_the_snapshot_is_followed_to_one_that_was_removed_or_changed() -> None:
+    over = overlay(first=link_to("second"), second=link_to("real"))
+    over.put(path_of("second"), None)
+    assert over.resolve(path_of("first")) == path_of("second")
+    over.put(path_of("second"), link_to("other"))
+    assert over.resolve(path_of("first")) == path_of("other")
+
+
+def test_a_link_that_leads_to_a_circle_that_was_removed_leads_there() -> None:
+    over = overlay(first=link_to("circle"), circle=link_to("circle"))
+    over.put(path_of("circle"), None)
+    assert over.resolve(path_of("first/x")) == path_of("circle/x")
+
+
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "self", "."])
 def test_links_that_lead_out_or_in_a_circle_are_refused(target: str) -> None:
     over = overlay()

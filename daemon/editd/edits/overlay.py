@@ -118,8 +118,11 @@ class Overlay:
             return os.fsdecode(state.content) if state is not None and state.is_symlink else None
         if self._is_below_put(link):
             return None
-        resolved = self._snapshot.resolve(link)
-        return None if resolved == link else "../" * link.text.count("/") + resolved.text
+        target = self._snapshot.link(link)
+        if target is None or not target.startswith("/"):
+            return target
+        # Only the snapshot knows whether that is in the workspace.
+        return "../" * link.text.count("/") + self._snapshot.resolve(link).text
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
         """True where something that is no folder in the snapshot stands on the way: nothing lies below."""

@@ -75,6 +75,10 @@ class Snapshot(Protocol):
         """The path with the symlinks among its folders followed."""
         ...
 
+    def link(self, path: WorkspacePath) -> str | None:
+        """Return the target of the symlink at `path`, as it is written there; None for anything else."""
+        ...
+
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
         """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder."""
         ...

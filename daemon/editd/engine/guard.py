@@ -208,6 +208,9 @@ class Within(Struct, frozen=True):
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         return self.view.resolve_folder(path)
 
+    def link(self, path: WorkspacePath) -> str | None:
+        return self.view.link(path)
+
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
         """Return the names in a folder of what the session may read, and of the folders on the way there."""
         names = self.view.names(folder)

@@ -6,6 +6,7 @@ notes a stranger, which is adopted into the history before anything is done to t
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -89,11 +90,19 @@ class View(Struct):
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         """The path with every symlink followed: itself, where a file is found there at the first look."""
-        try:
-            state = self.at(path)
-        except (NotAFile, PathOutside, TooLarge):
-            state = None
+        state = self._look(path)
         return path if state is not None and not state.is_symlink else self.tree.resolve(path)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         return self.tree.resolve_folder(path)
+
+    def link(self, path: WorkspacePath) -> str | None:
+        """Return the target of the symlink at `path`; None for anything else."""
+        state = self._look(path)
+        return os.fsdecode(state.content) if state is not None and state.is_symlink else None
+
+    def _look(self, path: WorkspacePath) -> FileState | None:
+        try:
+            return self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            return None
