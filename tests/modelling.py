@@ -74,15 +74,23 @@ class Step:
     session: str | None = None
     parts: dict[int, frozenset[str]] = field(default_factory=dict)  # what it undoes in part: only these paths
     undone: dict[str, int] = field(default_factory=dict)  # each path that is undone, and by which transaction
+    ways: dict[str, str] = field(init=False)  # old path → new path, also of a move onto a file
     mingled: set[str] = field(default_factory=set)  # paths at the ends of moves, also those onto a file
 
     def __post_init__(self) -> None:
         """Find the moves: one onto a file is told as a deletion and a change, so contents have to tell."""
         self.mingled |= {*self.moves, *self.moves.values()}
+        self.ways = {source: to for to, source in self.moves.items()}
         for source, held in self.before.items():
             for to, now in self.after.items():
                 if source != to and held is not None and now is not None and held.content == now.content:
                     self.mingled |= {source, to}
+        gone = [(held, path) for path, held in self.before.items() if self.after[path] is None]
+        come = [(held, path) for path, held in self.after.items() if self.before[path] is not None]
+        for held, source in gone:
+            places = [to for now, to in come if now == held]
+            if len(places) == [one for one, _ in gone].count(held) == 1:
+                self.ways.setdefault(source, places[0])
 
     @property
     def undone_by(self) -> int | None:
@@ -464,31 +472,29 @@ class History:
     def add(self, step: Step) -> None:
         self.steps.append(step)
         self.states.append(merged_with(self.states[-1], step.after))
-        for undone in step.undoes:
-            self._mark(undone, self.head, step.parts.get(undone))
+        if step.undoes:
+            self._mark()
 
-    def _mark(self, seq: int, by: int | None, paths: frozenset[str] | None) -> None:
-        """Mark it as undone, or in force again, at some paths, and the reverse what it had undone there.
+    def _mark(self) -> None:
+        """Say of each path which undo of it is in force, the newest of several; from the newest step down.
 
-        What it had undone without a change of its own (the file was as it had been) goes with the last path.
+        An undo that found nothing to change at a path is in force there until all of it is undone.
         """
-        step = self.steps[seq]
-        for path in step.after if paths is None else paths:
-            if by is None:
-                step.undone.pop(path, None)
-            else:
-                step.undone[path] = by
-        is_whole = paths is None or not (step.undone if by is None else step.in_force())
-        for below in step.undoes:
-            own = step.parts.get(below, frozenset(self.steps[below].after))
-            reached = {path for path in own if paths and {path, self._moved(path, below, seq)} & paths}
-            if is_whole or reached:
-                self._mark(below, seq if by is None else None, own if is_whole else frozenset(reached))
+        for step in self.steps:
+            step.undone = {}
+        for by in range(self.head, 0, -1):
+            undo = self.steps[by]
+            for seq in undo.undoes if undo.in_force() else ():
+                for path in undo.parts.get(seq, self.steps[seq].after):
+                    is_gone = self.steps[seq].after.get(path) is None
+                    here = path if is_gone else self._moved(path, seq, by)
+                    if (here if here in undo.after else path) not in undo.undone:
+                        self.steps[seq].undone.setdefault(path, by)
 
     def _moved(self, path: str, after: int, before: int) -> str:
         """Where the file that `path` named after one transaction was before another."""
         for step in self.steps[after + 1 : before]:
-            path = next((to for to, source in step.moves.items() if source == path), path)
+            path = step.ways.get(path, path)
         return path
 
     def newest(self, kind: str, count: int = 1) -> list[int]:

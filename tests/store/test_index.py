@@ -12,11 +12,11 @@ from editd.errors import HistoryDamaged, IoError
 from editd.store.index import LOT, WAITING_MAX, Index, Wanted
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction
 from workplace import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from editd.values.transaction import Kind
@@ -220,6 +220,41 @@ def test_undos_that_are_written_together_mark_what_they_would_one_by_one(tmp_pat
         found.append({int(one.seq): one.undone_by for one in index.log(Wanted(), 10)})
         index.close()
     assert found == [{1: None, 2: 3, 3: None, 4: 6, 5: 6, 6: None}] * 2
+
+
+def undone_after(path: Path, undoes: Mapping[int, Iterable[int]]) -> dict[int, int]:
+    """Record transactions that undo others, and return which of them are undone, and by which."""
+    index = Index(str(path))
+    for seq, undone in undoes.items():
+        index.add(replace(transaction(seq), undoes=tuple(map(Seq, undone))))
+    found = {
+        int(one.seq): int(one.undone_by) for one in index.log(Wanted(), 100) if one.undone_by is not None
+    }
+    index.close()
+    return found
+
+
+def test_a_transaction_is_undone_as_long_as_one_of_several_undos_of_it_is_in_force(tmp_path: Path) -> None:
+    twice = {1: (), 2: (1,), 3: (2,), 4: (1,), 5: (3,)}  # Both 2 and 4 undo 1; the newest is told.
+    assert undone_after(tmp_path / "both", twice) == {1: 4, 3: 5}
+    assert undone_after(tmp_path / "the older", {**twice, 6: (4,)}) == {1: 2, 3: 5, 4: 6}
+    assert undone_after(tmp_path / "the newer", {**twice, 6: (2,)}) == {1: 4, 2: 6, 3: 5}
+    assert undone_after(tmp_path / "neither", {**twice, 6: (4,), 7: (2,)}) == {2: 7, 3: 5, 4: 6}
+
+
+def test_each_path_is_undone_by_the_newest_undo_that_is_in_force_there(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    touches = tuple(Touch(WorkspacePath(path), None, Entry(FILE, Version("1" * 40))) for path in "ab")
+    for seq, undone in {1: (), 2: (1,), 3: (2,), 4: (1,), 5: (3,), 6: (4,)}.items():
+        made = replace(transaction(seq), touches=touches, undoes=tuple(map(Seq, undone)))
+        is_in_part = seq == 6
+        parts = (Part(Seq(4), WorkspacePath("a")),) if is_in_part else ()
+        index.add(replace(made, touches=touches[:1] if is_in_part else touches, parts=parts))
+    first = index.transaction(1)
+    assert first is not None
+    assert {touch.path.text: touch.undone_by for touch in first.touches} == {"a": 2, "b": 4}
+    assert first.undone_by == 4
+    index.close()
 
 
 def test_only_so_many_paths_are_remembered_also_while_transactions_wait_all_the_time(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 4
+SCHEMA = 5
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 _Request = tuple[str | None, str]  # a session and its request's id
 
@@ -55,6 +55,7 @@ create table touch (
 ) without rowid;
 create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
+create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
 _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
@@ -199,6 +200,7 @@ class Index:
         with self._writing():
             self._database.execute("delete from tx")
             self._database.execute("delete from touch")
+            self._database.execute("delete from undoing")
 
     def forget(self, below: int, transactions: int = NEVER) -> bool:
         """Take out so many of the oldest transactions before `below`; returns whether there are more."""
@@ -209,6 +211,7 @@ class Index:
         self._touched.clear()
         with self._writing():
             self._database.execute("delete from touch where seq < ?", (until,))
+            self._database.execute("delete from undoing where seq < ?", (until,))
             self._database.execute("delete from tx where seq < ?", (until,))
         return row is not None
 

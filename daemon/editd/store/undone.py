@@ -1,30 +1,53 @@
-"""What is undone, as the index keeps it: of each transaction, and of each path of it. Rebuilt with the index.
+"""The transactions that are undone, and their paths, as the index keeps them. Rebuilt with the index.
 
-An undo marks what it takes back; when it is undone itself, what it had taken back is in force again, and so
-on down. An undo of some paths of a transaction marks these; the transaction counts as undone once all are.
+A path of a transaction is undone while an undo of it is in force there. Of several, the newest is recorded.
+A transaction is undone once all its paths are. An undo is a transaction: when it is undone itself,
+the transactions that it took back are in force again, and so on down.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Part, Seq, Transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 
 NOTHING = "[]"  # what most transactions undo
 
 
+class _Undo(Struct, frozen=True):
+    """A transaction that undoes others: the paths of each (None: all), and what undid its own paths."""
+
+    paths: Mapping[Seq, Sequence[WorkspacePath] | None]
+    undone: Mapping[bytes, int | None]
+    is_whole: bool  # Nothing of it is undone.
+
+
 def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
-    """Mark what `transaction`, which is in the index, takes back."""
-    for seq, paths in _each(transaction.undoes, transaction.parts):
-        _mark(database, seq, transaction.seq, paths)
+    """Record the transactions that `transaction`, which is in the index, takes back."""
+    database.executemany(
+        "insert or replace into undoing values (?, ?)", [(seq, transaction.seq) for seq in transaction.undoes]
+    )
+    # The newest first: by then it is known which of the undos of a transaction are in force.
+    waiting = [-seq for seq in sorted(transaction.undoes, reverse=True)]
+    undos: dict[int, _Undo] = {}
+    last = None
+    while waiting:
+        seq = -heappop(waiting)
+        if seq != last:
+            for below in _mark(database, seq, undos):
+                heappush(waiting, -below)
+        last = seq
 
 
 def written(transaction: Transaction) -> str:
@@ -64,79 +87,63 @@ def _part(seq: Seq, path: str, *hunks: int) -> Part:
     return Part(seq, WorkspacePath(os.fsdecode(path.encode("latin-1"))), hunks)
 
 
-def _mark(
-    database: sqlite3.Connection,
-    seq: int,
-    by: int | None,
-    paths: Sequence[WorkspacePath] | None = None,
-    was: int | None = None,
-) -> None:
-    """Mark `seq`, or only `paths` of it, as undone by `by`, or as in force again where it `was` undone by.
+def _mark(database: sqlite3.Connection, seq: int, known: dict[int, _Undo]) -> tuple[Seq, ...]:
+    """Record for each path of `seq` the newest undo in force. Return the transactions that this affects.
 
-    What it had undone itself there is then the reverse.
+    `known` has the undos that were read before.
     """
     row = database.execute("select undoes, undone_by from tx where seq = ?", (seq,)).fetchone()
-    if row is None or paths == []:
-        return
-    is_named = "" if paths is None else " and path = ?"
-    database.executemany(
-        f"update touch set undone_by = ? where seq = ? and undone_by is coalesce(?, undone_by){is_named}",  # noqa: S608
-        [(by, seq, was)] if paths is None else [(by, seq, was, path.raw) for path in paths],
-    )
-    marks = [mark for (mark,) in database.execute("select undone_by from touch where seq = ?", (seq,))]
-    now = None if None in marks else by if by is not None or not marks else max(marks)
+    if row is None:
+        return ()
+    touches = database.execute(
+        "select path, undone_by, after is null from touch where seq = ?", (seq,)
+    ).fetchall()
+    marks: dict[bytes, int | None] = {path: None for path, _, _ in touches}
+    undos = database.execute(
+        "select by from undoing join tx on tx.seq = by"
+        " where undoing.seq = ? and undone_by is null order by by",
+        (seq,),
+    ).fetchall()
+    for (by,) in undos:
+        if by not in known:
+            known[by] = _undo(database, by)
+        own = known[by].paths[Seq(seq)]
+        names = marks if own is None else {path.raw for path in own}
+        for path, _, is_gone in touches:
+            if path in names and _is_in_force(database, known[by], by, path, seq, is_gone=is_gone):
+                marks[path] = by
+    changed = [(marks[path], path, seq) for path, former, _ in touches if former != marks[path]]
+    database.executemany("update touch set undone_by = ? where path = ? and seq = ?", changed)
+    whole = [by for (by,) in undos] if not marks else [mark for mark in marks.values() if mark is not None]
+    now = max(whole) if whole and None not in marks.values() else None
     database.execute("update tx set undone_by = ? where seq = ?", (now, seq))
-    if row[0] == NOTHING:
-        return
-    is_whole_changed = (row[1] is None) != (now is None)
-    for below, own in _each(*read(row[0])):
-        reached = (
-            own if paths is None else _reached(database, below, own, seq, paths, all_else=is_whole_changed)
-        )
-        if by is None:
-            _mark(database, below, seq, reached)
-        else:
-            _mark(database, below, None, reached, was=seq)
+    return read(row[0])[0] if changed or now != row[1] else ()
 
 
-def _reached(
-    database: sqlite3.Connection,
-    below: int,
-    own: Sequence[WorkspacePath] | None,
-    seq: int,
-    paths: Sequence[WorkspacePath],
-    *,
-    all_else: bool,
-) -> list[WorkspacePath]:
-    """Which paths of `below`, which `seq` undid (only `own` of it), it found at `paths`.
-
-    With `all_else` also those for which it had nothing to change: they are in force when all of it is undone.
-    """
-    if own is None:
-        rows = database.execute("select path from touch where seq = ?", (below,)).fetchall()
-        own = [WorkspacePath(os.fsdecode(row[0])) for row in rows]
-    wanted = {*paths}
-    touched = set[WorkspacePath]()
-    if all_else:
-        rows = database.execute("select path from touch where seq = ?", (seq,)).fetchall()
-        touched = {WorkspacePath(os.fsdecode(row[0])) for row in rows}
-    found = []
-    for path in own:
-        places = {path, _moved(database, path, below, seq)}
-        if places & wanted or (all_else and not places & touched):
-            found.append(path)
-    return found
+def _undo(database: sqlite3.Connection, seq: int) -> _Undo:
+    (undoes,) = database.execute("select undoes from tx where seq = ?", (seq,)).fetchone()
+    undone = dict(database.execute("select path, undone_by from touch where seq = ?", (seq,)).fetchall())
+    return _Undo(dict(_each(*read(undoes))), undone, not any(undone.values()))
 
 
-def _moved(database: sqlite3.Connection, path: WorkspacePath, after: int, before: int) -> WorkspacePath:
-    """Where the file that `path` named after one transaction was before another."""
-    here, at = path.raw, after
+def _is_in_force(
+    database: sqlite3.Connection, undo: _Undo, by: int, path: bytes, seq: int, *, is_gone: bool
+) -> bool:
+    """Whether `undo`, which is in force at least in part, is so where it undid `path` of `seq`."""
+    if undo.is_whole:
+        return True
+    return undo.undone.get(path if is_gone else _met(database, path, seq, by, undo.undone)) is None
+
+
+def _met(database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]) -> bytes:
+    """Find the path at which `by` undid `path` of `seq`: the file may have been moved in between."""
+    here, at = path, seq
     while row := database.execute(
         "select seq, path from touch where source = ? and seq > ? and seq < ? order by seq limit 1",
-        (here, at, before),
+        (here, at, by),
     ).fetchone():
         at, here = row
-    return WorkspacePath(os.fsdecode(here))
+    return here if here in touched else path
 
 
 def _each(undoes: Iterable[Seq], parts: Sequence[Part]) -> Iterator[tuple[Seq, list[WorkspacePath] | None]]:
