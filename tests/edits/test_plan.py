@@ -255,7 +255,7 @@ def test_a_merge_that_collides_is_a_conflict_that_names_every_file() -> None:
     assert [file["path"] for file in conflict.data["files"]] == ["a", "b"]
     assert conflict.data["files"][0] == {
         "path": "a", "reason": "lines", "lines": [{"start_line": 1, "end_line": 1}],
-        "base": base.version, "current": base_of(THERE).version,
+        "base": base.version, "current": base_of(THERE).version, "hunks": ["@@ -1,1 +1,1 @@\n-a\n+A\n"],
     }  # fmt: skip
 
 
