@@ -155,4 +155,4 @@ def test_a_daemon_that_runs_is_told_and_gc_compacts(editctl: Run, place: Workpla
         assert (planned["oldest"], planned["compacted"]) == (1, 1)
         assert "one transaction is compacted: the history begins with 1" in editctl("gc").stdout
         assert "is compacted" in editctl("undo", "1", code=1).stderr
-        assert "oldest 1" in editctl("status").stdout
+        assert "oldest 1" in editctl("status", "-v").stdout

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 SHARED = {
     "applying",
+    "choosing",
     "completing",
+    "diffstat",
     "ending",
     "invocation",
     "options",

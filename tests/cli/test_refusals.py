@@ -54,13 +54,15 @@ def test_a_hint_names_what_can_be_typed(hint: str, told: str, capsys: pytest.Cap
 
 
 def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"files": [{"path": "a", "blocking": [7, 9]}, {"path": "b", "blocking": [9]}]}
+    hunk = "@@ -3,1 +3,1 @@\n-made\n+there now\n"
+    data = {"files": [{"path": "a", "blocking": [7, 9], "hunks": [hunk]}, {"path": "b", "blocking": [9]}]}
     tell_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "  a: in the way: 7, 9",
-        "  b: in the way: 9",
-        "  see what it changed: editctl show 7",
-        "  see what it changed: editctl show 9",
+        "  a: changed since by 7, 9",
+        "@@ -3,1 +3,1 @@",
+        "-made",
+        "+there now",
+        "  b: changed since by 9",
     ]
 
 

@@ -231,9 +231,10 @@ def test_an_undo_that_does_not_merge_names_what_is_in_the_way(editctl: Run, plac
     editctl("replace", "app.txt", "two", "2")
     editctl("replace", "app.txt", "2", "zwei")
     refused = editctl("undo", "1", code=1).stderr
-    assert "app.txt: in the way: 2" in refused
-    assert "editctl show 2" in refused
-    assert "--force" in refused
+    assert "Transaction 2 changed the same lines of app.txt. Nothing was changed." in refused
+    assert "hint: Undo 2 first, or use --force" in refused
+    assert refused.endswith("  app.txt: changed since by 2\n@@ -2,1 +2,1 @@\n-2\n+zwei\n")
+    assert (place.root / "app.txt").read_text() == APP.replace("two", "zwei")
     editctl("undo", "1", "--force")
     assert (place.root / "app.txt").read_text() == APP
 
@@ -395,7 +396,7 @@ def test_claude_s_undo_edit_takes_back_the_session_s_last_edit_of_that_file(
         "tool", "claude", "str_replace_based_edit_tool", "--session", "a",
         "--args", json.dumps({"command": "undo_edit", "path": "app.txt"}), code=1,
     )  # fmt: skip
-    assert "There is no edit of app.txt by this session" in refused.stderr
+    assert "Nothing to undo: this session has no edit of app.txt in force." in refused.stderr
 
 
 def test_tool_that_is_not_there_is_told_with_those_that_are(editctl: Run) -> None:

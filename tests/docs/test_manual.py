@@ -45,7 +45,7 @@ def test_man_shows_a_page_without_a_warning_and_commands_as_they_are_typed(name:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     if name == "man1/editctl.1":
-        assert "    editctl undo 12 --path src/app.py\n" in done.stdout
+        assert "    editctl undo 12 --hunk src/app.py:2\n" in done.stdout
         assert (
             'editctl config set history.keep \'{ age = "90d", count = 10000, bytes = "2GiB" }\''
             in done.stdout

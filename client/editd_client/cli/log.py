@@ -102,7 +102,6 @@ def verb(
       editctl log -p src/app.py
       editctl log --since yesterday --kind outside --kind exec --stat
       editctl log --grep 'time.?out' --format '{seq:>5} {actor} {subject}'
-      editctl log --json | jq -r '.transactions[].message'
     """
     if template is not None:
         _check_template(template)

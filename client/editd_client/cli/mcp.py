@@ -43,8 +43,7 @@ def verb(
     Examples:
       claude mcp add editd -- editctl mcp
       editctl mcp --workspace ~/src/project --dialect claude
-      editctl mcp --session refactoring
-      editctl mcp --read-only
+      editctl mcp --session reviewer --read-only
       editctl mcp --tools apply_edits,read_file,undo
     """
     if workspace is not None:

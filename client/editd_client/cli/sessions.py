@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, only_open: bool) -> None:
-    """List sessions, the last used first: closed ones too, with the size of their work.
+    """List sessions, closed ones too, the last used first, with the size of their work.
 
     The edits and commands that are in force count, and the files and lines that they changed. A session
     is connected, open (nobody is connected now), or closed.

@@ -34,7 +34,6 @@ def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunk
 
     \b
     Examples:
-      editctl show
       editctl show 12
       editctl show 24..27 --stat
       editctl show 12 --hunks

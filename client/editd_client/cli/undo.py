@@ -82,12 +82,8 @@ def verb(
     \b
     Examples:
       editctl undo
-      editctl undo 12 --path src/app.py
       editctl undo 12 --hunk src/app.py:2
-      editctl undo -i
-      editctl undo --path src/app.py
       editctl undo --last 3 --dry-run
-      editctl undo 24..25
       editctl undo --by claude --since 2h --path src
     """
     between = None if transaction is None else range_named(transaction)

@@ -34,7 +34,7 @@ class Found(Struct, frozen=True):
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, running: bool) -> None:
-    """List the workspaces of this user, and which have a running daemon.
+    """List your workspaces, and which have a running daemon.
 
     A workspace is listed as long as its history exists. Starts no daemon.
 
