@@ -100,7 +100,14 @@ class Chain:
         verify_whole(self, scenario, tag, expected, head)
         return calls
 
-    def kill_at(self, scenario: Scenario, call: Call, *, is_following: bool = False) -> None:
+    def kill_at(
+        self,
+        scenario: Scenario,
+        call: Call,
+        *,
+        is_following: bool = False,
+        within_seconds: float = BACKGROUND_SECONDS,
+    ) -> None:
         client, tag, expected, head = self.begin(scenario)
         is_acknowledged = False
         process = self.place.process
@@ -110,7 +117,7 @@ class Chain:
             with contextlib.suppress(Unreachable):
                 is_acknowledged = scenario.ask(client, tag).transaction is not None
             try:
-                process.wait(BACKGROUND_SECONDS)
+                process.wait(within_seconds)
                 self.killed += 1
             except subprocess.TimeoutExpired:
                 self.missed.append(call)

@@ -30,7 +30,7 @@ from chain import (
 from editd.store.consolidate import PACKS_MAX
 from injection import Call, attached
 from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, TO_FILE, TO_FOLDER, UNDO, Scenario
-from torment import packer, wait_until
+from torment import PATIENCE_SECONDS, packer, wait_until
 from workplace import workplace, write
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def replied(calls: list[Call]) -> int:
 
 
 def test_a_transaction_is_there_where_the_daemon_is_killed_while_it_syncs_the_files(chain: Chain) -> None:
-    chain.kill_at(ONE, Call("syncfs", 1, 0, ""), is_following=True)
+    sync = Call("syncfs", 1, 0, "")
+    chain.kill_at(ONE, sync, is_following=True, within_seconds=PATIENCE_SECONDS)
     assert chain.missed == [] or chain.missed[-1].name != "syncfs"
 
 

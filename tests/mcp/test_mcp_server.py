@@ -241,7 +241,8 @@ def test_a_replacement_needs_no_second_call_after_an_unrelated_change_and_says_w
         ("outside", None)
     ]
     legacy.does("rollback_session")
-    modern.does("rollback_session")
+    refused = modern.is_refused("rollback_session")[1]
+    assert refused["error"] == "nothing_to_undo", "its second edit took back the first"
 
 
 def test_an_edit_list_may_be_json_or_one_object_and_numbers_may_be_texts(either: Agent) -> None:

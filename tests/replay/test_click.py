@@ -17,6 +17,7 @@ import pytest
 from editd.values.content import version_of
 from editd.wire.messages import AnyEdit, Chmod, Delete, Patch, Write
 from editd_client.errors import EditdError
+from modelling import No, merge_contents
 from releases import CLICK, Held, Release, releases
 from torment import fsck, in_the_long_form, strays
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LAST = len(CLICK) - 1  # transactions, and the seq of the last of them
-
-
-class Collision(Exception):
-    """The oracle says that it does not merge."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +166,7 @@ def patches(scratch: Path, click: list[Release], environment: dict[str, str]) ->
 
 @pytest.mark.parametrize("is_split", [False, in_the_long_form(True)], ids=["a-release-each", "a-file-each"])
 def test_undone_oldest_first_each_merges_or_conflicts_and_changes_nothing(
-    place: Workplace, click: list[Release], tmp_path: Path, is_split: bool
+    place: Workplace, click: list[Release], is_split: bool
 ) -> None:
     """Every release changes its number and the change log, so most steps overlap; fewer files do."""
     lay_out(place.root, click[0])
@@ -180,7 +177,7 @@ def test_undone_oldest_first_each_merges_or_conflicts_and_changes_nothing(
     now, last, undone = click[-1], len(steps), list[int]()
     assert held_by(place) == now
     for number, (before, after) in enumerate(steps, 1):
-        expected, colliding = without(now, after, before, tmp_path)
+        expected, colliding = without(now, after, before)
         if not colliding:
             answer = client.undo(number).transaction
             assert answer is not None
@@ -214,13 +211,13 @@ def split(before: Release, after: Release) -> Iterable[tuple[Release, Release]]:
             yield ({} if old is None else {path: old}), ({} if new is None else {path: new})
 
 
-def without(now: Release, made: Release, before: Release, folder: Path) -> tuple[Release, set[str]]:
+def without(now: Release, made: Release, before: Release) -> tuple[Release, set[str]]:
     """What `now` is without the step from `before` to `made`, and the paths where that collides."""
     result, colliding = dict(now), set[str]()
     for path in made.keys() | before.keys():
         try:
-            merged = merge(made.get(path), now.get(path), before.get(path), folder)
-        except Collision:
+            merged = merge(made.get(path), now.get(path), before.get(path))
+        except No:
             colliding.add(path)
             continue
         result.pop(path, None)
@@ -229,28 +226,17 @@ def without(now: Release, made: Release, before: Release, folder: Path) -> tuple
     return result, colliding
 
 
-def merge(base: Held | None, ours: Held | None, theirs: Held | None, folder: Path) -> Held | None:
+def merge(base: Held | None, ours: Held | None, theirs: Held | None) -> Held | None:
     if theirs in (base, ours):
         return ours
     if base == ours:
         return theirs
     if base is None or ours is None or theirs is None:
-        raise Collision
+        raise No("conflict")
     is_executable = ours.is_executable if theirs.is_executable == base.is_executable else theirs.is_executable
-    return Held(merge_contents(base.content, ours.content, theirs.content, folder), is_executable)
-
-
-def merge_contents(base: bytes, ours: bytes, theirs: bytes, folder: Path) -> bytes:
-    """What `git merge-file` makes of them."""
-    if theirs in (base, ours):
-        return ours
-    if base == ours:
-        return theirs
-    names = [str(folder / name) for name in ("ours", "base", "theirs")]
-    for name, content in zip(names, (ours, base, theirs), strict=True):
-        with open(name, "wb") as file:
-            file.write(content)
-    done = subprocess.run(["git", "merge-file", "-p", *names], capture_output=True, check=False)
-    if done.returncode:  # the number of conflicts, or 255 where there are no lines to merge
-        raise Collision
-    return done.stdout
+    if theirs.content in (base.content, ours.content):
+        return Held(ours.content, is_executable)
+    if base.content == ours.content:
+        return Held(theirs.content, is_executable)
+    content = merge_contents(base.content, ours.content, theirs.content, is_undo=True)
+    return Held(content, is_executable)

@@ -76,7 +76,9 @@ class Blame:
     def _judge(self, seq: int, touch: Touch, lines: Lines) -> None:
         """Pass on the lines that were there before; the others came with this transaction."""
         assert touch.after is not None, "a file that is blamed was not deleted last"
-        left = self._left_by(touch.path, touch.after.version, seq)
+        # Who writes a text that was there before is its author. A checkout, a restore and the like are not.
+        is_edit = self._history.index.made(seq).kind == "edit"
+        left = None if is_edit else self._left_by(touch.path, touch.after.version, seq)
         if left is not None:
             self._suspect(touch.path, left - 1, lines)
             return
