@@ -158,3 +158,18 @@ def test_an_edit_of_a_file_that_only_its_owner_may_read_is_packed_and_checks_cle
         assert engine.history.packed == transaction.seq
     assert (place.root / "secret").stat().st_mode & 0o777 == 0o600
     assert list(quick_proof(str(place.state))) == []
+
+
+@pytest.mark.parametrize("target", ["second", "{root}/second"])
+def test_an_edit_through_two_symlinks_follows_the_second_to_where_the_changeset_has_put_it(
+    place: Harness, target: str
+) -> None:
+    place.write({"a": "A\n", "b": "B\n"})
+    (place.root / "first").symlink_to(target.format(root=place.root))
+    (place.root / "second").symlink_to("a")
+    place.baseline()
+    with place.engine() as engine:
+        put = changeset.Symlink(path_of("second"), "b", base=changeset.Base(version_of(b"a")))
+        done(engine, apply(put, write("first", "new\n")))
+    assert (place.root / "a").read_text() == "A\n"
+    assert (place.root / "b").read_text() == "new\n"

@@ -118,11 +118,7 @@ class Overlay:
             return os.fsdecode(state.content) if state is not None and state.is_symlink else None
         if self._is_below_put(link):
             return None
-        target = self._snapshot.link(link)
-        if target is None or not target.startswith("/"):
-            return target
-        # Only the snapshot knows whether that is in the workspace.
-        return "../" * link.text.count("/") + self._snapshot.resolve(link).text
+        return self._snapshot.link(link)
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
         """True where something that is no folder in the snapshot stands on the way: nothing lies below."""

@@ -76,7 +76,7 @@ class Snapshot(Protocol):
         ...
 
     def link(self, path: WorkspacePath) -> str | None:
-        """Return the target of the symlink at `path`, as it is written there; None for anything else."""
+        """Return the target of the symlink at `path`, relative to its folder; None for anything else."""
         ...
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:

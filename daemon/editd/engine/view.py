@@ -97,9 +97,13 @@ class View(Struct):
         return self.tree.resolve_folder(path)
 
     def link(self, path: WorkspacePath) -> str | None:
-        """Return the target of the symlink at `path`; None for anything else."""
+        """Return the target of the symlink at `path`, relative to its folder; None for anything else."""
         state = self._look(path)
-        return os.fsdecode(state.content) if state is not None and state.is_symlink else None
+        if state is None or not state.is_symlink:
+            return None
+        if not state.content.startswith(b"/"):
+            return os.fsdecode(state.content)
+        return "../" * path.text.count("/") + os.fsdecode(self.tree.inside(state.content, path))
 
     def _look(self, path: WorkspacePath) -> FileState | None:
         try:

@@ -175,7 +175,7 @@ class Tree:
             if links > LINKS_MAX:
                 raise _unresolvable(path, errno.ELOOP)
             if target.startswith(b"/"):
-                target = self._inside(target, path)
+                target = self.inside(target, path)
                 behind.clear()
             ahead.extendleft(reversed(target.split(b"/")))
         if not behind:
@@ -198,7 +198,7 @@ class Tree:
                 return None
             raise
 
-    def _inside(self, target: bytes, path: WorkspacePath) -> bytes:
+    def inside(self, target: bytes, path: WorkspacePath) -> bytes:
         """Return the part of an absolute symlink's target that lies below the root."""
         root = self._disk.root.rstrip(b"/") + b"/"
         if not (target + b"/").startswith(root):
