@@ -14,7 +14,7 @@ from editd_client.errors import EditdError
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from editd.wire.messages import AnyEdit
+    from editd.wire.messages import AnyEdit, OnConflict
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -387,3 +387,80 @@ def test_a_part_of_a_transaction_is_not_all_of_it_when_a_file_is_followed(place:
         check(place, client, {"a": "one\n2\n3\n4\n5\n", "c": "c\n", "z": "1\nother\n"})
         client.undo(filter=Filter(since=1, until=2))
         check(place, client, {"a": "1\n2\n3\n4\n5\n", "z": "1\nother\n"})
+
+
+# ── Several files of one transaction ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("on_conflict", ["fail", "skip"])
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("c", "b", "a"), ("b", "a", "c")])
+def test_a_file_comes_back_to_where_another_of_the_same_transaction_is_by_now(
+    place: Workplace, names: tuple[str, str, str], on_conflict: OnConflict
+) -> None:
+    first, second, third = names
+    with begin(place, {first: "1", second: "2"}) as client:
+        client.apply([move(first, "x"), move(second, third)])
+        client.apply([move(third, first)])
+        client.undo(1, on_conflict=on_conflict)
+        check(place, client, {first: "1", second: "2"})
+
+
+def test_a_deleted_file_comes_back_to_where_another_of_the_same_transaction_is_by_now(
+    place: Workplace,
+) -> None:
+    with begin(place, {"a": "A", "b": "B"}) as client:
+        client.apply([delete("a"), move("b", "c")])
+        client.apply([move("c", "a")])
+        client.undo(1)
+        check(place, client, {"a": "A", "b": "B"})
+
+
+def test_a_file_comes_back_to_where_one_is_that_the_same_transaction_made(place: Workplace) -> None:
+    with begin(place, {"a": "A"}) as client:
+        client.apply([move("a", "b"), write("n", "N")])
+        client.apply([move("n", "a")])
+        client.undo(1)
+        check(place, client, {"a": "A"})
+
+
+def test_what_stays_where_it_is_leaves_no_room_for_what_would_come_back(place: Workplace) -> None:
+    with begin(place, {"a": LINES, "b": "B"}) as client:
+        client.apply([move("a", "x"), replace("x", *SWAP), move("b", "c")])
+        client.apply([move("x", "b"), replace("b", "five\n", "5, again\n")])
+        with pytest.raises(EditdError) as error:
+            client.undo(1, on_conflict="skip")
+        assert error.value.name == "conflict"
+        check(place, client, {"b": LINES.replace("line 5\n", "line 5, again\n"), "c": "B"})
+
+
+def test_a_deleted_file_is_not_taken_for_the_one_that_the_same_undo_moves_away_from_there(
+    place: Workplace,
+) -> None:
+    with begin(place, {"a": "A", "c": "C"}, Chmod(path="c", executable=True), session="s") as client:
+        client.apply([delete("c")])
+        client.apply([move("a", "c")], session="s")
+        with pytest.raises(EditdError) as error:
+            client.rollback("s")
+        assert (error.value.name, error.value.data["files"][0]["path"]) == ("conflict", "c")
+        assert not (place.root / "c").stat().st_mode & 0o100
+        check(place, client, {"c": "A"})
+
+
+def test_a_deleted_file_is_not_taken_for_another_of_the_same_transaction(place: Workplace) -> None:
+    with begin(place, {"a": "A", "b": "B"}) as client:
+        client.apply([move("a", "c"), write("d", "A")])
+        client.apply([delete("c")])
+        client.apply([move("d", "c")])
+        assert refused(client, 1) == {"c": [2, 3]}
+        check(place, client, {"b": "B", "c": "A"})
+
+
+def test_a_file_that_was_brought_back_and_moved_back_at_once_is_followed(place: Workplace) -> None:
+    with begin(place, {"a": LINES, "b": "B"}) as client:
+        client.apply([move("a", "c")], actor="ann")
+        client.apply([replace("c", *SWAP)])
+        client.apply([move("b", "c", overwrite=True)], actor="ann")
+        client.undo(filter=Filter(actor="ann"))
+        client.apply([write("c", "another\n")])
+        client.undo(2)
+        check(place, client, {"a": LINES, "b": "B", "c": "another\n"})

@@ -1,72 +1,42 @@
-"""Undo against an oracle: what `git merge-file` makes of the same three texts, one after another.
+"""Undo against an oracle that follows files through moves, and merges with git: `lineages`.
 
-Where that has a conflict of neighbouring lines only, the hunks of `git diff` are put into one text.
-
-Random histories of four sessions on the same files. Every transaction and every session of each is undone
-(as a dry run: the version is the hash of what would be there), and one of them in earnest. The long form
-has 2,000 histories.
+Random histories of several sessions: files are written, copied, moved, swapped, deleted, made again and made
+executable. Undone are transactions, some paths of them, sessions, what fits a filter, and undos.
+Each is shown first, as a dry run, and then made if it is clean. The long form has 3,000 histories.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
-import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from editd.values.content import version_of
-from editd_client.errors import EditdError
-from modelling import join_neighbours
-from workplace import Workplace, write
+from editd.engine.requests import Outcome, Undo
+from editd.engine.scopes import Filter, Named, Newest, OfSession
+from editd.errors import NothingToUndo, Refused
+from editd.values import changeset
+from editd.values.transaction import Authorship
+from harness import Harness, answer, apply, done, path_of
+from lineages import Collision, Files, Held, Lineages, NoOpinion
+from workplace import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from editd.wire.messages import UndoResult
-    from editd_client.client import Client
+    from editd.engine.engine import Engine
+    from editd.engine.scopes import Scope
+    from editd.values.changeset import Edit
+    from lineages import FileId, Targets
 
-HISTORIES, HISTORIES_LONG = 30, 2000
-SESSIONS = 4
-WORDS = ["alpha", "beta", "gamma", "delta", "", "}", "return"]  # few, so that lines are alike
-
-Texts = dict[str, bytes]
-
-
-@dataclass
-class Step:
-    seq: int
-    session: str
-    changed: dict[str, tuple[bytes, bytes]]  # path: before and after
-
-
-@dataclass
-class Told:
-    """A history as it was made: the steps, and what the files hold now."""
-
-    name: str
-    texts: Texts
-    steps: list[Step] = field(default_factory=list)
-
-    def undone(self, steps: Iterable[Step], folder: Path) -> dict[str, bytes | None]:
-        """What the oracle makes of the files when `steps` are undone, newest first; None is a conflict."""
-        made: dict[str, bytes | None] = {**self.texts}
-        for step in sorted(steps, key=lambda step: -step.seq):
-            for path, (before, after) in step.changed.items():
-                now = made[path]
-                made[path] = None if now is None else merge_file(folder, now, after, before)
-        return made
-
-
-def merge_file(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
-        (folder / name).write_bytes(text)
-    argv = ["git", "merge-file", "-p", "-q", "ours", "base", "theirs"]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
-    assert done.returncode < 128, done.stderr
-    return done.stdout if done.returncode == 0 else join_neighbours(folder, ours, base, theirs)
+HISTORIES, HISTORIES_LONG = 80, 3000
+CHANGES = 12
+SESSIONS = ("ann", "bob", "cid")
+PATHS = ("a", "b", "c", "d", "e", "f/g", "f/h", "f/i")
+WORDS = ("alpha", "beta", "gamma", "delta", "", "}", "return")  # few, so that lines are alike
 
 
 def a_text(chance: random.Random) -> bytes:
@@ -88,125 +58,317 @@ def edited(text: bytes, chance: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def tell(name: str, texts: Texts, client: Client, chance: random.Random) -> Told:
-    """Make a history: each step is by one of the sessions and changes one or two of the files."""
-    told = Told(name, dict(texts))
-    for _ in range(chance.randrange(3, 9)):
-        session = f"{name}-{chance.randrange(SESSIONS)}"
-        paths = chance.sample(sorted(told.texts), chance.choice([1, 1, 2]))
-        after = {path: edited(told.texts[path], chance) for path in paths}
-        changed = {path: (told.texts[path], text) for path, text in after.items() if text != told.texts[path]}
-        if not changed:
-            continue
-        edits = [write(path, after.decode()) for path, (_, after) in changed.items()]
-        made = client.apply(edits, session=session).transaction
-        assert made is not None
-        told.steps.append(Step(made.seq, session, changed))
-        told.texts |= {path: after for path, (_, after) in changed.items()}
-    return told
+class Draft:
+    """A transaction while it is drawn: the edits, and what the files are after them."""
+
+    def __init__(self, model: Lineages, chance: random.Random) -> None:
+        self.model, self.chance = model, chance
+        self.files: Files = dict(model.files)
+        self.edits: list[Edit] = []
+        self.paths = list(PATHS)  # those that no edit has touched yet
+        chance.shuffle(self.paths)
+
+    def take(self, *, is_there: bool) -> str | None:
+        """Choose a path, or None if there is none of the kind; each is chosen once."""
+        there = self.model.tree()
+        path = next((path for path in self.paths if (path in there) is is_there), None)
+        if path is not None:
+            self.paths.remove(path)
+        return path
+
+    def put(self, file: FileId, held: Held) -> None:
+        self.files[file] = held
+
+    def change(self, file: FileId | None = None) -> None:
+        """Write a file anew, in one or two places."""
+        if file is None:
+            path = self.take(is_there=True)
+            if path is None:
+                return
+            file = self.model.file_at(path)
+        held = self.files[file]
+        self._write(file, held.path, edited(held.content, self.chance), is_executable=held.is_executable)
+
+    def _write(self, file: FileId, path: str, content: bytes, *, is_executable: bool = False) -> None:
+        self.edits.append(changeset.Write(path_of(path), content, force=True))
+        self.put(file, Held(path, content, is_executable))
+
+    def _move(self, path: str, to: str, *, overwrite: bool = False) -> FileId:
+        self.edits.append(changeset.Move(path_of(path), path_of(to), overwrite=overwrite))
+        file = next(file for file, held in self.files.items() if held.path == path)
+        if overwrite:
+            del self.files[next(file for file, held in self.files.items() if held.path == to)]
+        held = self.files[file]
+        self.put(file, Held(to, held.content, held.is_executable))
+        return file
+
+    def move(self) -> None:
+        path, to = self.take(is_there=True), self.take(is_there=False)
+        if path is not None and to is not None:
+            file = self._move(path, to)
+            if self.chance.random() < 0.3:
+                self.change(file)
+
+    def move_over_another(self) -> None:
+        path, to = self.take(is_there=True), self.take(is_there=True)
+        if path is not None and to is not None:
+            self._move(path, to, overwrite=True)
+
+    def swap(self) -> None:
+        one, other, aside = self.take(is_there=True), self.take(is_there=True), self.take(is_there=False)
+        if one is not None and other is not None and aside is not None:
+            self._move(one, aside)
+            self._move(other, one)
+            self._move(aside, other)
+
+    def make_room(self) -> None:
+        """Move a file away, and another one to its path."""
+        to, path, away = self.take(is_there=True), self.take(is_there=True), self.take(is_there=False)
+        if to is not None and path is not None and away is not None:
+            self._move(to, away)
+            self._move(path, to)
+
+    def delete(self) -> None:
+        path = self.take(is_there=True)
+        if path is not None:
+            self.edits.append(changeset.Delete(path_of(path)))
+            del self.files[self.model.file_at(path)]
+
+    def chmod(self) -> None:
+        path = self.take(is_there=True)
+        if path is not None:
+            file = self.model.file_at(path)
+            held = self.files[file]
+            self.edits.append(changeset.Chmod(path_of(path), executable=not held.is_executable))
+            self.put(file, Held(path, held.content, not held.is_executable))
+
+    def _make(self, path: str, content: bytes) -> None:
+        file = self.model.arriving(path, content)
+        self._write(
+            max([file, *(one + 1 for one in self.files if one > max(self.model.last))]), path, content
+        )
+
+    def make(self) -> None:
+        path = self.take(is_there=False)
+        if path is not None:
+            self._make(path, a_text(self.chance))
+
+    def copy(self) -> None:
+        path = self.take(is_there=False)
+        if path is not None and self.model.files:
+            content = self.chance.choice(list(self.model.files.values())).content
+            self._make(path, content if self.chance.random() < 0.5 else edited(content, self.chance))
+
+    def make_again(self) -> None:
+        """Write a file that is gone, as it was or another way."""
+        gone = [
+            held
+            for file, held in self.model.last.items()
+            if file not in self.model.files and held.path in self.paths and held.path not in self.model.tree()
+        ]
+        if gone:
+            held = self.chance.choice(gone)
+            self.paths.remove(held.path)
+            self._make(
+                held.path, held.content if self.chance.random() < 0.7 else edited(held.content, self.chance)
+            )
 
 
-def check(shown: UndoResult, told: Told, expected: dict[str, bytes | None]) -> None:
-    """The daemon says the same of each file: what it would hold, or that it conflicts."""
-    assert isinstance(shown.conflicts, list)
-    assert {one.path for one in shown.conflicts} == {path for path, text in expected.items() if text is None}
-    versions = {path: version_of(text) for path, text in told.texts.items()}
-    versions |= {file.path: file.version for file in shown.files}  # type: ignore[misc]
-    for path, text in expected.items():
-        if text is not None:
-            assert versions[path] == version_of(text), (path, text)
+KINDS = {
+    Draft.change: 12, Draft.move: 4, Draft.move_over_another: 2, Draft.swap: 1, Draft.make_room: 1,
+    Draft.delete: 3, Draft.make_again: 3, Draft.chmod: 2, Draft.make: 1, Draft.copy: 2,
+}  # fmt: skip
 
 
-def by_session(told: Told) -> dict[str, list[Step]]:
-    return {
-        session: [step for step in told.steps if step.session == session]
-        for session in sorted({step.session for step in told.steps})
-    }
+@dataclass
+class Run:
+    """One history: an engine, what the model has of it, and what was drawn."""
+
+    name: str
+    place: Harness
+    engine: Engine
+    model: Lineages
+    chance: random.Random
+    counts: Counter[str]
+    told: list[str] = field(default_factory=list)
+
+    def change(self) -> None:
+        """Commit one or two changes as a transaction of a session."""
+        draft = Draft(self.model, self.chance)
+        for kind in self.chance.choices(
+            list(KINDS), list(KINDS.values()), k=self.chance.choice([1, 1, 2, 3])
+        ):
+            with contextlib.suppress(NoOpinion):
+                kind(draft)
+        if draft.files == self.model.files:
+            return
+        session = self.chance.choice(SESSIONS)
+        self.told.append(f"{session}: {draft.edits}")
+        seq = int(done(self.engine, apply(*draft.edits, session=session)).seq)
+        self.told[-1] = f"{seq} {self.told[-1]}"
+        self.model.record(seq, draft.files, session, [])
+        self.look()
+        self.counts["changes"] += 1
+
+    def look(self) -> None:
+        """The files are what the model has."""
+        there = {
+            path: (content, bool((self.place.root / path).stat().st_mode & 0o100))
+            for path, content in files_below(self.place.root)
+        }
+        assert there == self.model.tree()
+
+    def undo(self) -> None:
+        """Draw an undo, compare what it would do, and make it."""
+        scope, targets = self.a_scope()
+        if not targets:
+            return
+        self.told.append(f"undo {scope}: {targets}")
+        kind: Literal["undo", "rollback"] = "rollback" if isinstance(scope, OfSession) else "undo"
+        request = Undo(Authorship("somebody", None, "", None), "connection 1", scope, kind)
+        try:
+            files, undoes = self.model.without(targets)
+        except NoOpinion:
+            self.counts["no opinion"] += 1
+            return
+        except Collision as collision:
+            self.collides(request, targets, collision.paths)
+            return
+        shown = self.answer(request, is_dry=True)
+        if self.model.tree(files) == self.model.tree():
+            assert isinstance(shown, NothingToUndo), shown
+            self.counts["without effect"] += 1
+            return
+        assert isinstance(shown, Outcome), shown
+        assert not shown.conflicts, shown.conflicts
+        expected, now = self.model.tree(files), self.model.tree()
+        would = {
+            change.path.text: None
+            if change.after is None
+            else (change.after.content, change.after.is_executable)
+            for change in shown.changes
+        }
+        should = {
+            path: expected.get(path) for path in expected.keys() | now if expected.get(path) != now.get(path)
+        }
+        assert would == should, f"would: {would}\nshould: {should}"
+        self.counts[type(scope).__name__] += 1
+        if self.chance.random() < 0.7:
+            self.make(request, files, undoes)
+            if self.chance.random() < 0.3:
+                self.back_and_forth()
+
+    def make(self, request: Undo, files: Files, undoes: list[tuple[int, FileId, FileId]]) -> None:
+        made = self.answer(request, is_dry=False)
+        assert isinstance(made, Outcome), made
+        assert made.transaction is not None
+        seq = int(made.transaction.seq)
+        self.told.append(f"  as {seq}")
+        self.model.record(seq, files, None, undoes)
+        self.look()
+        self.look_at_marks()
+
+    def look_at_marks(self) -> None:
+        """The same transactions are undone."""
+        undone = {
+            seq
+            for seq in self.model.steps
+            if self.engine.history.index.transactions([seq])[0].undone_by is not None
+        }
+        assert undone == {seq for seq, step in self.model.steps.items() if not step.in_force}
+
+    def back_and_forth(self) -> None:
+        """The newest undo is undone: that brings back what was there before."""
+        seq = max(self.model.steps)
+        step = self.model.steps[seq]
+        before = {file: held for file, held in self.model.files.items() if file not in step.changes}
+        before |= {file: held for file, (held, _) in step.changes.items() if held is not None}
+        files, undoes = self.model.without([(seq, step.in_force)])
+        assert files == before
+        self.told.append(f"undo {seq}")
+        request = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+        self.make(request, files, undoes)
+
+    def answer(self, request: Undo, *, is_dry: bool) -> object:
+        return answer(
+            self.engine,
+            Undo(request.authorship, request.reader, request.scope, request.kind, dry_run=is_dry),
+        )
+
+    def collides(self, request: Undo, targets: Targets, paths: set[str]) -> None:
+        """It is refused, and clean when all that it needs is undone with it."""
+        self.counts["conflicts"] += 1
+        shown = self.answer(request, is_dry=True)
+        assert isinstance(shown, Outcome), shown
+        assert paths <= {one.path.text for one in shown.conflicts}, (paths, shown.conflicts)
+        assert len(targets) > 1 or paths == {one.path.text for one in shown.conflicts}, (
+            paths,
+            shown.conflicts,
+        )
+        refusal = self.answer(request, is_dry=False)
+        assert isinstance(refusal, Refused)
+        assert refusal.code == "conflict"
+
+    def a_scope(self) -> tuple[Scope, Targets]:
+        """Something to undo, and what of which transactions that is."""
+        in_force = {seq: step for seq, step in self.model.steps.items() if step.in_force}
+        if not in_force:
+            return Newest(None), []
+        seq = self.chance.choice(sorted(in_force))
+        step = in_force[seq]
+        edits = {seq: step for seq, step in in_force.items() if step.session is not None}
+        kind = self.chance.randrange(6)
+        session = self.chance.choice(SESSIONS)
+        of_session = [(seq, step.in_force) for seq, step in edits.items() if step.session == session]
+        if kind <= 1:
+            return Named(seq), [(seq, step.in_force)]
+        if kind == 2:
+            paths = sorted({path for file in step.in_force for path in step.paths_of(file)})
+            chosen = self.chance.sample(paths, self.chance.randint(1, len(paths)))
+            return Named(seq, tuple(map(path_of, chosen))), [(seq, step.joined(chosen))]
+        if kind == 3:
+            return Newest(session, None), of_session
+        if kind == 4:
+            return OfSession(session), of_session
+        since, until = sorted(self.chance.choices(sorted(self.model.steps), k=2))
+        paths = self.chance.sample(PATHS, self.chance.randint(1, 4))
+        parts = [
+            (seq, step.joined(paths))
+            for seq, step in edits.items()
+            if since <= seq <= until and step.joined(paths)
+        ]
+        return Filter(since=since, until=until, paths=tuple(map(path_of, paths)), kinds=("edit",)), parts
 
 
-@pytest.fixture
-def histories(is_long: bool) -> list[str]:
-    return [f"h{number}" for number in range(HISTORIES_LONG if is_long else HISTORIES)]
+def run(folder: Path, name: str, counts: Counter[str]) -> None:
+    """Play one history."""
+    chance = random.Random(name)
+    place = Harness(folder / name)
+    texts = {path: a_text(chance) for path in PATHS[:5]}
+    for path, text in texts.items():
+        (place.root / path).write_bytes(text)
+    place.baseline()
+    with place.engine() as engine:
+        model = Lineages.of(folder, texts)
+        history = Run(name, place, engine, model, chance, counts)
+        try:
+            for _ in range(CHANGES):
+                history.change()
+                if chance.random() < 0.6:
+                    history.undo()
+        except NoOpinion:
+            counts["ended"] += 1
+        except AssertionError as error:
+            told = "\n".join(history.told)
+            raise AssertionError(f"history {name}:\n{told}\n{error}") from error
 
 
-@pytest.mark.timeout(3600)  # the long form takes some ten minutes
-def test_any_transaction_or_session_is_undone_as_git_merge_file_has_it(
-    place: Workplace, tmp_path: Path, histories: list[str]
-) -> None:
-    chances = {name: random.Random(name) for name in histories}
-    first = {
-        name: {f"{name}/{file}": a_text(chances[name]) for file in ("a", "b", "c")} for name in histories
-    }
-    place.write({path: text for texts in first.values() for path, text in texts.items()})
-    conflicts = merged = recipes = 0
-    with place.start() as client:
-        for name in histories:
-            told = tell(name, first[name], client, chances[name])
-            for step in told.steps:
-                expected = told.undone([step], tmp_path)
-                if all(text == told.texts[path] for path, text in expected.items()):
-                    continue
-                shown = client.undo(step.seq, dry_run=True)
-                check(shown, told, expected)
-                check_needs(shown, step, told, tmp_path)
-                conflicts += bool(shown.conflicts)
-            sessions = by_session(told)
-            for session, steps in sessions.items():
-                expected = told.undone(steps, tmp_path)
-                if all(text == told.texts[path] for path, text in expected.items()):
-                    continue  # which is refused, being without effect
-                check(client.undo(session=session, dry_run=True), told, expected)
-                check(client.rollback(session, dry_run=True), told, expected)
-            undone = {session: told.undone(steps, tmp_path) for session, steps in sessions.items()}
-            clean = [s for s, texts in undone.items() if None not in texts.values() and texts != told.texts]
-            if clean:
-                merged += 1
-                roll_back_and_forth(place, client, told, clean[0], tmp_path)
-            for session, texts in undone.items():
-                if None in texts.values():
-                    recipes += 1
-                    follow_the_recipe(client, session)
-                    break
-    assert conflicts > len(histories) / 2, "they have to be common for this to be a test"
-    assert merged > len(histories) / 2
-    assert recipes > len(histories) / 4
-
-
-def check_needs(shown: UndoResult, step: Step, told: Told, folder: Path) -> None:
-    """With all that is needed taken along there is no conflict any more, and nothing older is needed."""
-    assert isinstance(shown.conflicts, list)
-    needs = {seq for one in shown.conflicts for seq in one.needs}
-    assert all(seq > step.seq for seq in needs)
-    assert bool(needs) == bool(shown.conflicts)
-    together = [other for other in told.steps if other.seq in needs | {step.seq}]
-    assert None not in told.undone(together, folder).values()
-
-
-def follow_the_recipe(client: Client, session: str) -> None:
-    """What a rollback needs is undone first, newest first; then the rollback is clean."""
-    with pytest.raises(EditdError) as refused:
-        client.rollback(session)
-    files = refused.value.data["files"]
-    assert all(file["blocking"] and file["needs"] for file in files)
-    for seq in sorted({seq for file in files for seq in file["needs"]}, reverse=True):
-        undo(lambda seq=seq: client.undo(seq))  # type: ignore[misc]
-    undo(lambda: client.rollback(session))
-
-
-def undo(attempt: Callable[[], object]) -> None:
-    """Undo; what has no effect any more is refused, which is as good."""
-    try:
-        attempt()
-    except EditdError as error:
-        if error.name != "nothing_to_undo":
-            raise
-
-
-def roll_back_and_forth(place: Workplace, client: Client, told: Told, session: str, folder: Path) -> None:
-    """In earnest: the files hold what the oracle says, and an undo of it brings back what was there."""
-    rolled = client.rollback(session).transaction
-    assert rolled is not None
-    expected = told.undone(by_session(told)[session], folder)
-    assert {path: (place.root / path).read_bytes() for path in expected} == expected
-    client.undo(rolled.seq)
-    assert {path: (place.root / path).read_bytes() for path in told.texts} == told.texts
+@pytest.mark.timeout(7200)  # the long form takes some minutes
+def test_any_undo_is_what_an_oracle_makes_of_it(tmp_path: Path, is_long: bool) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(HISTORIES_LONG if is_long else HISTORIES):
+        run(tmp_path, f"h{number}", counts)
+    drawn = sum(counts.values()) - counts["changes"]
+    assert counts["conflicts"] > drawn / 10, "they have to be common for this to be a test"
+    assert counts["no opinion"] < drawn / 5
+    assert all(counts[scope.__name__] for scope in (Named, Newest, OfSession, Filter)), counts

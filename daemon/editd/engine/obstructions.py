@@ -237,11 +237,12 @@ def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iter
     names = [(path, seq)]
     while (left := past.left(path, seq)) is not None and left.at < until:
         yield from life(path, after, left.at)
-        after, seq = left.at - 1, left.at
-        if left.undone_by is not None and left.undone_by < until:
+        after, since, seq = left.at - 1, seq, left.at
+        back = past.brought_back(path, left, since)
+        if back is not None and left.undone_by is not None and left.undone_by < until:
             if left.to is not None:
                 yield from _life(past, left.to, seq, left.undone_by)
-            after, seq = left.undone_by - 1, left.undone_by
+            path, after, seq = back, left.undone_by - 1, left.undone_by
         elif left.to is not None:
             path = left.to
         elif (revival := past.revival(names, left.at)) is not None and revival[1] < until:

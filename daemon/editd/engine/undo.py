@@ -25,7 +25,7 @@ from editd.values.content import SYMLINK
 from editd.values.path import folders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from editd.edits.collisions import Hunk
     from editd.engine.requests import OnConflict
@@ -107,14 +107,36 @@ class Past:
             if to is None and touch.after is None and self._comes_back(touch, at):
                 continue
             if to is not None or touch.after is None or touch.source is not None:
-                yield Departure(at, to, self._brought_back(touch))
+                yield Departure(at, to, touch.undone_by)
 
-    def _brought_back(self, touch: Touch) -> Seq | None:
-        """What undid `touch`, unless the file is not at its path for all that: others were undone with it."""
-        if touch.undone_by is None:
+    def brought_back(self, path: WorkspacePath, left: Departure, since: int) -> WorkspacePath | None:
+        """Where an undo put the file that had left `path`, which it named after `since`; None if nowhere.
+
+        That undo may have taken back older moves of the file, too, or that it was made.
+        """
+        if left.undone_by is None:
             return None
-        put = self.history.index.touch_in(touch.path, touch.undone_by)
-        return None if put is None or put.after is None else touch.undone_by
+        here, name = path, path
+        index = self.history.index
+        oldest, before = min(self.undoes(left.undone_by), default=since), since + 1
+        while arrival := next(
+            (
+                (at, touch)
+                for at, touch in reversed(index.life(name, oldest - 1, before))
+                if touch.before is None or touch.source is not None
+            ),
+            None,
+        ):
+            before, touch = arrival
+            is_undone = touch.undone_by == left.undone_by
+            if touch.source is None:
+                if is_undone:
+                    return None
+                break
+            name = touch.source
+            here = name if is_undone else here
+        put = index.touch_in(here, left.undone_by)
+        return here if put is not None and put.after is not None else None
 
     def _comes_back(self, touch: Touch, at: int) -> bool:
         """Whether what was deleted is the next to be at its path again, as after a `restore`."""
@@ -148,12 +170,13 @@ class Past:
         """Where the file that `path` named after `seq` is without `targets`, or was; and whether it is."""
         names = [(path, seq)]
         while (left := self.left(path, seq)) is not None:
-            seq = left.at
+            since, seq = seq, left.at
             target = targets.get(seq)
             if target is not None and target.covers(path):
-                continue
-            if left.undone_by is not None:
-                seq = left.undone_by
+                return path, True  # What it had left for is no matter: the undo puts it back here.
+            if (back := self.brought_back(path, left, since)) is not None:
+                assert left.undone_by is not None
+                path, seq = back, left.undone_by
             elif left.to is not None:
                 path = left.to
             elif (revival := self.revival(names, seq, targets)) is not None:
@@ -197,6 +220,16 @@ class Past:
         return recorded_state(entry, self.history)
 
 
+class _Return(Struct, frozen=True):
+    """A file that is to go back to where a transaction moved it from."""
+
+    touch: Touch
+    to: WorkspacePath
+    place: Place
+    state: FileState | None
+    conflict: Place | None
+
+
 class Inversion(Struct):
     """The files as they become while transactions are undone one after another."""
 
@@ -213,18 +246,43 @@ class Inversion(Struct):
         seq = int(target.transaction.seq)
         left = {touch.source: touch for touch in target.touches if touch.source is not None}
         by_path = {touch.path: touch for touch in target.touches}
-        reached: set[WorkspacePath] = set()
+        found = {touch.path: self._found(touch, seq) for touch in target.touches if touch.path not in left}
+        there = {here for here, is_there in found.values() if is_there}
+        moves: list[_Return] = []
+        changes: list[tuple[Place, Touch]] = []
         for touch in target.touches:
             if touch.path in target.hunks:
                 self._take_back_hunks(touch, target)
-            elif touch.source is not None and touch.source in by_path:
-                self._move_back(touch, by_path[touch.source], seq)
             elif touch.path not in left:
-                here = touch.path if touch.after is None else self._whereabouts(touch.path, seq)
+                here, is_there = found[touch.path]
                 place = Place(here, seq, touch.path)
-                is_met = here in reached  # one of the two has been moved to where the other was
-                reached.add(here)
-                self._change_back(place, touch, is_met=is_met)
+                source = None if touch.source is None else by_path.get(touch.source)
+                # Another file of this transaction may be by now where one was that is gone.
+                is_gone = touch.after is not None and not is_there and here in there
+                if source is not None:
+                    moves.append(self._return(touch, source, place, is_gone=is_gone))
+                elif not is_gone:
+                    changes.append((place, touch))
+                elif touch.before is not None:
+                    self._goes_on(replace(place, reason="deleted"))
+                    self.targets[seq] = self.targets[seq].without({touch.path})
+        # What comes back finds room where others of the transaction leave, whatever their names are.
+        reached: set[WorkspacePath] = set()
+        self._change_all_back([one for one in changes if one[1].before is None], reached)
+        self._move_back(moves, seq)
+        self._change_all_back([one for one in changes if one[1].before is not None], reached)
+
+    def _found(self, touch: Touch, seq: int) -> tuple[WorkspacePath, bool]:
+        """Where the file is that a transaction changed, and whether it is; one that it deleted is not."""
+        if touch.after is None:
+            return touch.path, False
+        return self._whereabouts(touch.path, seq)
+
+    def _change_all_back(self, changes: Iterable[tuple[Place, Touch]], reached: set[WorkspacePath]) -> None:
+        for place, touch in changes:
+            is_met = place.path in reached  # one of the two has been moved to where the other was
+            reached.add(place.path)
+            self._change_back(place, touch, is_met=is_met)
 
     def _change_back(self, place: Place, touch: Touch, *, is_met: bool) -> None:
         state, conflict = self._merge(place, touch.after, touch.before)
@@ -240,7 +298,8 @@ class Inversion(Struct):
     def _take_back_hunks(self, touch: Touch, target: Target) -> None:
         """Undo some hunks of what a transaction did to a file; the file stays where it is."""
         seq = int(target.transaction.seq)
-        place = Place(self._whereabouts(touch.path, seq), seq, touch.path)
+        here, _ = self._whereabouts(touch.path, seq)
+        place = Place(here, seq, touch.path)
         part = undone_in_part(self.past, target, touch)
         if touch.source is None and _is(part, touch.before):  # these are all of its hunks
             self.targets[seq] = self.targets[seq].as_whole(touch.path)
@@ -252,27 +311,45 @@ class Inversion(Struct):
         else:
             self._leave(place, touch, target.hunks[touch.path])
 
-    def _move_back(self, touch: Touch, source: Touch, seq: int) -> None:
-        here = self._whereabouts(touch.path, seq)
-        place = Place(here, seq, touch.path)
-        state, conflict = self._merge(place, touch.after, source.before)
+    def _return(self, touch: Touch, source: Touch, place: Place, *, is_gone: bool) -> _Return:
+        state, conflict = (None, None) if is_gone else self._merge(place, touch.after, source.before)
         if state is None:
             conflict = conflict or replace(place, reason="deleted")
-        is_taken = source.path != here and self._now(source.path) is not None
-        taken = [Place(source.path, seq, source.path, is_taken=True, reason="path")] if is_taken else []
-        if touch.before is not None and touch.path != here and self._now(touch.path) is not None:
-            taken.append(Place(touch.path, seq, touch.path, is_taken=True, reason="path"))
-        if not self._goes_on(conflict, *taken):
-            self.targets[seq] = self.targets[seq].without({touch.path, source.path})
-            return
-        origin = self.moved.pop(here, here)
-        self.made[here] = None
-        if touch.before is not None:  # what the move had overwritten
-            self.made[touch.path] = self.past.state(touch.before)
-            self.moved.pop(touch.path, None)
-        if state is not None or not is_taken:  # else there is another file, and nothing to put in its place
-            self.made[source.path] = state
-            self.moved[source.path] = origin
+        return _Return(touch, source.path, place, state, conflict)
+
+    def _move_back(self, moves: Sequence[_Return], seq: int) -> None:
+        """Move files back to where a transaction moved them from, all at once."""
+        taken: dict[WorkspacePath, list[Place]] = {}
+        while moves:
+            leaving = {move.place.path for move in moves if move.state is not None}
+            taken = {move.to: self._in_the_way(move, leaving, seq) for move in moves}
+            staying = [move for move in moves if not self._goes_on(move.conflict, *taken[move.to])]
+            if not staying:
+                break
+            paths = {path for move in staying for path in (move.touch.path, move.to)}
+            self.targets[seq] = self.targets[seq].without(paths)
+            moves = [
+                move for move in moves if move not in staying
+            ]  # Those in the place of a staying one stay.
+        origins = {move.to: self.moved.pop(move.place.path, move.place.path) for move in moves}
+        self.made |= {move.place.path: None for move in moves if move.state is not None}
+        for move in moves:
+            if move.touch.before is not None:  # what the move had overwritten
+                self.made[move.touch.path] = self.past.state(move.touch.before)
+                self.moved.pop(move.touch.path, None)
+            is_taken = any(place.path == move.to for place in taken[move.to])
+            if move.state is not None or not is_taken:  # else there is another file, and nothing to put there
+                self.made[move.to] = move.state
+                self.moved[move.to] = origins[move.to]
+
+    def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[Place]:
+        """The files that stand where a move back puts one, but for those that leave."""
+        wanted = [move.to, *([] if move.touch.before is None else [move.touch.path])]
+        return [
+            Place(path, seq, path, is_taken=True, reason="path")
+            for path in wanted
+            if path not in leaving and self._now(path) is not None
+        ]
 
     def _merge(
         self, place: Place, base: Entry | None, theirs: Entry | None
@@ -349,11 +426,12 @@ class Inversion(Struct):
         ]
         return max(made, default=-1)
 
-    def _whereabouts(self, path: WorkspacePath, seq: int) -> WorkspacePath:
-        here, _ = self.past.whereabouts(path, seq, self.targets)
-        if here in self.made and self.made[here] is None:  # it may have been moved on from there by this undo
-            return next((to for to, origin in self.moved.items() if origin == here), here)
-        return here
+    def _whereabouts(self, path: WorkspacePath, seq: int) -> tuple[WorkspacePath, bool]:
+        """Where the file that `path` named after `seq` is by now, or was; and whether it is."""
+        here, is_there = self.past.whereabouts(path, seq, self.targets)
+        if is_there and here in self.made and self.made[here] is None:  # This undo may have moved it on.
+            here = next((to for to, origin in self.moved.items() if origin == here), here)
+        return here, is_there
 
     def _now(self, path: WorkspacePath) -> FileState | None:
         return self.made[path] if path in self.made else self.current(path)

@@ -1,0 +1,305 @@
+"""A model of undo that follows files, not paths: each file has a number that it keeps through moves.
+
+A transaction is, for each file that it changed, what that file was before and after: a path, bytes and a
+mode, or nothing. To undo it, each of these three is put back where it is as the transaction left it, and
+merged where it is not. What two changes of one text make together is asked of `git merge-file` and
+`git diff`. Written from docs/protocol.md, not from the engine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from modelling import join_neighbours
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+    from pathlib import Path
+
+FileId = int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file: its path, its bytes, and whether it is executable."""
+
+    path: str
+    content: bytes
+    is_executable: bool = False
+
+    def is_like(self, other: Held) -> bool:
+        """Whether these are the same but for the path."""
+        return (self.content, self.is_executable) == (other.content, other.is_executable)
+
+
+Files = dict[FileId, Held]
+
+
+class NoOpinion(Exception):
+    """Two answers are as good as each other."""
+
+
+class Collision(Exception):
+    """An undo does not merge at these paths."""
+
+    def __init__(self, paths: set[str]) -> None:
+        super().__init__(paths)
+        self.paths = paths
+
+
+@dataclass
+class Step:
+    """One transaction."""
+
+    session: str | None
+    changes: dict[FileId, tuple[Held | None, Held | None]]
+    undoes: list[tuple[int, FileId, FileId]] = field(default_factory=list)  # which, of what file, found as
+    undone: dict[FileId, int] = field(default_factory=dict)  # each file of it that is undone, and by which
+
+    @property
+    def in_force(self) -> frozenset[FileId]:
+        return frozenset(self.changes.keys() - self.undone.keys())
+
+    def paths_of(self, file: FileId) -> set[str]:
+        return {held.path for held in self.changes[file] if held is not None}
+
+    def joined(self, paths: Iterable[str]) -> frozenset[FileId]:
+        """The files in force at these paths, and those that share a path with them: taken back together."""
+        wanted, chosen = set(paths), set[FileId]()
+        while more := {file for file in self.in_force - chosen if self.paths_of(file) & wanted}:
+            chosen |= more
+            wanted |= {path for file in more for path in self.paths_of(file)}
+        return frozenset(chosen)
+
+
+Targets = list[tuple[int, frozenset[FileId]]]
+
+
+@dataclass
+class Lineages:
+    """The files as they are, those that are gone, and all transactions."""
+
+    folder: Path  # for git to work in
+    files: Files = field(default_factory=dict)
+    steps: dict[int, Step] = field(default_factory=dict)
+    last: dict[FileId, Held] = field(default_factory=dict)  # what each file was last, also if it is gone
+    held: dict[FileId, set[tuple[str, bytes]]] = field(default_factory=dict)  # what each was at each path
+    vacant: dict[FileId, set[str]] = field(default_factory=dict)  # of those gone: paths where none came since
+    put_back: set[int] = field(default_factory=set)  # the undos of moves over another file, and so on up
+    texts: dict[tuple[bytes, bytes, bytes], bytes | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path, texts: Mapping[str, bytes]) -> Lineages:
+        model = cls(folder)
+        model._become({number: Held(path, text) for number, (path, text) in enumerate(texts.items())})
+        return model
+
+    def tree(self, files: Files | None = None) -> dict[str, tuple[bytes, bool]]:
+        """What each path holds."""
+        return {
+            held.path: (held.content, held.is_executable)
+            for held in (self.files if files is None else files).values()
+        }
+
+    def file_at(self, path: str) -> FileId:
+        return next(file for file, held in self.files.items() if held.path == path)
+
+    def arriving(self, path: str, content: bytes) -> FileId:
+        """The number of a file that is made: its old one, if one that is gone comes back as it was."""
+        alike = [file for file, held in self.held.items() if (path, content) in held]
+        back = [file for file in alike if path in self.vacant.get(file, ()) and self.last[file].path == path]
+        if len(alike) > 1 or alike != back:
+            raise NoOpinion
+        return back[0] if back else 1 + max(self.last)
+
+    def record(
+        self, seq: int, files: Files, session: str | None, undoes: list[tuple[int, FileId, FileId]]
+    ) -> None:
+        """Note a transaction after which these are the files."""
+        is_put_back = any(self._is_put_back(file, held.path, undoes) for file, held in files.items())
+        if is_put_back or any(below in self.put_back for below, _, _ in undoes):
+            self.put_back.add(seq)
+        files, undoes = self._as_told(files, undoes)
+        changed = {
+            file: (self.files.get(file), files.get(file))
+            for file in self.files.keys() | files.keys()
+            if self.files.get(file) != files.get(file)
+        }
+        self.steps[seq] = Step(session, changed, undoes)
+        self._become(files)
+        for below, file, _ in undoes:
+            self._mark(below, {file}, seq)
+
+    def _as_told(
+        self, files: Files, undoes: list[tuple[int, FileId, FileId]]
+    ) -> tuple[Files, list[tuple[int, FileId, FileId]]]:
+        """Renumber the files that the history does not tell as moved: something else is where they were.
+
+        At such a path a file counts as written anew, as a path of two files that were swapped does.
+        """
+        there = {held.path for held in files.values()}
+        before = {held.path: file for file, held in self.files.items()}
+        told: Files = {}
+        renumbered: dict[FileId, FileId] = {}
+        untold: list[FileId] = []
+        for file, held in files.items():
+            old = self.files.get(file)
+            is_alone = old is None or old.path == held.path or old.path not in there
+            is_change = old is None or self.files.get(before.get(held.path, file)) != held
+            if is_change and (is_alone or self._is_put_back(file, held.path, undoes)):
+                told[file] = held
+            else:
+                untold.append(file)
+        for file in untold:
+            held = files[file]
+            number = before.get(held.path)
+            if number is None:
+                number = self.arriving(held.path, held.content)
+                number = number if number in self.last else 1 + max([*self.last, *files, *told])
+            if number in told:
+                raise NoOpinion
+            told[number] = held
+            renumbered[file] = number
+        return told, [(seq, file, renumbered.get(found, found)) for seq, file, found in undoes]
+
+    def _is_put_back(self, file: FileId, path: str, undoes: list[tuple[int, FileId, FileId]]) -> bool:
+        """Whether an undo puts a file back to where it was moved from, over another one."""
+        for seq, moved, found in undoes:
+            before, after = self.steps[seq].changes[moved]
+            if moved == found == file and before is not None and after is not None and before.path == path:
+                return file in self.files and after.path == self.files[file].path
+        return False
+
+    def _become(self, files: Files) -> None:
+        moved = {
+            path
+            for file in self.files.keys() | files.keys()
+            for path in (side[file].path for side in (self.files, files) if file in side)
+            if self.files.get(file) != files.get(file)
+        }
+        gone = self.files.keys() - files.keys()
+        for vacant in self.vacant.values():
+            vacant.difference_update(moved)
+        for file in gone:
+            self.vacant[file] = {path for path, _ in self.held[file]}
+        for file, held in files.items():
+            self.vacant.pop(file, None)
+            self.last[file] = held
+            self.held.setdefault(file, set()).add((held.path, held.content))
+        self.files = files
+
+    def _mark(self, seq: int, files: set[FileId], by: int | None) -> None:
+        """Mark files of a transaction as undone or in force, and the reverse what it had undone of them.
+
+        What it had undone without a change of its own goes with the last of its files.
+        """
+        step = self.steps[seq]
+        for file in files:
+            if by is None:
+                step.undone.pop(file, None)
+            else:
+                step.undone[file] = by
+        is_all = not (step.undone if by is None else step.in_force)
+        for below, file, found_as in step.undoes:
+            if found_as in files or (is_all and found_as not in step.changes):
+                self._mark(below, {file}, seq if by is None else None)
+
+    # ── undoing ──
+
+    def without(self, targets: Targets) -> tuple[Files, list[tuple[int, FileId, FileId]]]:
+        """The files without these, newest first, and which file each was found as.
+
+        Raises Collision for the first that does not merge, and NoOpinion.
+        """
+        files = dict(self.files)
+        last = dict(self.last)
+        undoes: list[tuple[int, FileId, FileId]] = []
+        for seq, chosen in sorted(targets, key=lambda target: -target[0]):
+            collisions: set[str] = set()
+            back: dict[FileId, Held | None] = {}
+            step = self.steps[seq]
+            is_as_left = all(files.get(file) == step.changes[file][1] for file in chosen)
+            if seq in self.put_back and (chosen != step.changes.keys() or not is_as_left):
+                raise NoOpinion  # the history does not tell it as a move
+            for file in chosen:
+                before, after = self.steps[seq].changes[file]
+                found = file if file in files else _stand_in(files, last[file] if after else before, chosen)
+                if found is None:
+                    found = file
+                elif found != file and before is not None and after is not None and before.path != after.path:
+                    raise NoOpinion
+                if found in back:
+                    raise NoOpinion
+                undoes.append((seq, file, found))
+                try:
+                    back[found] = self._back(files.get(found), last[file], before, after)
+                except Collision as collision:
+                    collisions |= collision.paths
+                    if before is not None and (after is None or before.path != after.path):
+                        back[found] = before
+            collisions |= _taken(files, back)
+            if collisions:
+                raise Collision(collisions)
+            files = {file: held for file, held in files.items() if file not in back}
+            files |= {file: held for file, held in back.items() if held is not None}
+            last |= files
+        return files, undoes
+
+    def _back(self, now: Held | None, last: Held, before: Held | None, after: Held | None) -> Held | None:
+        """What a file is without a change of it."""
+        if after is None:
+            assert before is not None
+            if now is not None and now.path != before.path:
+                raise NoOpinion  # it came back, and was moved: is it to come back once more?
+            if now is not None and not now.is_like(before):
+                raise Collision({before.path})
+            return before
+        if before is None:
+            if now is not None and not now.is_like(after):
+                raise Collision({now.path})
+            return None
+        if now is None:
+            raise Collision({last.path})
+        content = self._merged(now.content, after.content, before.content)
+        if content is None:
+            raise Collision({now.path})
+        is_moved = before.path != after.path
+        is_executable = (
+            before.is_executable if before.is_executable != after.is_executable else now.is_executable
+        )
+        return Held(before.path if is_moved else now.path, content, is_executable)
+
+    def _merged(self, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+        if base in (ours, theirs) or ours == theirs:
+            return theirs if base == ours else ours
+        sides = (ours, base, theirs)
+        if sides not in self.texts:
+            self.texts[sides] = merge_file(self.folder, *sides)
+        return self.texts[sides]
+
+
+def _stand_in(files: Files, gone: Held | None, but: Container[FileId]) -> FileId | None:
+    """The file that is now at the path of one that is gone."""
+    assert gone is not None
+    return next((file for file, held in files.items() if held.path == gone.path and file not in but), None)
+
+
+def _taken(files: Files, back: Mapping[FileId, Held | None]) -> set[str]:
+    """The paths at which a file is to be put while there is another."""
+    stay = {held.path for file, held in files.items() if file not in back}
+    wanted = [held.path for held in back.values() if held is not None]
+    return {path for path in wanted if path in stay or wanted.count(path) > 1}
+
+
+# ── What two changes of one text make together ─────────────────────────────────────────────────
+
+
+def merge_file(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+    for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
+        (folder / name).write_bytes(text)
+    argv = ["git", "merge-file", "-p", "-q", "ours", "base", "theirs"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
+    assert done.returncode < 128, done.stderr
+    return done.stdout if done.returncode == 0 else join_neighbours(folder, ours, base, theirs)
