@@ -296,7 +296,7 @@ class Run:
         )
 
     def collides(self, request: Undo, targets: Targets, paths: set[str]) -> None:
-        """It is refused, and clean when all that it needs is undone with it."""
+        """It is refused, and its dry run names the paths."""
         self.counts["conflicts"] += 1
         shown = self.answer(request, is_dry=True)
         assert isinstance(shown, Outcome), shown
