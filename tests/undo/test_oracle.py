@@ -305,9 +305,23 @@ class Run:
             paths,
             shown.conflicts,
         )
+        # Among deletions and moves `needs` can still lack a transaction, as in history h2.
+        if {one.reason for one in shown.conflicts} == {"lines"}:
+            self.look_at_needs(request.scope, targets, {seq for one in shown.conflicts for seq in one.needs})
         refusal = self.answer(request, is_dry=False)
         assert isinstance(refusal, Refused)
         assert refusal.code == "conflict"
+
+    def look_at_needs(self, scope: Scope, targets: Targets, needs: set[int]) -> None:
+        """What a transaction needs is newer; with all of it taken along there is no conflict any more."""
+        assert needs
+        if not isinstance(scope, Named) or scope.paths:
+            return
+        ((seq, files),) = targets
+        assert min(needs) > seq
+        self.counts["needs"] += 1
+        with contextlib.suppress(NoOpinion):
+            self.model.without([(seq, files), *((need, self.model.steps[need].in_force) for need in needs)])
 
     def a_scope(self) -> tuple[Scope, Targets]:
         """Something to undo, and what of which transactions that is."""
