@@ -287,7 +287,7 @@ class Workspace(RuleBasedStateMachine):
                 edit = Write(path=path, content=text_of(changed.content), base=held.version)
                 self.done("edit", self.client.apply([edit]), merged_with(self.disk, {path: changed}))
         seq = first + pick % (self.history.head + 1 - first)
-        self.take_back("undo", lambda: [seq], False, lambda: self.client.undo(seq))
+        self.take_back("undo", lambda: [seq], False, lambda: self.client.undo(seq), is_named=True)
 
     @rule(data=st.data(), path=paths)
     def merge_edit(self, data: st.DataObject, path: str) -> None:
@@ -332,7 +332,9 @@ class Workspace(RuleBasedStateMachine):
         in_force = [n for n, step in enumerate(self.history.steps) if n and step.undone_by is None]
         some = list(range(self.history.head + 2)) if is_any else in_force
         seq = some[pick % len(some)]
-        self.take_back("undo", lambda: self.history.named(seq), False, lambda: self.client.undo(seq))
+        self.take_back(
+            "undo", lambda: self.history.named(seq), False, lambda: self.client.undo(seq), is_named=True
+        )
 
     @precondition(lambda self: self.history.has("undo"))
     @rule(force=rarely)
@@ -345,7 +347,13 @@ class Workspace(RuleBasedStateMachine):
         )
 
     def take_back(
-        self, kind: str, choose: Callable[[], list[int]], force: bool, ask: Callable[[], ApplyResult]
+        self,
+        kind: str,
+        choose: Callable[[], list[int]],
+        force: bool,
+        ask: Callable[[], ApplyResult],
+        *,
+        is_named: bool = False,
     ) -> None:
         chosen = list[int]()
         try:
@@ -357,7 +365,12 @@ class Workspace(RuleBasedStateMachine):
         except Unforeseen:
             self.take_back_unforeseen(kind, chosen, ask)
             return
-        self.done(kind, ask(), expected, chosen)
+        if expected != self.disk:
+            self.done(kind, ask(), expected, chosen)
+        elif is_named:
+            self.refused("nothing_to_undo", ask)
+        else:  # It goes on to the next that has an effect, if there is one.
+            self.take_back_unforeseen(kind, chosen, ask)
 
     def take_back_unforeseen(self, kind: str, chosen: list[int], ask: Callable[[], ApplyResult]) -> None:
         """Files were moved: it may do or not, and if it does, to undo it again gives all of it back."""
@@ -365,13 +378,14 @@ class Workspace(RuleBasedStateMachine):
         try:
             answer = ask()
         except EditdError as error:
-            if error.name != "conflict":
+            if error.name not in ("conflict", "nothing_to_undo"):
                 raise
             self.catch_up()
             return
         made = answer.transaction
         assert made is not None
-        self.done(kind, answer, merged_with(self.disk, self.told(made)), chosen)
+        assert {*chosen} <= {*made.undoes}
+        self.done(kind, answer, merged_with(self.disk, self.told(made)), list(made.undoes))
         self.done("undo", self.client.undo(made.seq), before, [made.seq])
 
     # ── Others, and the end of the daemon ──────────────────────────────────────────────────────
