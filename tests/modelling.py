@@ -406,11 +406,14 @@ def join_neighbours(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> by
     """All hunks of both sides in one text; None where two of them change one line, or insert at one point."""
     lines = base.splitlines(keepends=True)
     back = hunks(folder, base, theirs)
-    mine = [moved_aside(hunk, lines, back) for hunk in hunks(folder, base, ours)]
-    both = [hunk for hunk in mine if hunk not in back] + back
-    if any(is_meeting(one, other) for one in mine for other in back if one != other):
-        return None
-    for start, end, new in sorted(both, reverse=True):
+    whole = [moved_aside(hunk, lines, back) for hunk in hunks(folder, base, ours)]
+    mine = [part for hunk in whole for part in line_by_line(hunk, back)]
+    for other in back:
+        met = [one for one in mine if is_meeting(one, other)]
+        if met and not is_same(met, other, lines):
+            return None
+        mine = [one for one in mine if one not in met]
+    for start, end, new in sorted(mine + back, reverse=True):
         lines[start:end] = new
     return None if any(not line.endswith(b"\n") for line in lines[:-1]) else b"".join(lines)
 
@@ -429,6 +432,25 @@ def hunks(folder: Path, before: bytes, after: bytes) -> list[Hunk]:
             (start, start + old_lines, tuple(lines[new - 1 : new - 1 + new_lines]) if new_lines else ())
         )
     return found
+
+
+def line_by_line(hunk: Hunk, others: list[Hunk]) -> list[Hunk]:
+    """So many lines that became as many, each alone, unless lines are put in between them."""
+    start, end, new = hunk
+    if end - start != len(new) or any(start < first == last < end for first, last, _ in others):
+        return [hunk]
+    return [(start + number, start + number + 1, (line,)) for number, line in enumerate(new)]
+
+
+def is_same(parts: list[Hunk], other: Hunk, lines: list[bytes]) -> bool:
+    """Whether these hunks together make the same of the same lines as the other."""
+    start, end, new = other
+    made = lines[start:end]
+    for first, last, part in sorted(parts, reverse=True):
+        if first < start or last > end:
+            return False
+        made[first - start : last - start] = part
+    return tuple(made) == new
 
 
 def is_meeting(one: Hunk, other: Hunk) -> bool:

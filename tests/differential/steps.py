@@ -131,7 +131,10 @@ class Steps:
         no = no or self.unread(actor, sheet)
         doubtful = actor.doubtful & {*sheet.known, *differences(sheet.start, sheet.now)}
         if doubtful:
-            self.applied_in_doubt(actor, {*IN_DOUBT, *([no.name] if no else [])}, ask)
+            names = {*IN_DOUBT, *([no.name] if no else [])}
+            if doubtful - sheet.start.keys():  # Without what was read, it is no stale file but a missing one.
+                names.add("file_missing")
+            self.applied_in_doubt(actor, names, ask)
             return
         if no is not None:
             self.world.refused({no.name}, actor, ask)
