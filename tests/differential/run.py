@@ -58,7 +58,7 @@ def steps_of(seed: int, count: int) -> list[str]:
     return [chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0] for _ in range(count)]
 
 
-def run(seed: int, kinds: Sequence[str], only: Sequence[int], *, is_strict: bool = False) -> Failure | None:
+def run(seed: int, kinds: Sequence[str], only: Sequence[int], *, is_strict: bool = True) -> Failure | None:
     """One run in a scratch folder of its own: the steps of these numbers."""
     start = Drawing(Random(f"{seed} files"))
     with (
@@ -102,9 +102,11 @@ def main() -> int:
     parser.add_argument("--story", action="store_true", help="tell the whole story of a run that fails")
     parser.add_argument(
         "--strict",
-        action="store_true",
-        help="check that what a conflict says to undo first makes the undo clean",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="check that what a conflict says to undo first makes the undo clean (default: --strict)",
     )
+
     given = parser.parse_args()
     attempt = partial(run, is_strict=given.strict)
     if given.seed is not None:
@@ -137,7 +139,9 @@ def several(
         if failure is not None:
             failed.append(seed)
             tell(failure, is_whole=is_whole)
-            again = f"{RUN} --seed {seed} --steps {steps} --shrink{' --strict' if is_strict(attempt) else ''}"
+            again = (
+                f"{RUN} --seed {seed} --steps {steps} --shrink{'' if is_strict(attempt) else ' --no-strict'}"
+            )
             print(f"seed {seed} fails at step {failure.at}: {failure.what}\nshrink it: {again}", flush=True)
         else:
             print(f"seed {seed}: {steps} steps, {time.monotonic() - began:.0f} s", flush=True)
@@ -164,10 +168,8 @@ def shrink(attempt: Attempt, seed: int, kinds: Sequence[str], only: list[int]) -
     few = shrunk([number for number in only if first.at is None or number <= first.at], fails)
     failure = attempt(seed, kinds, few) or first
     tell(failure, is_whole=True)
-    numbers = ",".join(map(str, few))
-    print(
-        f"{len(few)} steps: {RUN} --seed {seed} --only {numbers}{' --strict' if is_strict(attempt) else ''}"
-    )
+    numbers = ",".join(map(str, few)) + ("" if is_strict(attempt) else " --no-strict")
+    print(f"{len(few)} steps: {RUN} --seed {seed} --only {numbers}")
     return 1
 
 

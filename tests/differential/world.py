@@ -65,7 +65,7 @@ class World:
     actors: dict[str | None, Actor] = field(default_factory=dict)
     written: set[bytes] = field(default_factory=set)  # all that any file has ever held
     requests: int = 0
-    is_strict: bool = False  # Hold the recipe of a conflict to its promise.
+    is_strict: bool = True  # Hold the recipe of a conflict to its promise.
 
     def begin(self, files: Mapping[str, bytes]) -> None:
         self.place.write(files)

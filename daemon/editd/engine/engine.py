@@ -403,7 +403,7 @@ class Engine:
         outcome = Outcome(None, changes, warnings=warnings, answers=answers)
         is_fitting = request.on_conflict == "skip"
         if request.dry_run:
-            in_the_way = obstructions(inverted.places, targets, past, view.file_at)
+            in_the_way = obstructions(inverted.places, targets, scope, past, view.file_at)
             if is_fitting or not in_the_way:  # else these are not all the changes, and may not fit together
                 try:
                     self.files.check(changes)
@@ -411,9 +411,11 @@ class Engine:
                     in_the_way = NoRoom(refusal, self.history).files
             return replace(outcome, conflicts=in_the_way)
         if inverted.places and not (is_fitting and changes):
-            raise UndoConflict(inverted.places, targets)
+            raise UndoConflict(inverted.places, targets, scope)
         if is_fitting:
-            outcome = replace(outcome, conflicts=obstructions(inverted.places, targets, past, view.file_at))
+            outcome = replace(
+                outcome, conflicts=obstructions(inverted.places, targets, scope, past, view.file_at)
+            )
         self._adopt_into(batch, request, changes=changes)
         said = request.authorship
         if isinstance(scope, OfSession) and not said.message:

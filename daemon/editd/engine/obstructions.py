@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_lines, merge_states
 from editd.engine.requests import InTheWay
-from editd.engine.scopes import Target, whole_of
+from editd.engine.scopes import Target, whole_of, would_name
 from editd.engine.undo import Past, Place, invert, undone_in_part
 from editd.errors import Conflict
-from editd.store.index import NEVER
-from editd.values.path import WorkspacePath
+from editd.store.index import NEVER, Wanted
+from editd.values.path import WorkspacePath, folders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from editd.engine.scopes import Scope
     from editd.errors import NotAFile
     from editd.store.history import History
     from editd.values.content import FileState
-    from editd.values.transaction import Seq, Touch
+    from editd.values.transaction import Seq, Touch, Transaction
 
     Current = Callable[[WorkspacePath], FileState | None]
 
@@ -34,14 +35,15 @@ ROUNDS_MAX = 20  # of taking along what is in the way in the files of those that
 class UndoConflict(Conflict):
     """Later changes collide with what is to be undone; the engine adds which transactions made them."""
 
-    def __init__(self, places: Sequence[Place], targets: Sequence[Target]) -> None:
+    def __init__(self, places: Sequence[Place], targets: Sequence[Target], scope: Scope) -> None:
         super().__init__("The undo does not merge cleanly; nothing was changed.")
         self.places = places
         self.targets = targets
+        self.scope = scope
 
     def explain(self, history: History, current: Current) -> None:
         """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        found = obstructions(self.places, self.targets, Past(history), current)
+        found = obstructions(self.places, self.targets, self.scope, Past(history), current)
         self.message = " ".join([*map(_sentence, found[:SENTENCES_MAX]), "Nothing was changed."])
         needs = sorted({seq for one in found for seq in one.needs}, reverse=True)
         steps = (
@@ -114,25 +116,38 @@ def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[in
 
 
 def obstructions(
-    places: Sequence[Place], targets: Sequence[Target], past: Past, current: Current
+    places: Sequence[Place], targets: Sequence[Target], scope: Scope, past: Past, current: Current
 ) -> tuple[InTheWay, ...]:
     """For each file that does not merge: who is in the way, and who would have to be undone first.
 
-    With all that is needed taken along, the undo is clean, also in the other files of what is taken along.
-    What is to be undone itself and is newer than something that is needed is needed first, too: else it
-    would be in the way of that. Where that cannot be had, because what is there is not in the history,
-    `needs` is as near as it gets.
+    Once all that is needed is undone, one by one and newest first, the undo is clean. That is carried out
+    here, in memory. Targets that are newer than something that is needed are needed themselves.
+    If what is there is not in the history, nothing leads to a clean undo, and `needs` is as near as it gets.
     """
-    given = _by_seq(targets)
-    taken = Taken(targets)
     shown = _newest(places)
+    taken = Taken(past.history, targets, would_name(scope, past.history))
     found = blocking_by_path(past, places, taken.by_seq)
+    needs = _needed(places, taken, past, current, found)
+    return tuple(
+        InTheWay(
+            path, tuple(found[path]), tuple(sorted(needs[path])),
+            shown[path].reason, shown[path].lines, shown[path].hunks,
+        )
+        for path in found
+    )  # fmt: skip
+
+
+def _needed(
+    places: Sequence[Place], taken: Taken, past: Past, current: Current, found: Collection[WorkspacePath]
+) -> dict[WorkspacePath, set[int]]:
+    """For each path of `found` what has to be undone first: as few as a change after the other tells."""
     needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
+    first = places
     for attempt in range(ROUNDS_MAX):
         more: set[int] = set()
         brought: dict[int, set[int]] = {}  # by those that were taken along: what their other files need
         for place in _oldest(places):
-            again = attempt and place.path in found
+            again = attempt and place.path in needs
             added = [] if again else _dependent(past, place, taken)
             added = added or blocking(past, place, taken.by_seq)
             more.update(added)
@@ -143,32 +158,58 @@ def obstructions(
                     brought.setdefault(seq, set()).update(added)
         for seqs in needs.values():
             seqs.update(*(brought[seq] for seq in seqs & brought.keys()))
-            seqs.update(seq for seq in given if seqs and seq > min(seqs))
-        more.update(seq for seqs in needs.values() for seq in seqs & given.keys() if taken.is_in_part(seq))
-        if not more:
+            seqs.update(seq for seq in taken.given if seqs and seq > min(seqs))
+        if not taken.take_along(more.union(*needs.values())):
             break
-        taken.add([whole_of(one) for one in past.history.index.transactions(more)])
-        places = invert(taken.newest_first(), past, current).places
-    return tuple(
-        InTheWay(
-            path, tuple(found[path]), tuple(sorted(needs[path])),
-            shown[path].reason, shown[path].lines, shown[path].hunks,
-        )
-        for path in found
-    )  # fmt: skip
+        places = taken.carried_out(past, current)
+        if not places:
+            needed = taken.needed()
+            rest = needed.difference(*needs.values())
+            return {path: (seqs & needed) | rest or needed for path, seqs in needs.items()}
+    return dict.fromkeys(found, taken.everything_since(first))
 
 
 class Taken:
-    """What is to be undone together, by its seq and by the paths that it touched."""
+    """What is to be undone together, by its seq and by the paths that it touched.
 
-    def __init__(self, targets: Iterable[Target]) -> None:
-        self.by_seq: dict[int, Target] = {}
+    Beside the `given` targets these are others that are taken `along`, whole, each on its own.
+    """
+
+    def __init__(
+        self, history: History, targets: Iterable[Target], is_named: Callable[[Transaction], bool]
+    ) -> None:
+        """`is_named` tells whether the undo takes a transaction as well, once that is in force again."""
+        self.given = _by_seq(targets)
+        self._first_given = frozenset(self.given)
+        self.along: set[int] = set()
+        self.idle: set[int] = set()
+        self.by_seq: dict[int, Target] = dict(self.given)
+        self._history = history
+        self._is_named = is_named
         self._touching: dict[WorkspacePath, list[int]] = {}
-        self.add(targets)
+        self._take_up()
 
-    def add(self, targets: Iterable[Target]) -> None:
-        for seq, target in _by_seq(targets).items():
-            self.by_seq[seq] = target
+    def take_along(self, seqs: Iterable[int]) -> bool:
+        """Take these along, and what is in force again without them. Returns whether that is any more."""
+        index, before = self._history.index, len(self.along)
+        waiting = set(seqs) - self.along
+        while waiting:
+            self.along |= waiting
+            below = index.transactions({one for seq in waiting for one in index.undoes(seq)} - self.along)
+            self.given |= {int(one.seq): Target(one) for one in below if self._is_named(one)}
+            first = min(self.given)
+            waiting = {int(one.seq) for one in below if one.seq > first and one.seq not in self.given}
+            waiting |= {seq for seq in self.given if seq > min(self.along)} - self.along
+        if len(self.along) == before:
+            return False
+        transactions = index.transactions(self.along | (self.given.keys() - self._first_given))
+        self.by_seq |= {int(one.seq): whole_of(one, self.along) for one in transactions}
+        self._take_up()
+        return True
+
+    def _take_up(self) -> None:
+        self._touching.clear()
+        for seq, target in self.by_seq.items():
             for touch in target.touches:
                 self._touching.setdefault(touch.path, []).append(seq)
 
@@ -176,13 +217,54 @@ class Taken:
         """The seqs of those that touched `path`."""
         return self._touching.get(path, ())
 
-    def is_in_part(self, seq: int) -> bool:
-        """Whether only some of what is in force of it is taken."""
-        target = self.by_seq[seq]
-        return target != whole_of(target.transaction)
+    def needed(self) -> set[int]:
+        """What has to be undone first."""
+        return self.along - self.idle
 
-    def newest_first(self) -> list[Target]:
-        return [self.by_seq[seq] for seq in sorted(self.by_seq, reverse=True)]
+    def carried_out(self, past: Past, current: Current) -> tuple[Place, ...]:
+        """Where it does not merge if all that is needed is undone first, one by one, and then the given.
+
+        What would change nothing in its turn cannot be undone then: it stays, or goes with the given.
+        """
+        self.idle.clear()
+        while True:
+            first = self.needed()
+            last = self.given.keys() - first
+            targets = [self.by_seq[seq] for seqs in (first, last) for seq in sorted(seqs, reverse=True)]
+            inverted = invert(targets, past, current, apart=first)
+            if not inverted.idle:
+                return inverted.places
+            self.idle |= inverted.idle
+
+    def everything_since(self, places: Iterable[Place]) -> set[int]:
+        """All that has to do with the places, by any path, since the first that was given.
+
+        Undone newest first, each of them finds the files as it left them.
+        """
+        index, first = self._history.index, min(self.given)
+        paths = {path for place in places for path in (place.path, place.origin)}
+        found: set[int] = set()
+        reached = set(paths)
+        while reached:
+            wanted = Wanted(after=first - 1, paths=tuple(reached))
+            seqs = {int(one.seq) for one in index.log(wanted, NEVER)}
+            for path in reached:
+                for folder in folders_of(path):
+                    seqs.update(index.touches_after(folder, first - 1))
+            waiting = seqs - found
+            reached = set()
+            while waiting:
+                found |= waiting
+                more: set[int] = set()
+                for one in index.transactions(waiting):
+                    reached.update(touch.path for touch in one.touches)
+                    more.update(int(t.undone_by) for t in one.touches if t.undone_by is not None)
+                    more.update(int(below) for below in one.undoes if below >= first)
+                waiting = more - found
+            reached -= paths
+            paths |= reached
+        others = found - self.given.keys()
+        return {seq for seq in found if seq in others or (others and seq > min(others))}
 
 
 def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:

@@ -51,17 +51,21 @@ def restore(
 
 
 def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[Change, ...]:
-    """The same; a file that was moved after `seq`, and is not to be there any more, is moved back."""
+    """The same; a file that was moved after `seq`, and is not to be there any more, is moved back.
+
+    One file goes back to one path: if more than one came together in it, to that whose bytes it has.
+    """
     past = Past(history)
-    gone = {change.path for change in changes if change.after is None}
-
-    def source(change: Change) -> WorkspacePath | None:
-        if not gone or change.after is None:
-            return None
+    gone = {change.path: change.before for change in changes if change.after is None}
+    moved: dict[WorkspacePath, Change] = {}  # by where it is moved back from
+    for change in changes if gone else ():
+        if change.after is None:
+            continue
         here, is_there = past.whereabouts(change.path, seq)
-        return here if is_there and here in gone else None
-
-    return tuple(Change(c.path, c.before, c.after, source(c)) for c in changes)
+        if is_there and here in gone and (here not in moved or change.after == gone[here]):
+            moved[here] = change
+    sources = {change.path: here for here, change in moved.items()}
+    return tuple(Change(c.path, c.before, c.after, sources.get(c.path)) for c in changes)
 
 
 def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:

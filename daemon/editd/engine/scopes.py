@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from editd.store.history import History
@@ -162,6 +163,33 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
         raise NothingToUndo(nothing, hint="`log` shows the history.")
 
 
+def would_name(scope: Scope, history: History) -> Callable[[Transaction], bool]:
+    """Whether a scope names a transaction, too, once that is in force again; of what is counted, none."""
+    match scope:
+        case OfSession():
+            chosen = _between(Chosen(ROLLED_BACK, (scope.session,)), scope.since, history)
+        case Newest(last=None):
+            chosen = Chosen(UNDOABLE, _one(scope.session))
+        case Filter(last=None):
+            chosen = _chosen(scope, history)
+        case _:
+            return lambda _: False
+    return partial(_is_chosen, chosen)
+
+
+def _is_chosen(chosen: Chosen, transaction: Transaction) -> bool:
+    seq, time_us, authorship = transaction.seq, transaction.time_us, transaction.authorship
+    return (
+        transaction.kind in chosen.kinds
+        and (not chosen.sessions or authorship.session in chosen.sessions)
+        and (not chosen.actors or authorship.actor in chosen.actors)
+        and (chosen.since is None or seq >= chosen.since)
+        and (chosen.until is None or seq <= chosen.until)
+        and (chosen.since_us is None or time_us >= chosen.since_us)
+        and (chosen.until_us is None or time_us <= chosen.until_us)
+    )
+
+
 def without_effect(targets: Sequence[Target]) -> NothingToUndo:
     """The refusal of an undo that would change nothing."""
     newest = targets[0].transaction.seq
@@ -198,11 +226,10 @@ def _targets(scope: Scope, history: History) -> list[Target]:
     return [whole_of(transaction) for transaction in found]
 
 
-def whole_of(transaction: Transaction) -> Target:
-    """All of a transaction that is not undone yet."""
-    if all(touch.undone_by is None for touch in transaction.touches):
-        return Target(transaction)
-    return Target(transaction, frozenset(t.path for t in transaction.touches if t.undone_by is None))
+def whole_of(transaction: Transaction, without: Container[int] = ()) -> Target:
+    """All of a transaction that is not undone yet, or would not be `without` these later ones."""
+    in_force = [t.path for t in transaction.touches if t.undone_by is None or t.undone_by in without]
+    return Target(transaction, None if len(in_force) == len(transaction.touches) else frozenset(in_force))
 
 
 def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]) -> Target | None:

@@ -26,6 +26,7 @@ from editd.values.path import folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from editd.edits.collisions import Hunk
     from editd.engine.requests import OnConflict
@@ -58,6 +59,7 @@ class Inverted(Struct, frozen=True):
     changes: tuple[Change, ...]
     places: tuple[Place, ...]
     targets: tuple[Target, ...]
+    idle: frozenset[int] = frozenset()  # of those undone one by one, those that change nothing
 
 
 class Departure(Struct, frozen=True):
@@ -240,6 +242,7 @@ class Inversion(Struct):
     made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → where it came from
     places: list[Place] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
 
     def take_back(self, target: Target) -> None:
         """Undo one transaction on what there is; what does not merge is noted in `places`."""
@@ -396,6 +399,26 @@ class Inversion(Struct):
                 self.made[place.path] = ours.with_content(joined.content)
         self.targets[place.seq] = target.only_hunks(touch.path, fitting)
 
+    def take_back_apart(self, target: Target) -> None:
+        """The same as an undo of its own, right after which every file that comes back needs room."""
+        seq, made, places = int(target.transaction.seq), dict(self.made), len(self.places)
+        self.take_back(target)
+        before = {path: made[path] if path in made else self.current(path) for path in self.made}
+        if before == self.made and len(self.places) == places:
+            self.idle.add(seq)
+        for path, state in self.made.items():
+            if state is not None and before[path] is None:
+                self.places += [
+                    Place(other, seq - 1, path, is_taken=True, reason="path")
+                    for other in self._displaced_by(path)
+                ]
+
+    def _displaced_by(self, path: WorkspacePath) -> list[WorkspacePath]:
+        """The files above and below a path that are there by now."""
+        found = displaced([path], self.past.history)
+        found |= {other for other in self.made if other in folders_of(path) or path in folders_of(other)}
+        return sorted(other for other in found if self._now(other) is not None)
+
     def make_room(self) -> list[Place]:
         """The files that stand where a folder has to be, and those in the way of a file."""
         made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
@@ -442,9 +465,11 @@ def invert(
     past: Past,
     current: Callable[[WorkspacePath], FileState | None],
     on_conflict: OnConflict = "fail",
+    apart: AbstractSet[int] = frozenset(),
 ) -> Inverted:
-    """The changes that take `targets`, newest first, out of what `current` gives.
+    """The changes that take `targets`, one after another, out of what `current` gives.
 
+    Those of `apart` are undone one by one, so that after each of them every file needs room.
     Raises HistoryDamaged where old bytes are missing, and InvalidParams for a hunk that is not there.
     """
     left: list[Place] = []
@@ -453,7 +478,8 @@ def invert(
             past, current, {int(target.transaction.seq): target for target in targets}, on_conflict
         )
         for target in targets:
-            work.take_back(target)
+            take_back = work.take_back_apart if target.transaction.seq in apart else work.take_back
+            take_back(target)
         no_room = work.make_room()
         work.places += left + no_room
         if on_conflict != "skip" or not no_room:
@@ -530,7 +556,7 @@ def _inverted(work: Inversion) -> Inverted:
     ]
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
     targets = tuple(target for target in work.targets.values() if target.touches)
-    return Inverted(tuple(changed), tuple(work.places), targets)
+    return Inverted(tuple(changed), tuple(work.places), targets, frozenset(work.idle))
 
 
 def _is(state: FileState | None, entry: Entry | None) -> bool:
