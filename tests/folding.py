@@ -182,7 +182,7 @@ def serve(backing: str, where: str, *, folds_case: bool) -> None:
         flush = told(lambda self, path, fh: 0)
         release = told(lambda self, path, fh: os.close(fh))
         fsync = told(lambda self, path, datasync, fh: os.fsync(fh))
-        listxattr = getxattr = setxattr = removexattr = None
+        listxattr = getxattr = setxattr = removexattr = None  # pyright: ignore[reportAssignmentType]
 
     mfusepy.FUSE(
         Folding(), where, foreground=True, nothreads=True, use_ino=True, allow_other=True,

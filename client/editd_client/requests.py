@@ -67,7 +67,9 @@ def _check_seconds(name: str, seconds: float | None) -> None:
 
 def _one_or_list(given: Name | Sequence[Name] | None) -> Name | list[Name] | None:
     """Return one name, or several as the message has them."""
-    return given if given is None or isinstance(given, str) else list(given)
+    if given is None or isinstance(given, str):
+        return given  # pyright: ignore[reportReturnType]  # a Name is a str
+    return list(given)
 
 
 def _nothing(plain: Any) -> None:

@@ -137,12 +137,15 @@ def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_pac
     with place.engine() as engine:
         history = engine.history
         history.take_back([draft(history, "a", b"mine\n")])
-        for path, content in (("b", b"other\n"), ("a", b"mine\n")):
+
+        def commit(path: str, content: bytes) -> None:
             made = draft(history, path, content)
             history.commit([made])
             history.conclude(made)
-            if path == "b":
-                due = engine.packing_due()
+
+        commit("b", b"other\n")
+        due = engine.packing_due()
+        commit("a", b"mine\n")
         assert due is not None
         history.packed_through(due[2], due[1])
         assert history.content(version_of(b"mine\n")) == b"mine\n"

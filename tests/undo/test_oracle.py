@@ -65,7 +65,7 @@ class Draft:
         self.model, self.chance = model, chance
         self.files: Files = dict(model.files)
         self.edits: list[Edit] = []
-        self.paths = list(PATHS)  # those that no edit has touched yet
+        self.paths: list[str] = list(PATHS)  # those that no edit has touched yet
         chance.shuffle(self.paths)
 
     def take(self, *, is_there: bool) -> str | None:

@@ -114,15 +114,16 @@ def _changes_since(history: History, path: WorkspacePath, base: str | None) -> l
 
 def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], history: History) -> None:
     """Say which transaction the new text came with, unless that takes long or the file is another by now."""
-    entry = None if refusal.path is None else history.entry(refusal.path)
+    path = refusal.path
+    entry = None if path is None else history.entry(path)
     content = None if entry is None else history.content(entry.version)
-    if entry is None or content is None or len(content) > BLAME_BYTES_MAX:
+    if path is None or entry is None or content is None or len(content) > BLAME_BYTES_MAX:
         return
     numbers = range(first - 1, first - 1 + len(lines))
     recorded = [line.rstrip(b"\r") for line in content.split(b"\n")]
     if recorded[numbers.start : numbers.stop] != [line.encode("utf-8", "surrogateescape") for line in lines]:
         return
-    blame = Blame(history, refusal.path, entry.version, numbers)
+    blame = Blame(history, path, entry.version, numbers)
     if blame.go_on(BLAME_SECONDS_MAX):
         transaction = history.find(max(blame.seqs[number] for number in numbers))
         refusal.data["applied_by"] = transaction

@@ -221,6 +221,8 @@ def _targets(scope: Scope, history: History) -> list[Target]:
             return _filtered(scope, history)
         case LastOf():
             return [_last_of(scope, history)]
+        case LastUndo():
+            raise AssertionError("`batches_of` takes the undos one by one")
     if not found:
         raise NothingToUndo(nothing, hint="`log` shows the history.")
     return [whole_of(transaction) for transaction in found]

@@ -215,7 +215,10 @@ class Past:
             held += [one.after for _, one in index.life(name, since, deleted)]
             if touch.after.version in {entry.version for entry in held if entry is not None}:
                 found.append((at, name))
-        return None if not found else min(found)[::-1]
+        if not found:
+            return None
+        at, name = min(found)
+        return name, at
 
     def state(self, entry: Entry | None) -> FileState | None:
         """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""

@@ -32,7 +32,7 @@ def check_words(given: Message, where: str) -> None:
         for word in value if isinstance(value, list) else [value]:
             if isinstance(word, str):
                 _check(word, f"{where}: `{name}`", is_name=name in NAMES)
-        if name in GROUPS and value is not None:
+        if name in GROUPS and value is not None and not isinstance(value, list):
             check_words(value, f"{where}: {name}")
 
 
