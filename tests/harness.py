@@ -20,7 +20,7 @@ from editd.store.head import move_head
 from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
 from editd.store.packing import Packer
-from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship

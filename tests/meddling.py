@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from editd.system.disk import Folder, RealDisk, RealFolder
+from editd.system.filesystem import Folder, RealDisk, RealFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import signal
 import threading
 
 from editd.cli import main
-from editd.system.notices import FolderEmitter
+from editd.system.fs_watch import FolderEmitter
 
 
 def emitter() -> FolderEmitter:

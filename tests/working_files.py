@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath

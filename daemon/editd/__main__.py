@@ -1,7 +1,7 @@
 """`python -m editd`: the daemon."""
 
 from editd.cli import main
-from editd.system.leaving import leave
+from editd.system.fast_exit import leave
 
 try:
     main()

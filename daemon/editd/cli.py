@@ -15,7 +15,7 @@ from editd.config.reading import read_config
 from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, set_up_log
 from editd.server.places import Places
-from editd.system.supervisor import Supervisor
+from editd.system.systemd_notify import Supervisor
 
 # Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
 # forty system calls, and waits so long for the thread that takes in what others write, where that is much.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from every_method import FOUND, METHODS
 from machine import mounted, new_image
 from outside import asked

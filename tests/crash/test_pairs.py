@@ -25,7 +25,7 @@ from editd.engine.scopes import Named
 from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.proof import quick_proof
-from editd.system import disk
+from editd.system import filesystem
 from editd.values import changeset
 from editd.values.content import version_of
 from editd.values.transaction import Authorship
@@ -49,7 +49,7 @@ STRUCK = (  # of the module os; what only reads leaves to the next call what it 
     "write", "pwrite", "writev", "fsync", "fdatasync", "rename", "replace", "unlink", "rmdir", "mkdir",
     "ftruncate", "fchmod", "link", "symlink", "posix_fallocate", "utime",
 )  # fmt: skip
-STRUCK_IN_C = ("_renameat2", "_syncfs")  # of system.disk: what the module os does not have
+STRUCK_IN_C = ("_renameat2", "_syncfs")  # of system.filesystem: what the module os does not have
 
 
 # ── what is struck, in the child ──
@@ -69,7 +69,7 @@ class Strikes:
         for name in STRUCK:
             setattr(os, name, self._struck(getattr(os, name)))
         for name in STRUCK_IN_C:
-            setattr(disk, name, self._struck_in_c(getattr(disk, name)))
+            setattr(filesystem, name, self._struck_in_c(getattr(filesystem, name)))
 
     def count(self) -> int | None:
         """Count one call, and do what is planned for it; return the errno with which it fails."""

@@ -10,7 +10,7 @@ import pytest
 from editd.edits.expressions import Match, Search
 from editd.engine.expressions import BOUNDS, PART, answers, matches_of, request_of, search
 from editd.errors import InvalidRegex, TooLarge
-from editd.system import pipe
+from editd.system import frames
 
 
 def test_python_finds_over_lines_with_groups() -> None:
@@ -49,7 +49,7 @@ def test_an_answer_of_pythons_has_an_end() -> None:
 
 def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
     wanted = Search("python", "(a)|b", "ab" * PART)
-    frames = [pipe.unpack(pipe.pack(frame)[4:]) for frame in answers(request_of(wanted, 5))]
+    frames = [frames.unpack(frames.pack(frame)[4:]) for frame in answers(request_of(wanted, 5))]
     assert [frame.get("done", False) for frame in frames] == [False, False, True]
     assert tuple(match for frame in frames for match in matches_of(frame)) == search(wanted)
 
@@ -57,17 +57,18 @@ def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
 def test_a_refusal_comes_over_as_itself() -> None:
     (frame,) = answers(request_of(Search("python", "(", ""), 5))
     with pytest.raises(InvalidRegex) as caught:
-        matches_of(pipe.unpack(pipe.pack(frame)[4:]))
+        matches_of(frames.unpack(frames.pack(frame)[4:]))
     assert caught.value.data == {"position": 0, "pattern": "("}
     assert caught.value.hint
 
 
 def test_the_process_is_ready_when_it_says_so_and_ends_with_its_input() -> None:
     command = [sys.executable, "-P", "-m", "editd.engine.expressions"]
-    asked = pipe.pack(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
+    asked = frames.pack(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
     done = subprocess.run(command, input=asked, capture_output=True, timeout=20, check=True)
-    ready = pipe.pack({"ready": True})
+    ready = frames.pack({"ready": True})
     assert done.stdout.startswith(ready)
-    first = pipe.unpack(done.stdout[len(ready) + 4 :][: int.from_bytes(done.stdout[len(ready) :][:4], "big")])
+    body = done.stdout[len(ready) :]
+    first = frames.unpack(body[4:][: int.from_bytes(body[:4], "big")])
     assert first == {"matches": [[1, 2, [], "bb", False]]}
     assert done.stderr == b""

@@ -18,7 +18,7 @@ from editd.server.children import Child
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from editd.system import pipe
+    from editd.system import frames
 
 ECHO = """
 import sys
@@ -32,7 +32,7 @@ class Owner:
     """Whoever has a child: what it heard of it."""
 
     def __init__(self, program: str, *, nice: int = 0) -> None:
-        self.frames: asyncio.Queue[pipe.Frame] = asyncio.Queue()
+        self.frames: asyncio.Queue[frames.Frame] = asyncio.Queue()
         self.death: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         argv = [sys.executable, "-c", program]
         self.child = Child(argv, on_frame=self.frames.put_nowait, on_death=self.death.set_result, nice=nice)
@@ -74,7 +74,8 @@ def test_a_death_is_told_with_its_status_after_the_last_frame_and_sending_then_d
         await owner.child.close()
 
         leaving = Owner(
-            "import sys; from editd.system import pipe; pipe.write_frame(sys.stdout.buffer, {}); sys.exit(7)"
+            "import sys; from editd.system import frames;"
+            "frames.write_frame(sys.stdout.buffer, {}); sys.exit(7)"
         )
         await leaving.child.start()
         assert await leaving.death == 7

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import folding
-from editd.system.disk import open_folder
-from editd.system.naming import folding_of
+from editd.system.filesystem import open_folder
+from editd.system.name_folding import folding_of
 from editd_client.errors import EditdError
 from torment import transactions
 from workplace import write

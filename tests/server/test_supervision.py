@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.server.supervision import Supervision
-from editd.system.supervisor import Supervisor
+from editd.system.systemd_notify import Supervisor
 from editd_client.client import Client
 from editd_client.errors import Unreachable
 from supervising import HANGING, Supervised, supervised

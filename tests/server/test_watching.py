@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.server.watching import GIT_SECONDS, QUIET_SECONDS, Pending
-from editd.system.notices import Notice
+from editd.system.fs_watch import Notice
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write
 

@@ -13,7 +13,7 @@ from editd.store.head import move_head
 from editd.store.journal import Position
 from editd.store.mending import open_history
 from editd.store.packing import Packer
-from editd.system.durable import sync_path
+from editd.system.atomic_file import sync_path
 from harness import Harness, apply, done, pack, write
 
 if TYPE_CHECKING:

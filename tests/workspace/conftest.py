@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import working_files
-from editd.system.disk import RealDisk, open_folder
+from editd.system.filesystem import RealDisk, open_folder
 from editd.workspace import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.system.disk import RealFolder
+    from editd.system.filesystem import RealFolder
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import pytest
 
 from editd.errors import IoError, Refused
-from editd.system.disk import RealDisk, RealFolder
+from editd.system.filesystem import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.files import TRANSITIONS, HalfPublished, Overtaken, State
@@ -256,7 +256,7 @@ def test_a_file_system_that_cannot_exchange_is_written_by_check_and_rename(
 ) -> None:
     put(tmp_path, {"a": OLD, "b": OLD, "c/d": OLD})
     if missing == "move":  # nor rename without replacing
-        monkeypatch.setattr("editd.system.disk._renameat2", None)
+        monkeypatch.setattr("editd.system.filesystem._renameat2", None)
     disk = MeddlingDisk(str(tmp_path))
     assert bool(disk.weaker) is (missing == "move")
     disk.meddle["exchange", 1] = disk.meddle["exchange", 2] = failing(errno.EINVAL)

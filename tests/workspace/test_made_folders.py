@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.workspace.made_folders import MadeFolders
 
 if TYPE_CHECKING:

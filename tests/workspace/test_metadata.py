@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import PermissionDenied
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.files import Files
 from editd.workspace.metadata import permissions_for

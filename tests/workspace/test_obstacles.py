@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import NotAFile, PermissionDenied, Refused
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.obstacles import check
 from working_files import LINK, NEW, OLD, Held, change, put

@@ -12,7 +12,7 @@ import pytest
 
 import outsider
 from editd.errors import InUse, IoError
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.files import Overtaken

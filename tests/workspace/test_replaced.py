@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import Refused
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.values.changeset import Change
 from editd.values.content import FileState
 from editd.workspace.files import Files, Overtaken

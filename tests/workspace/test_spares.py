@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system.disk import RealDisk
+from editd.system.filesystem import RealDisk
 from editd.workspace.files import Files
 from editd.workspace.replaced import KEPT_SECONDS, KEPT_SECONDS_MAX, Replaced
 from editd.workspace.spares import AHEAD, BATCH, FEW, PERMISSIONS

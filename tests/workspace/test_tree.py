@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import InUse, NotAFile, PathOutside, PathProtected, PermissionDenied, TooLarge
-from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.tree import LINKS_MAX, Tree

@@ -1,6 +1,6 @@
 """The process that runs regular expressions, so that none holds up the daemon.
 
-`python -m editd.engine.expressions`, framed messages on stdin and stdout (`system.pipe`). It says
+`python -m editd.engine.expressions`, framed messages on stdin and stdout (`system.frames`). It says
 `{ready}` when it is warm. Then a request, as `request_of` makes it, is answered by
 `{matches: [[start, end, groups, expansion, has_inner]]}` …, the last with `done`, or by
 `{refused, message, hint, data}`.
@@ -25,13 +25,13 @@ from editd.edits.expressions import Match, Search
 from editd.engine import ecmascript
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
-from editd.system.leaving import leave
-from editd.system.pipe import read_frame, write_frame
+from editd.system.fast_exit import leave
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.system.pipe import Frame
+    from editd.system.frames import Frame
 
 SECONDS = 2.0
 BOUNDS = ecmascript.Bounds(

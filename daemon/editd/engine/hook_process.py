@@ -1,6 +1,6 @@
 """The process that runs the hooks of one trial, in a scratch folder of its own, and then ends.
 
-`python -m editd.engine.hook_process`, framed messages on stdin and stdout (`system.pipe`): a frame with the
+`python -m editd.engine.hook_process`, framed messages on stdin and stdout (`system.frames`): a frame with the
 hooks, one for each file (`engine.hooks.requests_of`), and back what came of it (`engine.hooks.Answers`).
 
 H1  A command never has a file of the workspace: its folder is the scratch folder, its standard input the
@@ -24,13 +24,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.system.pipe import read_frame, write_frame
-from editd.system.progeny import adopt_orphans, die_with_parent, kill_progeny
+from editd.system.frames import read_frame, write_frame
+from editd.system.process_tree import adopt_orphans, die_with_parent, kill_progeny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.system.pipe import Frame
+    from editd.system.frames import Frame
 
 LOOK_SECONDS = 0.01  # until a command is looked at again that says nothing
 PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, beside a formatter's content; then it is killed

@@ -19,7 +19,7 @@ from editd.values.changeset import Change, FileReport, Plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.system.pipe import Frame
+    from editd.system.frames import Frame
     from editd.values.content import FileState
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath

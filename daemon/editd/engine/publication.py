@@ -1,7 +1,7 @@
 """The process that publishes: what a session or a range did, as one ordinary commit in the user's git.
 
 `python -m editd.engine.publication ROOT STATE_FOLDER`, framed messages on stdin and stdout
-(`system.pipe`). A request, as `request_of` makes it, is answered by `{commit, branch, left_out}` or by
+(`system.frames`). A request, as `request_of` makes it, is answered by `{commit, branch, left_out}` or by
 `{refused, message, hint, data}`, as `refused_by` reads it.
 
 Objects, one branch, and where that is checked out its index: nothing else is written. The tree is the
@@ -40,7 +40,7 @@ from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoCha
 from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
 from editd.store.repository import open_store
 from editd.store.trailers import ident
-from editd.system.pipe import Frame, read_frame, write_frame
+from editd.system.frames import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Entry

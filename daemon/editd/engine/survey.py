@@ -1,6 +1,6 @@
 """The surveying process: it takes the baseline, and walks the workspace when the daemon wants to settle.
 
-`python -m editd.engine.survey ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
+`python -m editd.engine.survey ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 Nothing of unbounded size runs in the daemon itself; here, a walk holds up nobody.
 
 `{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or
@@ -23,8 +23,8 @@ from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, ob
 from editd.store.pack import PackWriter
 from editd.store.repository import borrow, create_store
 from editd.store.trailers import compose, ident
-from editd.system.leaving import leave
-from editd.system.pipe import read_frame, write_frame
+from editd.system.fast_exit import leave
+from editd.system.frames import read_frame, write_frame
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known

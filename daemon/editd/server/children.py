@@ -1,4 +1,4 @@
-"""A child process that answers framed requests (`system.pipe`) over its standard input and output.
+"""A child process that answers framed requests (`system.frames`) over its standard input and output.
 
 Exec'ed, never forked: a forked child would keep the daemon's flock. It runs in a session of its own,
 so that an interrupt at the terminal reaches the daemon alone, and it ends when its input closes, be
@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, cast
 
-from editd.system import pipe
+from editd.system import frames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -36,7 +36,7 @@ class Child:
         self,
         argv: Sequence[str],
         *,
-        on_frame: Callable[[pipe.Frame], None],
+        on_frame: Callable[[frames.Frame], None],
         on_death: Callable[[int], None],
         nice: int = 0,
     ) -> None:
@@ -61,12 +61,12 @@ class Child:
         assert self._transport is not None, "not started"
         return self._transport.get_pid()
 
-    def send(self, frame: pipe.Frame) -> None:
+    def send(self, frame: frames.Frame) -> None:
         """Send one frame. To a child that has ended it is not sent: `on_death` tells its owner."""
         assert self._transport is not None, "not started"
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
         if stream is not None and not stream.is_closing():
-            stream.write(pipe.pack(frame))
+            stream.write(frames.pack(frame))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Close its input, give it `seconds` to end, then kill it. Returns when it is gone.
@@ -97,7 +97,7 @@ class Child:
     def _name(self) -> str:
         return " ".join(self._argv[2:4])
 
-    def _heard(self, frame: pipe.Frame) -> None:
+    def _heard(self, frame: frames.Frame) -> None:
         if not self._closing:
             self._on_frame(frame)
 
@@ -120,15 +120,15 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def answering(
-    argv: Sequence[str], request: pipe.Frame, *, nice: int = 0
-) -> AsyncIterator[tuple[Child, asyncio.Future[pipe.Frame | None]]]:
+    argv: Sequence[str], request: frames.Frame, *, nice: int = 0
+) -> AsyncIterator[tuple[Child, asyncio.Future[frames.Frame | None]]]:
     """A process for one request, and what it will answer: None where it died first. At the end it is closed.
 
     Raises OSError where it cannot be started.
     """
-    answer: asyncio.Future[pipe.Frame | None] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[frames.Frame | None] = asyncio.get_running_loop().create_future()
 
-    def heard(said: pipe.Frame | None) -> None:
+    def heard(said: frames.Frame | None) -> None:
         if not answer.done():
             answer.set_result(said)
 
@@ -178,15 +178,15 @@ class _Pipes(asyncio.SubprocessProtocol):
         for line in lines:
             self._child._complained(line)
 
-    def _next(self) -> pipe.Frame | None:
-        if len(self._buffer) < pipe.HEADER_BYTES:
+    def _next(self) -> frames.Frame | None:
+        if len(self._buffer) < frames.HEADER_BYTES:
             return None
-        end = pipe.HEADER_BYTES + pipe.body_bytes(bytes(self._buffer[: pipe.HEADER_BYTES]))
+        end = frames.HEADER_BYTES + frames.body_bytes(bytes(self._buffer[: frames.HEADER_BYTES]))
         if len(self._buffer) < end:
             return None
-        body = bytes(self._buffer[pipe.HEADER_BYTES : end])
+        body = bytes(self._buffer[frames.HEADER_BYTES : end])
         del self._buffer[:end]
-        return pipe.unpack(body)
+        return frames.unpack(body)
 
 
 def _be_nice(pid: int, nice: int) -> None:

@@ -23,7 +23,7 @@ from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import translate
 from editd.server.children import PYTHON, Child
 from editd.store.trailers import rfc3339
-from editd.system.progeny import KILL_SECONDS
+from editd.system.process_tree import KILL_SECONDS
 from editd.values.changeset import Change
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath

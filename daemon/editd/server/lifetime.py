@@ -55,11 +55,11 @@ from editd.store.mending import open_history
 from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
-from editd.system.disk import RealDisk, ignore_lease_signal
+from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.flock import NO_LOCKS, Flock, take, take_folder
 from editd.system.memory import give_back
-from editd.system.naming import folding_of
-from editd.system.supervisor import Supervisor
+from editd.system.name_folding import folding_of
+from editd.system.systemd_notify import Supervisor
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.files import Files

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import Call, Visitor
     from editd.server.turns import Turns
     from editd.store.registry import Registry
-    from editd.system.pipe import Frame
+    from editd.system.frames import Frame
     from editd.values.transaction import Transaction
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from editd.workspace.tree import Tree
 
 if TYPE_CHECKING:
     from editd.server.dispatch import Call, Workshop
-    from editd.system.disk import RealDisk
+    from editd.system.filesystem import RealDisk
 
 log = logging.getLogger(__name__)
 

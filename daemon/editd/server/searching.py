@@ -18,7 +18,7 @@ from editd.server.children import PYTHON, Child
 
 if TYPE_CHECKING:
     from editd.edits.expressions import Match, Search
-    from editd.system.pipe import Frame
+    from editd.system.frames import Frame
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.server.waiting import happens
-from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
+from editd.system.peer_process import Peer, has_hung_up, may_speak, peer_of
 from editd.wire.connection import Bad, Connection, Incoming, Request
 from editd.wire.errors import error
 from editd.wire.limits import KIB, LIMITS, Limits

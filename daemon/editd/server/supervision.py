@@ -15,7 +15,7 @@ from editd.server.waiting import Activity, happens
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.system.supervisor import Supervisor
+    from editd.system.systemd_notify import Supervisor
     from editd.wire.messages import StatusResult
 
 log = logging.getLogger(__name__)

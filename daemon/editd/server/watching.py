@@ -33,8 +33,8 @@ from msgspec import Struct, field
 from editd.engine.inspection import known_below
 from editd.errors import Refused
 from editd.server.waiting import happens
-from editd.system.notices import Notice, Wanted, Watch
-from editd.system.plain import git_folder
+from editd.system.fs_watch import Notice, Wanted, Watch
+from editd.system.regular_file import git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
 from editd.workspace.covering import Covering

@@ -1,6 +1,6 @@
 """Compacting: what the past before a transaction alone had is freed, in a process of its own.
 
-`python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
+`python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
     prepare   the objects that are still needed go into a new pack, durably; nothing else is touched
     (floor)   the daemon lets the history begin anew (`store.floor`): from here on it is compacted
@@ -31,10 +31,10 @@ from editd.store.manifest import drop_packs, staying, unchanging, write_manifest
 from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.repository import open_store
 from editd.store.trailers import parse
-from editd.system.durable import sync_path
+from editd.system.atomic_file import sync_path
+from editd.system.fast_exit import leave
 from editd.system.flock import take
-from editd.system.leaving import leave
-from editd.system.pipe import read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,7 @@ import pygit2
 from editd.errors import Refused
 from editd.store.manifest import drop_packs, staying, unchanging
 from editd.store.repository import open_store
-from editd.system.durable import sync_path
+from editd.system.atomic_file import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

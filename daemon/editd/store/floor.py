@@ -15,7 +15,7 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store import trailers
 from editd.store.objects import CommitObject, Oid, commit_content
-from editd.system.durable import write_durably
+from editd.system.atomic_file import write_durably
 from editd.values.transaction import Authorship
 
 NAME = "shallow"  # gitrepository-layout(5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.durable import write_durably
+from editd.system.atomic_file import write_durably
 
 REF = "refs/heads/history"
 _LINE_BYTES = 41  # 40 hex digits and the end of the line

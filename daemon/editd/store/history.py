@@ -45,7 +45,7 @@ from editd.store.record import (
 )
 from editd.store.repository import open_store
 from editd.store.synced import Published, forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
-from editd.system.disk import folder_bytes
+from editd.system.filesystem import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 

@@ -33,8 +33,8 @@ from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, rea
 from editd.store.mark import NAME as MARK
 from editd.store.record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
-from editd.system.disk import folder_bytes, write_at
-from editd.system.durable import sync_path
+from editd.system.atomic_file import sync_path
+from editd.system.filesystem import folder_bytes, write_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

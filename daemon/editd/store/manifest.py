@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
-from editd.system.durable import sync_path, write_durably
+from editd.system.atomic_file import sync_path, write_durably
 from editd.system.flock import take
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import zlib
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.system.disk import write_at
-from editd.system.durable import write_in_one_step
+from editd.system.atomic_file import write_in_one_step
+from editd.system.filesystem import write_at
 
 NAME = "acknowledged"
 NOBODY = bytes(20)  # the commit of a mark that does not know it, as when the last was taken back

@@ -15,7 +15,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from editd.store.objects import ObjectKind, Oid, object_id
-from editd.system.durable import sync_path, write_in_one_step
+from editd.system.atomic_file import sync_path, write_in_one_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Packing: committed records become git objects, in a process of its own that tails the journal.
 
-`python -m editd.store.packing STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`).
+`python -m editd.store.packing STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 As a thread of the daemon it took more than half of the throughput at eight clients, in a prototype; as a
 niced process a seventh.
 
@@ -30,9 +30,9 @@ from editd.store.record import Committed, transaction_of
 from editd.store.repository import open_store
 from editd.store.tidying import tidy
 from editd.store.trailers import parse
+from editd.system.fast_exit import leave
 from editd.system.flock import take
-from editd.system.leaving import leave
-from editd.system.pipe import read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

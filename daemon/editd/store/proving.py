@@ -1,6 +1,6 @@
 """Proving: the process in which a `check` looks at the whole history, while packing goes on.
 
-`python -m editd.store.proving STATE_FOLDER`, framed messages on stdin and stdout (`system.pipe`). One for
+`python -m editd.store.proving STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`). One for
 each check. It writes nothing but an index of its own, beside the one that it proves; and it ends with the
 daemon, however long it would have taken.
 """
@@ -14,8 +14,8 @@ import threading
 
 from editd.store.manifest import staying
 from editd.store.proof import MADE, whole_proof
-from editd.system.leaving import leave
-from editd.system.pipe import read_frame, write_frame
+from editd.system.fast_exit import leave
+from editd.system.frames import read_frame, write_frame
 
 
 def main() -> None:

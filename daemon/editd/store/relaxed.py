@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.durable import write_durably
+from editd.system.atomic_file import write_durably
 
 NAME = "relaxed"
 

@@ -50,8 +50,8 @@ from editd.store.record import ChangeRecord, Committed, EntryRecord, part_record
 from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
-from editd.system.disk import NO_SUCH_VERB, open_folder
-from editd.system.durable import write_in_one_step
+from editd.system.atomic_file import write_in_one_step
+from editd.system.filesystem import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from editd.store.head import REF
-from editd.system.durable import sync_path, write_durably
-from editd.system.plain import may_wait, users_git_files
+from editd.system.atomic_file import sync_path, write_durably
+from editd.system.regular_file import may_wait, users_git_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from editd.system.disk import folder_bytes
+from editd.system.filesystem import folder_bytes
 
 NAME = "strays"
 KEPT_SECONDS = 30 * 86400

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from editd.system.disk import write_at
-from editd.system.durable import write_in_one_step
+from editd.system.atomic_file import write_in_one_step
+from editd.system.filesystem import write_at
 
 _SEQ_BYTES = 8
 

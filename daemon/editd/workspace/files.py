@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from typing import Literal
 
-    from editd.system.disk import Disk
+    from editd.system.filesystem import Disk
     from editd.values.content import FileState
     from editd.workspace.made_folders import MadeFolders
     from editd.workspace.replaced import Kept, Look, Replaced

@@ -16,7 +16,7 @@ from editd.workspace.item import split
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from editd.system.disk import Disk, Folder
+    from editd.system.filesystem import Disk, Folder
 
 NO_WAY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """What the disk says where a folder is missing, or something else stands in its place."""

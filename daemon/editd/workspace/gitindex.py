@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.system.plain import may_wait, open_plain
+from editd.system.regular_file import may_wait, open_plain
 from editd.values.content import GitMode, Version, mode_of
 from editd.workspace.indexfile import IndexEntry, IndexFile, read_index_file
 from editd.workspace.openable import is_openable

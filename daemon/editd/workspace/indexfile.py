@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from editd.system.plain import open_plain
+from editd.system.regular_file import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

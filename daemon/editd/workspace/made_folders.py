@@ -10,13 +10,13 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.disk import write_whole
+from editd.system.filesystem import write_whole
 from editd.workspace.folders import remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.system.disk import Disk
+    from editd.system.filesystem import Disk
 
 
 class MadeFolders:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from editd.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from editd.system.disk import Folder
+    from editd.system.filesystem import Folder
     from editd.values.path import WorkspacePath
 
 _MUST_BE_KEPT = ("user.", "system.posix_acl_access")

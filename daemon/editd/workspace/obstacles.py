@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import NotAFile, PermissionDenied
-from editd.system.disk import RealFolder
-from editd.system.naming import folding_elsewhere
+from editd.system.filesystem import RealFolder
+from editd.system.name_folding import folding_elsewhere
 from editd.workspace.folders import NO_WAY, folders_below, nearest_folder, stat_of
 from editd.workspace.item import Item, is_temporary, item_of, split
 from editd.workspace.tree import refusal_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from editd.system.disk import Disk, Folder
+    from editd.system.filesystem import Disk, Folder
     from editd.values.changeset import Change
     from editd.values.path import WorkspacePath
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from editd.system.plain import git_folder, may_wait, users_git_files
+from editd.system.regular_file import git_folder, may_wait, users_git_files
 from editd.workspace.standing import common_folder
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.system.disk import NO_SUCH_VERB
+from editd.system.filesystem import NO_SUCH_VERB
 from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.item import split
 from editd.workspace.metadata import permissions_for
@@ -29,7 +29,7 @@ from editd.workspace.temporaries import clone_again, remove_temporary, write_tem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.system.disk import Disk, Folder
+    from editd.system.filesystem import Disk, Folder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item

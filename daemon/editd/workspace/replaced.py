@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import InUse, Refused
-from editd.system.disk import open_folder
+from editd.system.filesystem import open_folder
 from editd.values.path import WorkspacePath
 from editd.workspace.spares import Spares
 from editd.workspace.tree import read_name
@@ -24,7 +24,7 @@ from editd.workspace.tree import read_name
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from editd.system.disk import Disk
+    from editd.system.filesystem import Disk
     from editd.values.content import FileState, Version
     from editd.workspace.item import Item
 

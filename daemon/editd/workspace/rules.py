@@ -10,7 +10,7 @@ import pygit2
 from msgspec import Struct, field
 
 from editd.edits.ignore import Rule, rules_of
-from editd.system.plain import may_wait, open_plain
+from editd.system.regular_file import may_wait, open_plain
 from editd.values.path import ways_down
 from editd.workspace.gitindex import GitIndex
 from editd.workspace.openable import is_openable, opened_files

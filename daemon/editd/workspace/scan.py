@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import msgpack
 from msgspec import Struct, field
 
-from editd.system.disk import refresh
+from editd.system.filesystem import refresh
 from editd.system.mounts import two_sided_below
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.values.path import PATH_BYTES_MAX

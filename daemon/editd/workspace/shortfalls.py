@@ -9,14 +9,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.system.clock import boot_id
-from editd.system.disk import missing_calls, open_folder
+from editd.system.filesystem import missing_calls, open_folder
 from editd.system.mounts import mount_of, mounts, mounts_below
-from editd.system.naming import folding_mounts
+from editd.system.name_folding import folding_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.system.disk import RealDisk
+    from editd.system.filesystem import RealDisk
     from editd.system.mounts import Mount
 
 SHOWN = 3  # paths in one sentence

@@ -17,7 +17,7 @@ from editd.workspace.tree import read_name
 if TYPE_CHECKING:
     import os
 
-    from editd.system.disk import Folder
+    from editd.system.filesystem import Folder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item

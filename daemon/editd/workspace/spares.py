@@ -16,14 +16,14 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.disk import file_flags, files_left, read_whole, take_lease
+from editd.system.filesystem import file_flags, files_left, read_whole, take_lease
 from editd.values.content import version_of
 from editd.workspace.folders import stat_of
 from editd.workspace.item import temporary_name, token_of
 from editd.workspace.metadata import attributes_of
 
 if TYPE_CHECKING:
-    from editd.system.disk import RealFolder
+    from editd.system.filesystem import RealFolder
     from editd.values.content import Version
 
 AHEAD = 1024  # what one client writes in a second as fast as it can: then what it has replaced comes back

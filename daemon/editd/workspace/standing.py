@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.system.plain import open_plain
+from editd.system.regular_file import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.disk import write_whole
+from editd.system.filesystem import write_whole
 from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
 from editd.workspace.item import split
 from editd.workspace.metadata import Model, attributes_of, clone_metadata, not_recorded, permissions_for
@@ -20,7 +20,7 @@ from editd.workspace.site import identity_of, open_regular
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.system.disk import Disk, Folder
+    from editd.system.filesystem import Disk, Folder
     from editd.values.changeset import Change
     from editd.values.content import FileState
     from editd.workspace.item import Item

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
-from editd.system.disk import read_whole, refresh, take_lease
+from editd.system.filesystem import read_whole, refresh, take_lease
 from editd.values.content import FileState, GitMode, mode_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
 from editd.workspace.item import split
 
 if TYPE_CHECKING:
-    from editd.system.disk import Disk, Folder
+    from editd.system.filesystem import Disk, Folder
 
 LINKS_MAX = 40  # symlinks on one way, as in the kernel (path_resolution(7))
 CHANGES_MAX = 8  # how often a name may become a link, a file, nothing while it is read, before we give up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from editd.system.durable import write_durably
+from editd.system.atomic_file import write_durably
 
 _NAME = "uncovered"
 

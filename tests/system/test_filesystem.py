@@ -13,7 +13,7 @@ import pytest
 
 import machine
 import outsider
-from editd.system.disk import (
+from editd.system.filesystem import (
     PROBE_PREFIX,
     RealDisk,
     ignore_lease_signal,
@@ -123,7 +123,7 @@ def test_someone_waiting_for_a_lease_does_not_end_us(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"")
     program = (
         "import os, sys; sys.path[:0] = sys.argv[2:]\n"
-        "from editd.system import disk; disk.ignore_lease_signal()\n"
+        "from editd.system import filesystem as disk; disk.ignore_lease_signal()\n"
         "d = os.open(sys.argv[1], os.O_RDONLY); assert disk.take_lease(d)\n"
         "try: os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK)\n"
         "except BlockingIOError: print('alive')\n"

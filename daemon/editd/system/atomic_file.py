@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from editd.system.disk import write_whole
+from editd.system.filesystem import write_whole
 
 
 def write_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:

@@ -1,4 +1,4 @@
-"""system.peer: who is on the other end of a socket."""
+"""system.peer_process: who is on the other end of a socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from editd.system.peer import Peer, has_hung_up, may_speak, peer_of
+from editd.system.peer_process import Peer, has_hung_up, may_speak, peer_of
 
 
 def test_the_kernel_tells_who_connected() -> None:

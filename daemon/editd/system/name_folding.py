@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from editd.system.disk import PROBE_PREFIX, mount_id, open_folder
+from editd.system.filesystem import PROBE_PREFIX, mount_id, open_folder
 from editd.system.mounts import mounts, mounts_below
 
 if TYPE_CHECKING:
-    from editd.system.disk import RealFolder
+    from editd.system.filesystem import RealFolder
     from editd.system.mounts import Mount
 
 MOUNTS_MAX = 256  # of which it is remembered what was tried

@@ -22,7 +22,7 @@ from watchdog.observers.inotify import InotifyEmitter
 from watchdog.observers.polling import PollingEmitter
 
 from editd.system import inotify
-from editd.system.notices import FolderEmitter, Notice, Wanted, Watch
+from editd.system.fs_watch import FolderEmitter, Notice, Wanted, Watch
 from outsider import exchange
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ import os, sys, time
 sys.path[:0] = sys.argv[2:]
 with open("/proc/sys/user/max_inotify_watches", "w") as limit:
     limit.write("10")
-from editd.system.notices import Watch
+from editd.system.fs_watch import Watch
 told = []
 watch = Watch(os.fsencode(sys.argv[1]), told.append)
 watch.start()

@@ -1,4 +1,4 @@
-"""system.supervisor: what the environment says is believed only where it is said to this process."""
+"""system.systemd_notify: what the environment says is believed only where it is said to this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system.supervisor import Supervisor
+from editd.system.systemd_notify import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path

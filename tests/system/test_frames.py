@@ -1,4 +1,4 @@
-"""system.pipe: frames over a pipe."""
+"""system.frames: frames over a pipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from editd.system import pipe
+from editd.system import frames
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,20 @@ from editd.system import pipe
         {"content": b"x" * 1_000_000},
     ],
 )
-def test_a_frame_comes_back_as_it_went(frame: pipe.Frame) -> None:
+def test_a_frame_comes_back_as_it_went(frame: frames.Frame) -> None:
     stream = io.BytesIO()
-    pipe.write_frame(stream, frame)
-    pipe.write_frame(stream, {"next": True})
+    frames.write_frame(stream, frame)
+    frames.write_frame(stream, {"next": True})
     stream.seek(0)
-    assert pipe.read_frame(stream) == frame
-    assert pipe.read_frame(stream) == {"next": True}
-    assert pipe.read_frame(stream) is None
+    assert frames.read_frame(stream) == frame
+    assert frames.read_frame(stream) == {"next": True}
+    assert frames.read_frame(stream) is None
 
 
 def test_a_pipe_that_ends_amid_a_frame_has_ended() -> None:
-    whole = pipe.pack({"do": "scan"})
+    whole = frames.pack({"do": "scan"})
     for length in range(len(whole)):
-        assert pipe.read_frame(io.BytesIO(whole[:length])) is None
+        assert frames.read_frame(io.BytesIO(whole[:length])) is None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_pipe_that_ends_amid_a_frame_has_ended() -> None:
 )
 def test_bytes_that_are_no_frame_raise(garbage: bytes) -> None:
     with pytest.raises(ValueError):
-        pipe.read_frame(io.BytesIO(garbage))
+        frames.read_frame(io.BytesIO(garbage))
 
 
 def test_a_child_ends_when_its_parent_closes_the_pipe() -> None:
@@ -57,7 +57,7 @@ while (frame := pipe.read_frame(sys.stdin.buffer)) is not None:
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        pipe.write_frame(child.stdin, {"name": "\udcff"})
-        assert pipe.read_frame(child.stdout) == {"heard": {"name": "\udcff"}}
+        frames.write_frame(child.stdin, {"name": "\udcff"})
+        assert frames.read_frame(child.stdout) == {"heard": {"name": "\udcff"}}
         child.stdin.close()
         assert child.wait(10) == 0
