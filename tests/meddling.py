@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from editd.system.filesystem import Folder, RealDisk, RealFolder
+from editd.system.filesystem import OpenFolder, RealDisk, RealFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,15 +40,15 @@ class _MeddlingFolder(RealFolder):
         super().__init__(descriptor)
         self.disk = disk
 
-    def exchange(self, name: bytes, into: Folder, other: bytes) -> None:
+    def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("exchange", name, other)
         super().exchange(name, into, other)
 
-    def move(self, name: bytes, into: Folder, other: bytes) -> None:
+    def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("move", name, other)
         super().move(name, into, other)
 
-    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+    def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("replace", name, other)
         super().replace(name, into, other)
 

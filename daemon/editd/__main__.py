@@ -1,11 +1,11 @@
 """`python -m editd`: the daemon."""
 
 from editd.cli import main
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 
 try:
     main()
 except SystemExit as end:
     if end.code is None or isinstance(end.code, int):
-        leave(end.code or 0)
+        exit_fast(end.code or 0)
     raise

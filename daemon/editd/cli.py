@@ -15,7 +15,7 @@ from editd.config.reading import read_config
 from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, set_up_log
 from editd.server.places import Places
-from editd.system.systemd_notify import Supervisor
+from editd.system.systemd_notify import SystemdNotifier
 
 # Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
 # forty system calls, and waits so long for the thread that takes in what others write, where that is much.
@@ -50,8 +50,8 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         sys.exit(_in_background(workspace, idle, nested=nested))
     say = _Teller(ready_fd)
     try:
-        supervisor = Supervisor.of(os.environ)
-        if supervisor.is_there:
+        notifier = SystemdNotifier.of(os.environ)
+        if notifier.is_there:
             faulthandler.enable()  # a watchdog's SIGABRT leaves in the journal where each thread stood
         places = Places.of(workspace, nested=nested)
         # One after the other: the mode is given to the last folder alone.
@@ -62,7 +62,7 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config(places.name).config
-        daemon = Daemon(places, config, idle_seconds=idle, supervisor=supervisor)
+        daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
         sys.setswitchinterval(SWITCH_SECONDS)
         asyncio.run(daemon.run(lambda: say.say("ready")))
     except AlreadyRunning as running:

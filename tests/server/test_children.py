@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 ECHO = """
 import sys
-from editd.system import pipe
-while (frame := pipe.read_frame(sys.stdin.buffer)) is not None:
-    pipe.write_frame(sys.stdout.buffer, {"heard": frame})
+from editd.system import frames
+while (frame := frames.read_frame(sys.stdin.buffer)) is not None:
+    frames.write_frame(sys.stdout.buffer, {"heard": frame})
 """
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.server.watching import GIT_SECONDS, QUIET_SECONDS, Pending
-from editd.system.fs_watch import Notice
+from editd.system.fs_watch import FsEvent
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write
 
@@ -578,32 +578,32 @@ def until(client: Client, is_so: Callable[[dict[str, object]], bool]) -> None:
 def test_it_is_time_when_it_is_quiet_or_when_it_never_becomes_so() -> None:
     pending = Pending()
     assert pending.due() == 0.0
-    pending.add(Notice(frozenset({b"a"})), 10.0, is_echo=False)
+    pending.add(FsEvent(frozenset({b"a"})), 10.0, is_echo=False)
     assert pending.due() == pytest.approx(10.05)
     for step in range(1, 30):
-        pending.add(Notice(frozenset({b"a"})), 10.0 + step * 0.04, is_echo=False)
+        pending.add(FsEvent(frozenset({b"a"})), 10.0 + step * 0.04, is_echo=False)
     assert pending.due() == pytest.approx(11.0)
-    pending.add(Notice(frozenset({b"b"})), 11.2, is_echo=False)
+    pending.add(FsEvent(frozenset({b"b"})), 11.2, is_echo=False)
     assert pending.due() == pytest.approx(11.25)
 
 
 def test_our_own_echo_is_looked_at_later_and_holds_up_nothing() -> None:
     pending = Pending()
-    pending.add(Notice(frozenset({b"ours"})), 10.0, is_echo=True)
+    pending.add(FsEvent(frozenset({b"ours"})), 10.0, is_echo=True)
     assert pending.due() == pytest.approx(10.25)
-    pending.add(Notice(frozenset({b"theirs"})), 10.2, is_echo=False)
+    pending.add(FsEvent(frozenset({b"theirs"})), 10.2, is_echo=False)
     assert pending.due() == pytest.approx(10.25)
 
 
 def test_the_echo_of_edit_after_edit_is_looked_at_once_a_second() -> None:
     pending = Pending()
     for step in range(10):
-        pending.add(Notice(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
+        pending.add(FsEvent(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
     assert pending.due() == pytest.approx(10.41), "it is quiet then"
     for step in range(10, 30):
-        pending.add(Notice(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
+        pending.add(FsEvent(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
     assert pending.due() == pytest.approx(11.0)
     again = Pending()
-    again.add(Notice(frozenset({b"ours"})), 11.1, is_echo=True)
+    again.add(FsEvent(frozenset({b"ours"})), 11.1, is_echo=True)
     again.take_back(pending)
     assert again.due() == pytest.approx(11.0)

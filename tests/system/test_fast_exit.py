@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import logging, sys, threading, time
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 def work():
     time.sleep(0.2)
     print("worked")
@@ -20,7 +20,7 @@ if len(sys.argv) > 1:
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 logging.warning("logged")
 print("said", end="")
-leave(7)
+exit_fast(7)
 """
 
 
@@ -34,7 +34,7 @@ def test_what_was_said_and_begun_is_there_before_the_process_is_gone(argv: list[
 
 
 def test_nobody_who_reads_is_no_reason_to_fail() -> None:
-    program = "from editd.system.fast_exit import leave; print('x'); leave(3)"
+    program = "from editd.system.fast_exit import exit_fast; print('x'); exit_fast(3)"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     argv = [sys.executable, "-c", program]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=buffered) as process:

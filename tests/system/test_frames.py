@@ -48,9 +48,9 @@ def test_bytes_that_are_no_frame_raise(garbage: bytes) -> None:
 def test_a_child_ends_when_its_parent_closes_the_pipe() -> None:
     program = """
 import sys
-from editd.system import pipe
-while (frame := pipe.read_frame(sys.stdin.buffer)) is not None:
-    pipe.write_frame(sys.stdout.buffer, {"heard": frame})
+from editd.system import frames
+while (frame := frames.read_frame(sys.stdin.buffer)) is not None:
+    frames.write_frame(sys.stdout.buffer, {"heard": frame})
 """
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE

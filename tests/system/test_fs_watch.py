@@ -22,7 +22,7 @@ from watchdog.observers.inotify import InotifyEmitter
 from watchdog.observers.polling import PollingEmitter
 
 from editd.system import inotify
-from editd.system.fs_watch import FolderEmitter, Notice, Wanted, Watch
+from editd.system.fs_watch import FolderEmitter, FsEvent, Watcher, WatchFilter
 from outsider import exchange
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from watchdog.observers.api import EventEmitter
 
 SECONDS = 20.0
-ALL: list[Watch] = []
+ALL: list[Watcher] = []
 
 
 @pytest.fixture(autouse=True)
@@ -46,17 +46,17 @@ class Ear:
     """A watch, and all that it has told."""
 
     def __init__(
-        self, root: Path, wanted: Wanted | None = None, emitter_class: type[EventEmitter] | None = None
+        self, root: Path, wanted: WatchFilter | None = None, emitter_class: type[EventEmitter] | None = None
     ) -> None:
         self.root = root
-        self.notices: list[Notice] = []
+        self.notices: list[FsEvent] = []
         self._changed = threading.Condition()
-        self.watch = Watch(os.fsencode(root), self._told, wanted, emitter_class)
+        self.watch = Watcher(os.fsencode(root), self._told, wanted, emitter_class)
         ALL.append(self.watch)
         self.watch.start()
         self.wait(lambda: "ready" in self.states)
 
-    def _told(self, notice: Notice) -> None:
+    def _told(self, notice: FsEvent) -> None:
         with self._changed:
             self.notices.append(notice)
             self._changed.notify_all()
@@ -204,13 +204,13 @@ def test_a_repository_that_is_made_later_is_watched_too(ear: Ear) -> None:
 def test_what_is_not_wanted_is_not_watched_until_it_is(tmp_path: Path) -> None:
     fill(tmp_path, "a", "node_modules/x")
     unwanted = {b"node_modules"}
-    ear = Ear(tmp_path, Wanted(lambda folder: folder not in unwanted))
+    ear = Ear(tmp_path, WatchFilter(lambda folder: folder not in unwanted))
     assert ear.watch.directories == 2
     (tmp_path / "node_modules/x/file").write_text("2\n")
     ear.catch_up()
     assert not ear.paths
     unwanted.clear()
-    ear.watch.look_again([b"node_modules"])
+    ear.watch.rewatch([b"node_modules"])
     ear.wait(lambda: "node_modules/x/file" in ear.paths)
     ear.probe()
 
@@ -218,7 +218,7 @@ def test_what_is_not_wanted_is_not_watched_until_it_is(tmp_path: Path) -> None:
 def test_no_cookie_is_lost_while_the_root_is_walked_anew(ear: Ear) -> None:
     fill(ear.root, *(f"d{number}" for number in range(50)))
     for _ in range(100):
-        ear.watch.look_again([b""])
+        ear.watch.rewatch([b""])
         ear.catch_up()
 
 
@@ -317,12 +317,12 @@ def test_folders_beyond_the_limit_are_told_and_tried_again(tmp_path: Path) -> No
         emitters = [one for one in threading.enumerate() if isinstance(one, FolderEmitter)]
         return max((len(one.folders) for one in emitters), default=0)
 
-    ear = Ear(tmp_path, Wanted(add_watch=add))
+    ear = Ear(tmp_path, WatchFilter(add_watch=add))
     assert ear.watch.directories == 8
     assert len(ear.watch.failed) == 21 - 8
     assert set(ear.watch.failed.values()) == {errno.ENOSPC}
     limit = 100
-    ear.watch.look_again(ear.watch.failed)
+    ear.watch.rewatch(ear.watch.failed)
     ear.catch_up()
     assert not ear.watch.failed
     ear.probe()
@@ -333,9 +333,9 @@ import os, sys, time
 sys.path[:0] = sys.argv[2:]
 with open("/proc/sys/user/max_inotify_watches", "w") as limit:
     limit.write("10")
-from editd.system.fs_watch import Watch
+from editd.system.fs_watch import Watcher
 told = []
-watch = Watch(os.fsencode(sys.argv[1]), told.append)
+watch = Watcher(os.fsencode(sys.argv[1]), told.append)
 watch.start()
 while not any(notice.state for notice in told):
     time.sleep(0.01)

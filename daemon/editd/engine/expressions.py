@@ -25,7 +25,7 @@ from editd.edits.expressions import Match, Search
 from editd.engine import ecmascript
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -169,4 +169,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    leave()
+    exit_fast()

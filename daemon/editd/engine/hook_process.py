@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.system.frames import read_frame, write_frame
-from editd.system.process_tree import adopt_orphans, die_with_parent, kill_progeny
+from editd.system.process_tree import die_with_parent, kill_descendants, set_subreaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -323,7 +323,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except (ProcessLookupError, PermissionError):
         process.poll()  # the group is empty: all have ended, or have left it
     process.wait()
-    kill_progeny()
+    kill_descendants()
 
 
 def _argument(path: str) -> str:
@@ -359,7 +359,7 @@ def _signal_name(number: int) -> str:
 
 def main() -> None:
     """Serve one request; end at once where stdin closes."""
-    adopt_orphans()
+    set_subreaper()
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # where one is killed, that is no accident
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -380,7 +380,7 @@ def main() -> None:
     except (BrokenPipeError, _Abandoned):  # H3
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
     finally:
-        kill_progeny()
+        kill_descendants()
         shutil.rmtree(request["folder"], ignore_errors=True)
 
 

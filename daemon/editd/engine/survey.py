@@ -23,7 +23,7 @@ from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, ob
 from editd.store.pack import PackWriter
 from editd.store.repository import borrow, create_store
 from editd.store.trailers import compose, ident
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
@@ -223,4 +223,4 @@ def answer(surveyor: Surveyor, request: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
-    leave()
+    exit_fast()

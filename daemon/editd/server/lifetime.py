@@ -57,9 +57,9 @@ from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.flock import NO_LOCKS, Flock, take, take_folder
-from editd.system.memory import give_back
+from editd.system.memory import release_free_memory
 from editd.system.name_folding import folding_of
-from editd.system.systemd_notify import Supervisor
+from editd.system.systemd_notify import SystemdNotifier
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.files import Files
@@ -106,16 +106,16 @@ class Daemon:
         config: Config,
         *,
         idle_seconds: float | None = None,
-        supervisor: Supervisor | None = None,
+        notifier: SystemdNotifier | None = None,
     ) -> None:
         """`idle_seconds`, where given, goes over the configuration's."""
         self._places = places
         self._config = config
         self._configuration = Configuration(config, places.name)
         self._idle_seconds = idle_seconds
-        self._supervisor = supervisor or Supervisor()
+        self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
-        self._supervision = Supervision(self._supervisor, self._status, self._activity)
+        self._supervision = Supervision(self._notifier, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
         self._clock = RealClock()
         self._began = time.monotonic()
@@ -146,11 +146,11 @@ class Daemon:
         try:
             root = self._take_root()
             self._places.check_not_nested()
-            if self._supervisor.listener is not None:
+            if self._notifier.listener is not None:
                 # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
-                if whereabouts(self._places.socket) != whereabouts(self._supervisor.listener.getsockname()):
+                if whereabouts(self._places.socket) != whereabouts(self._notifier.listener.getsockname()):
                     log.warning("what was handed over is not where clients look: %s", self._places.socket)
-                await self._serve(self._supervisor.listener, ready)
+                await self._serve(self._notifier.listener, ready)
                 return
             listening = bind(self._places.socket)
             self._found_at = whereabouts(self._places.socket)
@@ -167,12 +167,12 @@ class Daemon:
     def _take(self) -> Flock:
         path = os.path.join(self._places.state, "lock")
         flock = take(path)
-        if flock is None and self._supervisor.listener is not None:
+        if flock is None and self._notifier.listener is not None:
             # All clients come to us, so the daemon that has it has lost its socket, and ends: `_is_lost`.
             flock = _wait_for(path)
         if flock is None:
             raise AlreadyRunning(self._places.root)
-        listener = self._supervisor.listener
+        listener = self._notifier.listener
         address = self._places.socket if listener is None else listener.getsockname()
         with open(path, "wb", opener=_private) as file:  # for who looks for us elsewhere
             file.write(f"{os.getpid()} ".encode() + os.fsencode(address) + b"\n")
@@ -409,7 +409,7 @@ class Daemon:
     def _give_back(self) -> None:
         self._giving_back = None
         if not self._is_draining:
-            asyncio.get_running_loop().run_in_executor(None, give_back)
+            asyncio.get_running_loop().run_in_executor(None, release_free_memory)
 
     def _asked(self, client: Client, request: Request) -> None:
         visitor = self._visitors.get(client)

@@ -20,7 +20,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.server.waiting import happens
-from editd.system.peer_process import Peer, has_hung_up, may_speak, peer_of
+from editd.system.peer_process import Peer, has_hung_up, may_connect, peer_of
 from editd.wire.connection import Bad, Connection, Incoming, Request
 from editd.wire.errors import error
 from editd.wire.limits import KIB, LIMITS, Limits
@@ -49,7 +49,7 @@ class Clients:
         on_request: Callable[[Client, Request], None],
         on_end: Callable[[Client], None],
         *,
-        may_speak: Callable[[Peer], bool] = may_speak,
+        may_speak: Callable[[Peer], bool] = may_connect,
         limits: Limits = LIMITS,
     ) -> None:
         self.on_request = on_request

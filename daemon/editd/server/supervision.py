@@ -15,7 +15,7 @@ from editd.server.waiting import Activity, happens
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.system.systemd_notify import Supervisor
+    from editd.system.systemd_notify import SystemdNotifier
     from editd.wire.messages import StatusResult
 
 log = logging.getLogger(__name__)
@@ -26,34 +26,37 @@ PINGS = 3  # in the time that the watchdog gives: two may be late
 
 class Supervision:
     def __init__(
-        self, supervisor: Supervisor, status: Callable[[], StatusResult], activity: Activity | None = None
+        self,
+        notifier: SystemdNotifier,
+        status: Callable[[], StatusResult],
+        activity: Activity | None = None,
     ) -> None:
         """`activity` says when the status may be another."""
-        self._supervisor = supervisor
+        self._notifier = notifier
         self._status = status
         self._activity = activity or Activity()
         self._telling: asyncio.Task[None] | None = None
 
     def ready(self) -> None:
         """The socket answers: say so, and go on saying that we live."""
-        if not self._supervisor.is_there:
+        if not self._notifier.is_there:
             return
-        self._supervisor.status(_sentence(self._status()))
-        self._supervisor.ready()
+        self._notifier.status(_sentence(self._status()))
+        self._notifier.ready()
         self._telling = asyncio.create_task(self._go_on())
 
     def reloading(self, reload: Callable[[], None]) -> None:
         """Reload, with the words before and after it, however it goes."""
-        self._supervisor.reloading()
+        self._notifier.reloading()
         try:
             reload()
         finally:
-            self._supervisor.ready()
+            self._notifier.ready()
 
     async def stopping(self) -> None:
         """Nothing new is taken any more; the supervisor waits for the end from here on."""
-        self._supervisor.status("what is under way is being finished")
-        self._supervisor.stopping()
+        self._notifier.status("what is under way is being finished")
+        self._notifier.stopping()
         if self._telling is not None:
             self._telling.cancel()
             [died_of] = await asyncio.gather(self._telling, return_exceptions=True)
@@ -61,13 +64,13 @@ class Supervision:
                 log.error("the supervisor was told no more", exc_info=died_of)
 
     async def _go_on(self) -> None:
-        watchdog = self._supervisor.watchdog_seconds
+        watchdog = self._notifier.watchdog_seconds
         while True:
             if watchdog is not None:
-                self._supervisor.alive()
+                self._notifier.alive()
             news = asyncio.Event()
             self._activity.once(news.set)
-            self._supervisor.status(_sentence(self._status()))
+            self._notifier.status(_sentence(self._status()))
             if watchdog is None:
                 await asyncio.sleep(STATUS_SECONDS)
                 await news.wait()

@@ -33,7 +33,7 @@ from msgspec import Struct, field
 from editd.engine.inspection import known_below
 from editd.errors import Refused
 from editd.server.waiting import happens
-from editd.system.fs_watch import Notice, Wanted, Watch
+from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.system.regular_file import git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
@@ -89,7 +89,7 @@ class Pending(Struct):
     def is_empty(self) -> bool:
         return not (self.paths or self.folders or self.repositories)
 
-    def add(self, notice: Notice, now: float, *, is_echo: bool) -> None:
+    def add(self, notice: FsEvent, now: float, *, is_echo: bool) -> None:
         before = len(self)
         self.paths |= notice.paths
         self.folders |= notice.folders
@@ -150,7 +150,7 @@ class Watching:
         self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
         self._loop = asyncio.get_running_loop()
         self._covering = Covering(root)
-        self._watch: Watch | None = None
+        self._watch: Watcher | None = None
         self._is_ready = False
         self._ready = asyncio.Event()
         self._generation = 0  # one more each time that notices may have been missed
@@ -314,10 +314,10 @@ class Watching:
         self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it gets on until then
         self._standings.clear()
         above = _repository_above(os.fsencode(self._root))
-        watch = Watch(
+        watch = Watcher(
             os.fsencode(self._root),
             lambda notice: self._told(watch, notice),
-            Wanted(
+            WatchFilter(
                 self._covering.has,
                 TEMPORARY_PREFIX.encode(),
                 COOKIE_PREFIX.encode(),
@@ -331,12 +331,12 @@ class Watching:
             log.warning("nothing can be watched: %s", error)
             self._watch = None
 
-    def _told(self, watch: Watch, notice: Notice) -> None:
+    def _told(self, watch: Watcher, notice: FsEvent) -> None:
         """In a thread of the watch."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._heard, watch, notice)
 
-    def _heard(self, watch: Watch, notice: Notice) -> None:
+    def _heard(self, watch: Watcher, notice: FsEvent) -> None:
         if watch is not self._watch:
             return  # of one that was given up
         for repository in notice.repositories - self._standings.keys():
@@ -357,13 +357,13 @@ class Watching:
             if cookie is not None and not cookie.done():
                 cookie.set_result(True)
 
-    def _is_echo(self, notice: Notice) -> bool:
+    def _is_echo(self, notice: FsEvent) -> bool:
         if notice.folders or notice.repositories:
             return False
         since = time.monotonic() - ECHO_SECONDS
         return all(self._own.get(path, 0.0) > since for path in notice.paths)
 
-    def _stated(self, notice: Notice) -> None:
+    def _stated(self, notice: FsEvent) -> None:
         """Something happened to the watch itself."""
         if notice.state == "ready":
             self._is_ready = True
@@ -418,7 +418,7 @@ class Watching:
             self._give_up(watch, "the watcher does not answer")
         return False
 
-    def _give_up(self, watch: Watch, reason: str) -> None:
+    def _give_up(self, watch: Watcher, reason: str) -> None:
         self._watch = None
         self._is_ready = False
         self._retry_at = 0.0
@@ -452,7 +452,7 @@ class Watching:
             await self._rescan()
         elif self._is_ready and watch.failed and now >= self._retry_at:
             self._retry_at = now + BLIND_SECONDS
-            watch.look_again(watch.failed)
+            watch.rewatch(watch.failed)
             await self._rescan()
         elif self._is_ready and now >= self._scan_at:
             self._scan_at = now + BLIND_SECONDS
@@ -502,7 +502,7 @@ class Watching:
             return
         new = self._covering.add(folder for folder in folders if not watch.has(folder))
         if new:
-            watch.look_again(new)
+            watch.rewatch(new)
 
     # ── taking in ──
 
@@ -651,7 +651,7 @@ class Watching:
         """Have watched, and looked at, what is not ignored any more."""
         folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
         if folders and self._watch is not None:
-            self._watch.look_again(folders)
+            self._watch.rewatch(folders)
         return bool(folders)
 
 

@@ -32,7 +32,7 @@ from editd.store.objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.repository import open_store
 from editd.store.trailers import parse
 from editd.system.atomic_file import sync_path
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
 
@@ -240,4 +240,4 @@ def _answered(request: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     main()
-    leave()
+    exit_fast()

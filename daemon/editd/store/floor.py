@@ -15,7 +15,7 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store import trailers
 from editd.store.objects import CommitObject, Oid, commit_content
-from editd.system.atomic_file import write_durably
+from editd.system.atomic_file import replace_file_durably
 from editd.values.transaction import Authorship
 
 NAME = "shallow"  # gitrepository-layout(5)
@@ -73,4 +73,4 @@ def forget_half_written(store: str) -> None:
 
 def write_floor(store: str, commit: Oid) -> None:
     """Let the history begin with `commit`, in one step; durable on return. Raises OSError."""
-    write_durably(os.path.join(store, NAME), commit.hex().encode("ascii") + b"\n", temporary=".lock")
+    replace_file_durably(os.path.join(store, NAME), commit.hex().encode("ascii") + b"\n", temporary=".lock")

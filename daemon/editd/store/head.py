@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.atomic_file import write_durably
+from editd.system.atomic_file import replace_file_durably
 
 REF = "refs/heads/history"
 _LINE_BYTES = 41  # 40 hex digits and the end of the line
@@ -41,4 +41,4 @@ def move_head(store: str, commit: bytes) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
     # The temporary has git's own name for it, so that git would wait for us.
-    write_durably(path, commit.hex().encode("ascii") + b"\n", temporary=".lock")
+    replace_file_durably(path, commit.hex().encode("ascii") + b"\n", temporary=".lock")

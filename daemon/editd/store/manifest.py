@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store.floor import read_floor
-from editd.system.atomic_file import sync_path, write_durably
+from editd.system.atomic_file import replace_file_durably, sync_path
 from editd.system.flock import take
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def write_manifest(
     floor = read_floor(store).commit
     lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
-    write_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")
+    replace_file_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")
 
 
 def drop_packs(store: str, names: Collection[str]) -> None:

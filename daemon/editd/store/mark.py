@@ -20,7 +20,7 @@ import zlib
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.system.atomic_file import write_in_one_step
+from editd.system.atomic_file import replace_file
 from editd.system.filesystem import write_at
 
 NAME = "acknowledged"
@@ -95,7 +95,7 @@ def read_mark(folder: str) -> Mark | None:
 
 def _make(path: str) -> None:
     """The empty mark, durable under its name: written over in place it fits a sector, and is never torn."""
-    write_in_one_step(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
+    replace_file(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
 
 
 def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:

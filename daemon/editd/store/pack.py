@@ -15,7 +15,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from editd.store.objects import ObjectKind, Oid, object_id
-from editd.system.atomic_file import sync_path, write_in_one_step
+from editd.system.atomic_file import replace_file, sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,9 +81,9 @@ class PackWriter:
         name = f"pack-{checksum.hex()}"
         target = os.path.join(self._folder, name)
         if keep:
-            write_in_one_step(target + ".keep", b"editd\n", temporary=UNFINISHED)
+            replace_file(target + ".keep", b"editd\n", temporary=UNFINISHED)
         os.rename(self._temporary, target + ".pack")  # before its index: without one git does not see it
-        write_in_one_step(target + ".idx", index_of(self._entries, checksum), temporary=UNFINISHED)
+        replace_file(target + ".idx", index_of(self._entries, checksum), temporary=UNFINISHED)
         sync_path(self._folder)
         return name
 

@@ -30,7 +30,7 @@ from editd.store.record import Committed, transaction_of
 from editd.store.repository import open_store
 from editd.store.tidying import tidy
 from editd.store.trailers import parse
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
 
@@ -167,7 +167,7 @@ def main() -> None:
     with unchanging(store):  # packs are not put together by half
         if consolidation.is_under_way:
             tidy(packs)
-        leave()
+        exit_fast()
 
 
 def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:

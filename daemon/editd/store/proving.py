@@ -14,7 +14,7 @@ import threading
 
 from editd.store.manifest import staying
 from editd.store.proof import MADE, whole_proof
-from editd.system.fast_exit import leave
+from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 
 
@@ -41,4 +41,4 @@ def _end_with_the_daemon() -> None:
 
 if __name__ == "__main__":
     main()
-    leave()
+    exit_fast()

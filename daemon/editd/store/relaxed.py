@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from editd.errors import HistoryDamaged
-from editd.system.atomic_file import write_durably
+from editd.system.atomic_file import replace_file_durably
 
 NAME = "relaxed"
 
@@ -33,4 +33,4 @@ def relaxed_through(folder: str) -> int:
 
 def note_relaxed(folder: str, number: int) -> None:
     """Note that the segment `number` may have a hole from now on; durable on return. Raises OSError."""
-    write_durably(os.path.join(folder, NAME), b"%d\n" % number)
+    replace_file_durably(os.path.join(folder, NAME), b"%d\n" % number)

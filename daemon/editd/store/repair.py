@@ -50,7 +50,7 @@ from editd.store.record import ChangeRecord, Committed, EntryRecord, part_record
 from editd.store.repository import create_store
 from editd.store.salvage import Salvage
 from editd.store.trailers import parse
-from editd.system.atomic_file import write_in_one_step
+from editd.system.atomic_file import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of
 
@@ -479,7 +479,7 @@ class Repair:
         for path in self._aside:
             self._move(path, aside)
         for path, index in self._indexes.items():
-            write_in_one_step(path, index, temporary=UNFINISHED)
+            replace_file(path, index, temporary=UNFINISHED)
         create_store(self._store)
         if self._floor is not None:
             write_floor(self._store, self._floor)

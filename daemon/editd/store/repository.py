@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from editd.store.head import REF
-from editd.system.atomic_file import sync_path, write_durably
-from editd.system.regular_file import may_wait, users_git_files
+from editd.system.atomic_file import replace_file_durably, sync_path
+from editd.system.regular_file import users_git_files, would_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def open_store(path: str) -> pygit2.Repository:
     import pygit2  # late: who makes the store has no need of libgit2
     from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 
-    if not any(map(may_wait, users_git_files())):
+    if not any(map(would_block, users_git_files())):
         return pygit2.Repository(path, RepositoryOpenFlag.NO_SEARCH)
     # One for the process, in which nobody opens a repository of the user's meanwhile, as long as it is so.
     places = pygit2.settings.search_path
@@ -61,9 +61,9 @@ def create_store(path: str) -> None:
     for folder in reversed(_FOLDERS):
         sync_path(os.path.join(path, folder))
     sync_path(os.path.dirname(os.path.abspath(path)))
-    write_durably(os.path.join(path, "config"), CONFIG.encode())
-    write_durably(os.path.join(path, "description"), _DESCRIPTION.encode())
-    write_durably(os.path.join(path, "HEAD"), f"ref: {REF}\n".encode())
+    replace_file_durably(os.path.join(path, "config"), CONFIG.encode())
+    replace_file_durably(os.path.join(path, "description"), _DESCRIPTION.encode())
+    replace_file_durably(os.path.join(path, "HEAD"), f"ref: {REF}\n".encode())
 
 
 def borrow(path: str, objects: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def borrow(path: str, objects: Sequence[str]) -> None:
     was borrowed before and is not named again is given back. Raises OSError.
     """
     lines = [f"{folder}\n" for folder in objects if can_borrow(folder)]
-    write_durably(os.path.join(path, "objects/info/alternates"), os.fsencode("".join(lines)))
+    replace_file_durably(os.path.join(path, "objects/info/alternates"), os.fsencode("".join(lines)))
 
 
 def can_borrow(folder: str) -> bool:

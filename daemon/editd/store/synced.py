@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from editd.system.atomic_file import write_in_one_step
+from editd.system.atomic_file import replace_file
 from editd.system.filesystem import write_at
 
 _SEQ_BYTES = 8
@@ -56,7 +56,7 @@ def read_synced(folder: str) -> int | None:
 
 def note_synced(folder: str, seq: int) -> None:
     """Note that all up to `seq` is durable in the files, which it is already. Raises OSError."""
-    write_in_one_step(_path(folder), b"%d\n" % seq)
+    replace_file(_path(folder), b"%d\n" % seq)
 
 
 def note_doubt(folder: str) -> None:

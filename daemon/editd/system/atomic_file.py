@@ -7,13 +7,13 @@ import os
 from editd.system.filesystem import write_whole
 
 
-def write_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:
+def replace_file_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:
     """Replace the file in one step, and return once the new one outlives a power cut. Raises OSError."""
-    write_in_one_step(path, content, temporary=temporary)
+    replace_file(path, content, temporary=temporary)
     sync_path(os.path.dirname(path))
 
 
-def write_in_one_step(path: str, content: bytes, *, temporary: str = ".new") -> None:
+def replace_file(path: str, content: bytes, *, temporary: str = ".new") -> None:
     """Replace the file: whoever reads meanwhile, or after a crash, sees the old or the new, whole.
 
     What a crash leaves beside it has `temporary` at the end of its name. After a power cut it is the old one,

@@ -9,7 +9,7 @@ import threading
 from typing import NoReturn
 
 
-def leave(status: int = 0) -> NoReturn:
+def exit_fast(status: int = 0) -> NoReturn:
     """End the process, with all that it said written; where a thread still works, as Python does it.
 
     To take the interpreter and its modules apart costs as much as a fifth of a short life.

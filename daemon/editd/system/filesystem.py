@@ -75,7 +75,7 @@ if _statx is not None:
     _statx.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
 
 
-class Folder(Protocol):
+class OpenFolder(Protocol):
     """An open folder of the workspace. A name is one name in it, never a path; closed by `with`."""
 
     def __enter__(self) -> Self: ...
@@ -115,19 +115,19 @@ class Folder(Protocol):
         """Make the folder `name`, as the umask allows."""
         ...
 
-    def exchange(self, name: bytes, into: Folder, other: bytes) -> None:
+    def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Let two names change places in one step; ENOENT if one is missing. One of NO_SUCH_VERB: cannot."""
         ...
 
-    def move(self, name: bytes, into: Folder, other: bytes) -> None:
+    def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Rename to a name that is free; EEXIST if it is not."""
         ...
 
-    def link(self, name: bytes, into: Folder, other: bytes) -> None:
+    def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Give a file a second name, which is free. EPERM, EMLINK: it can have none. EXDEV: not there."""
         ...
 
-    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+    def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Rename over whatever has the other name."""
         ...
 
@@ -172,7 +172,7 @@ class Disk(Protocol):
     Empty where the system tells none.
     """
 
-    def folder(self, path: bytes) -> Folder:
+    def folder(self, path: bytes) -> OpenFolder:
         """Open a folder. The caller closes it."""
         ...
 
@@ -246,10 +246,10 @@ class RealFolder:
     def make_folder(self, name: bytes) -> None:
         os.mkdir(name, dir_fd=self.descriptor)
 
-    def exchange(self, name: bytes, into: Folder, other: bytes) -> None:
+    def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self._rename(name, into, other, _RENAME_EXCHANGE)
 
-    def move(self, name: bytes, into: Folder, other: bytes) -> None:
+    def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         try:
             self._rename(name, into, other, _RENAME_NOREPLACE)
         except OSError as error:
@@ -260,11 +260,11 @@ class RealFolder:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
             self.replace(name, into, other)
 
-    def link(self, name: bytes, into: Folder, other: bytes) -> None:
+    def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         assert isinstance(into, RealFolder)
         os.link(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor, follow_symlinks=False)
 
-    def replace(self, name: bytes, into: Folder, other: bytes) -> None:
+    def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         assert isinstance(into, RealFolder)
         os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor)
 
@@ -294,7 +294,7 @@ class RealFolder:
         """A descriptor for what an O_PATH one refuses: to list, to change the mode, to sync."""
         return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
 
-    def _rename(self, name: bytes, into: Folder, other: bytes, flags: int) -> None:
+    def _rename(self, name: bytes, into: OpenFolder, other: bytes, flags: int) -> None:
         assert isinstance(into, RealFolder)
         if _renameat2 is None or not _may_rename(flags):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
@@ -522,7 +522,7 @@ def file_flags(descriptor: int) -> int:
     return flags[0]
 
 
-def files_left(folder: RealFolder) -> int | None:
+def free_inodes(folder: RealFolder) -> int | None:
     """How many more files the file system of a folder takes; None where that is not limited, as on btrfs."""
     found = os.fstatvfs(folder.descriptor)
     return found.f_favail if found.f_files else None

@@ -45,7 +45,7 @@ STOP_SECONDS = 2.0  # for the threads to end; they are daemon threads, and go wi
 State = Literal["ready", "overflow", "gone", "died"]
 
 
-class Notice(Struct, frozen=True):
+class FsEvent(Struct, frozen=True):
     """What was told at once. Paths are bytes, relative to the root; b"" is the root."""
 
     paths: frozenset[bytes] = frozenset()
@@ -56,7 +56,7 @@ class Notice(Struct, frozen=True):
     reason: str = ""
 
 
-class Wanted(Struct, frozen=True):
+class WatchFilter(Struct, frozen=True):
     """What is to be watched below the root."""
 
     is_wanted: Callable[[bytes], bool] = lambda _folder: True  # called in the emitter's thread
@@ -66,19 +66,19 @@ class Wanted(Struct, frozen=True):
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
 
 
-class Watch:
+class Watcher:
     """The watching of one folder and all below it, in threads of its own."""
 
     def __init__(
         self,
         root: bytes,
-        tell: Callable[[Notice], None],
-        wanted: Wanted | None = None,
+        tell: Callable[[FsEvent], None],
+        wanted: WatchFilter | None = None,
         emitter_class: type[EventEmitter] | None = None,
     ) -> None:
         """`tell` is called in a thread, with one notice after another. `emitter_class`: another than ours."""
         self._root = root
-        self._wanted = wanted or Wanted()
+        self._wanted = wanted or WatchFilter()
         self._handler = _Teller(root, tell, self._wanted)
         self._emitter: FolderEmitter | None = None
         if emitter_class is None and sys.platform.startswith("linux"):
@@ -100,7 +100,7 @@ class Watch:
         self._emitter = next((one for one in emitters if isinstance(one, FolderEmitter)), None)
         self._observer.start()
         if self._emitter is None:
-            self._handler.tell(Notice(state="ready"))  # watchdog's own emitters are ready when started
+            self._handler.tell(FsEvent(state="ready"))  # watchdog's own emitters are ready when started
 
     def stop(self) -> None:
         """End, and wait for the threads for a moment. Never raises."""
@@ -139,20 +139,20 @@ class Watch:
     def hurry(self) -> None:
         """Somebody waits for what is noticed until now."""
         if self._emitter is not None:
-            self._emitter.look_again(())
+            self._emitter.rewatch(())
 
-    def look_again(self, folders: Iterable[bytes]) -> None:
+    def rewatch(self, folders: Iterable[bytes]) -> None:
         """Walk these folders anew, such as those that failed, or that are wanted only now."""
         if self._emitter is not None:
-            self._emitter.look_again(folders)
+            self._emitter.rewatch(folders)
 
 
-class Noticed(FileSystemEvent):
+class QueuedEvent(FileSystemEvent):
     """A notice on its way through watchdog's queue, which leaves out what is equal to the one before."""
 
     __hash__ = object.__hash__
 
-    def __init__(self, notice: Notice) -> None:
+    def __init__(self, notice: FsEvent) -> None:
         super().__init__(b"")
         self.notice = notice
 
@@ -170,7 +170,7 @@ class FolderEmitter(EventEmitter):
         *,
         timeout: float = 1.0,
         event_filter: list[type[FileSystemEvent]] | None = None,
-        wanted: Wanted,
+        wanted: WatchFilter,
     ) -> None:
         super().__init__(event_queue, watch, timeout=timeout, event_filter=event_filter)
         self.name = "editd-notices"
@@ -188,7 +188,7 @@ class FolderEmitter(EventEmitter):
         self.failed: dict[bytes, int] = {}
         self.turns = 0
 
-    def look_again(self, folders: Iterable[bytes]) -> None:
+    def rewatch(self, folders: Iterable[bytes]) -> None:
         self._asked.extend(folders)
         self._wake()
 
@@ -207,14 +207,14 @@ class FolderEmitter(EventEmitter):
         finally:
             self._end()
         if reason:
-            self._tell(Notice(state="died", reason=reason))
+            self._tell(FsEvent(state="died", reason=reason))
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # full: it is awake; closed: it has ended
             self._waking.send(b"!")
 
-    def _tell(self, notice: Notice) -> None:
-        self.queue_event(Noticed(notice))
+    def _tell(self, notice: FsEvent) -> None:
+        self.queue_event(QueuedEvent(notice))
 
     def _begin(self) -> None:
         """Watch all that is wanted, with a new queue, and say so. Raises OSError."""
@@ -227,7 +227,7 @@ class FolderEmitter(EventEmitter):
         for repository in self._wanted.repositories:
             self._watch_repository(repository)
         self._cover(b"", _Heard())
-        self._tell(Notice(repositories=frozenset(self._repositories.values()), state="ready"))
+        self._tell(FsEvent(repositories=frozenset(self._repositories.values()), state="ready"))
 
     def _end(self) -> None:
         if self._queue >= 0:
@@ -265,10 +265,10 @@ class FolderEmitter(EventEmitter):
 
     def _start_over(self) -> None:
         """Notices were lost, those of moved folders perhaps among them: trust no watch any more."""
-        self._tell(Notice(state="overflow", reason="the kernel's queue overflowed"))
+        self._tell(FsEvent(state="overflow", reason="the kernel's queue overflowed"))
         self._begin()
 
-    def _sort(self, event: inotify.Event, heard: _Heard) -> None:
+    def _sort(self, event: inotify.InotifyEvent, heard: _Heard) -> None:
         """What one event says of where to look."""
         watch, mask, name = event
         repository = self._repositories.get(watch)
@@ -284,7 +284,7 @@ class FolderEmitter(EventEmitter):
             heard.folders.add(folder)
         if not name:
             if not folder and mask & (inotify.MOVE_SELF | inotify.DELETE_SELF | inotify.UNMOUNT):
-                self._tell(Notice(state="gone", reason="the root was moved or removed"))
+                self._tell(FsEvent(state="gone", reason="the root was moved or removed"))
             return
         path = _join(folder, name)
         if name.startswith(self._wanted.own_prefix):
@@ -417,10 +417,10 @@ class _Heard(Struct):
                 found.append(folder)
         return found
 
-    def notice(self) -> Notice | None:
+    def notice(self) -> FsEvent | None:
         if not (self.paths or self.folders or self.cookies or self.repositories):
             return None
-        return Notice(
+        return FsEvent(
             frozenset(self.paths), frozenset(self.folders), tuple(self.cookies), frozenset(self.repositories)
         )
 
@@ -428,13 +428,13 @@ class _Heard(Struct):
 class _Teller(FileSystemEventHandler):
     """Hands notices on, and makes them of the events of watchdog's own emitters."""
 
-    def __init__(self, root: bytes, tell: Callable[[Notice], None], wanted: Wanted) -> None:
+    def __init__(self, root: bytes, tell: Callable[[FsEvent], None], wanted: WatchFilter) -> None:
         self._root = root
         self._wanted = wanted
         self.tell = tell
 
     def dispatch(self, event: FileSystemEvent) -> None:
-        if isinstance(event, Noticed):
+        if isinstance(event, QueuedEvent):
             self.tell(event.notice)
             return
         if event.event_type in ("opened", "closed_no_write") or isinstance(event, DirModifiedEvent):

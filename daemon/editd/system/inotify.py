@@ -34,7 +34,7 @@ _HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Event(NamedTuple):
+class InotifyEvent(NamedTuple):
     watch: int
     mask: int
     name: bytes  # in the watched folder; empty for the folder itself
@@ -55,13 +55,13 @@ def remove_watch(queue: int, watch: int) -> None:
     _checked(_libc.inotify_rm_watch(queue, watch))
 
 
-def events_in(data: bytes) -> Iterator[Event]:
+def events_in(data: bytes) -> Iterator[InotifyEvent]:
     """What one reading of the queue holds, oldest first."""
     offset = 0
     while offset < len(data):
         watch, mask, _, length = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
-        yield Event(watch, mask, data[offset : offset + length].rstrip(b"\0"))
+        yield InotifyEvent(watch, mask, data[offset : offset + length].rstrip(b"\0"))
         offset += length
 
 

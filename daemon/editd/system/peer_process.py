@@ -33,7 +33,7 @@ def peer_of(connected: Socket) -> Peer:
     return Peer(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
 
 
-def may_speak(peer: Peer) -> bool:
+def may_connect(peer: Peer) -> bool:
     """True for the user that the daemon runs as, and for root."""
     return peer.uid in (os.geteuid(), 0)
 

@@ -19,7 +19,7 @@ KILL_SECONDS = 5.0  # what forks as fast as it is killed, or is not ours to kill
 PAUSE_SECONDS = 0.002
 
 
-def adopt_orphans() -> bool:
+def set_subreaper() -> bool:
     """Have the orphans of all that this process starts become its children; False where that cannot be."""
     return bool(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
@@ -29,7 +29,7 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def kill_progeny() -> bool:
+def kill_descendants() -> bool:
     """Kill all that this process has started, and all that those have; False where some are left.
 
     To be called when no child's exit status is needed any more.

@@ -15,7 +15,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NULL = os.makedev(1, 3)  # /dev/null: people link to it what is to be empty
 
 
-def open_plain(path: str | bytes) -> BufferedReader:
+def open_regular(path: str | bytes) -> BufferedReader:
     """Open a regular file to read, symbolic links followed; OSError where it is anything else."""
     descriptor = os.open(path, _FLAGS)
     try:
@@ -27,7 +27,7 @@ def open_plain(path: str | bytes) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def may_wait(path: str | bytes) -> bool:
+def would_block(path: str | bytes) -> bool:
     """Whether to open this for reading may wait, as for a FIFO: neither a regular file nor a folder."""
     try:
         found = os.stat(path)
@@ -41,7 +41,7 @@ def git_folder(path: bytes) -> bytes | None:
     if os.path.isdir(path):
         return path
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             text = file.read(65536)
     except (OSError, ValueError):
         return None

@@ -26,7 +26,7 @@ NAME = "editd"  # FileDescriptorName= of our socket unit
 STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
 
 
-class Supervisor(Struct):
+class SystemdNotifier(Struct):
     """What a supervisor has given and wants to hear; without one nothing is given and nobody listens."""
 
     listener: socket.socket | None = None
@@ -35,7 +35,7 @@ class Supervisor(Struct):
     _told: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
+    def of(cls, environment: MutableMapping[str, str]) -> SystemdNotifier:
         """The supervisor that the environment names. Raises OSError for sockets that are not ours."""
         return cls(_inherited(environment), _watchdog_seconds(environment), _address(environment))
 

@@ -16,7 +16,7 @@ from editd.workspace.item import split
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from editd.system.filesystem import Disk, Folder
+    from editd.system.filesystem import Disk, OpenFolder
 
 NO_WAY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """What the disk says where a folder is missing, or something else stands in its place."""
@@ -107,7 +107,7 @@ def prune(disk: Disk, paths: Iterable[bytes]) -> set[bytes]:
     return failed
 
 
-def stat_of(folder: Folder, name: bytes) -> os.stat_result:
+def stat_of(folder: OpenFolder, name: bytes) -> os.stat_result:
     """What lstat says of a name, or FileNotFoundError."""
     found = folder.stat(name)
     if found is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.system.regular_file import may_wait, open_plain
+from editd.system.regular_file import open_regular, would_block
 from editd.values.content import GitMode, Version, mode_of
 from editd.workspace.indexfile import IndexEntry, IndexFile, read_index_file
 from editd.workspace.openable import is_openable
@@ -212,7 +212,7 @@ def _is_set(config: pygit2.Config, name: str) -> bool:
 def _common_folder(folder: str) -> str:
     """Where a linked worktree's repository keeps what it shares (gitrepository-layout(5)); else itself."""
     try:
-        with open_plain(os.path.join(folder, "commondir")) as file:
+        with open_regular(os.path.join(folder, "commondir")) as file:
             return os.path.join(folder, os.fsdecode(file.read().rstrip(b"\r\n")))
     except FileNotFoundError:
         return folder
@@ -223,7 +223,7 @@ def _object_folders(folder: str, depth: int) -> Iterator[str]:
     folder = os.path.realpath(folder)
     yield folder
     try:
-        with open_plain(os.path.join(folder, "info", "alternates")) as file:
+        with open_regular(os.path.join(folder, "info", "alternates")) as file:
             lines = file.read().split(b"\n")
     except OSError:
         return
@@ -251,9 +251,9 @@ def _converting_in(place: str | bytes) -> frozenset[str]:
     `_UNTOLD` where libgit2 would wait for whoever opens it to write.
     """
     try:
-        if may_wait(place):
+        if would_block(place):
             return _UNTOLD
-        with open_plain(place) as file:
+        with open_regular(place) as file:
             content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()

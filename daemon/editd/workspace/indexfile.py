@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from editd.system.regular_file import open_plain
+from editd.system.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def read_index_file(path: str) -> IndexFile:
     Raises OSError, and ValueError where the file is damaged or of a version that is not known.
     """
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             raw, written_ns = file.read(), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return IndexFile(b"", 0, {}, {})

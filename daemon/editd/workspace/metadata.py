@@ -15,7 +15,7 @@ from msgspec import Struct
 from editd.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from editd.system.filesystem import Folder
+    from editd.system.filesystem import OpenFolder
     from editd.values.path import WorkspacePath
 
 _MUST_BE_KEPT = ("user.", "system.posix_acl_access")
@@ -60,7 +60,7 @@ def clone_metadata(
     return here, lost
 
 
-def not_recorded(folder: Folder, descriptor: int) -> list[str]:
+def not_recorded(folder: OpenFolder, descriptor: int) -> list[str]:
     """What an open file in `folder` has that no history holds, nor a new file would have: in words."""
     found, above = os.fstat(descriptor), folder.stat(b".")
     inherits = above is not None and above.st_mode & stat.S_ISGID

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from editd.system.filesystem import Disk, Folder
+    from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
     from editd.values.path import WorkspacePath
 
@@ -56,7 +56,7 @@ def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
         raise refusal_of(error, path, "could not be looked at") from error
 
 
-def _folding(disk: Disk, folder: Folder) -> str:
+def _folding(disk: Disk, folder: OpenFolder) -> str:
     assert isinstance(folder, RealFolder)
     return folding_elsewhere(folder, disk.device)
 
@@ -78,7 +78,7 @@ class _Look(Struct, frozen=True):
             if item.change.after is not None:
                 self._check_way(item.change.path)
 
-    def _check_target(self, item: Item, found: os.stat_result, folder: Folder) -> None:
+    def _check_target(self, item: Item, found: os.stat_result, folder: OpenFolder) -> None:
         path, is_deleted = item.change.path, item.change.after is None
         if stat.S_ISDIR(found.st_mode):
             if is_deleted or not self._is_emptied(path.raw):
@@ -105,7 +105,7 @@ class _Look(Struct, frozen=True):
                 folder_name = os.fsdecode(here)
                 raise _not_a_file(path, f"cannot be in {folder_name}, which is not a folder", folder_name)
 
-    def _check_names(self, path: WorkspacePath, folder: Folder) -> None:
+    def _check_names(self, path: WorkspacePath, folder: OpenFolder) -> None:
         """Refuse where two spellings are one file: leases, undo and `protect` go by the path."""
         if folding := _folding(self.disk, folder):
             raise _denied(
@@ -125,7 +125,7 @@ class _Look(Struct, frozen=True):
         return True
 
 
-def _check_file(item: Item, found: os.stat_result, folder: Folder) -> None:
+def _check_file(item: Item, found: os.stat_result, folder: OpenFolder) -> None:
     path, is_deleted = item.change.path, item.change.after is None
     if found.st_nlink > 1 and not is_deleted:
         raise _denied(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from editd.system.regular_file import git_folder, may_wait, users_git_files
+from editd.system.regular_file import git_folder, users_git_files, would_block
 from editd.workspace.standing import common_folder
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def is_openable(place: bytes, *, for_index: bool = False) -> bool:
 
     `for_index`: the files too that are read with git's index, and for attributes.
     """
-    return not any(map(may_wait, opened_files(place, for_index=for_index)))
+    return not any(map(would_block, opened_files(place, for_index=for_index)))
 
 
 def opened_files(place: bytes, *, for_index: bool = False) -> Iterator[bytes]:

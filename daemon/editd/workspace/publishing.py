@@ -29,7 +29,7 @@ from editd.workspace.temporaries import clone_again, remove_temporary, write_tem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.system.filesystem import Disk, Folder
+    from editd.system.filesystem import Disk, OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item
@@ -316,7 +316,7 @@ class Publishing:
         """The item's folders, as they were when it was put."""
         site = self._sites.get(item)
         if site is None:
-            folder: Folder = self._disk.folder(item.folder)
+            folder: OpenFolder = self._disk.folder(item.folder)
             aside = folder
             if item.is_spare:
                 assert self._spares is not None

@@ -10,7 +10,7 @@ import pygit2
 from msgspec import Struct, field
 
 from editd.edits.ignore import Rule, rules_of
-from editd.system.regular_file import may_wait, open_plain
+from editd.system.regular_file import open_regular, would_block
 from editd.values.path import ways_down
 from editd.workspace.gitindex import GitIndex
 from editd.workspace.openable import is_openable, opened_files
@@ -103,7 +103,7 @@ class Rules(Struct, frozen=True):
         """
         inside = self.inside(path)
         try:
-            with open_plain(os.path.join(os.fsencode(self.repository.path or ""), b"index")) as file:
+            with open_regular(os.path.join(os.fsencode(self.repository.path or ""), b"index")) as file:
                 raw = file.read()
         except OSError:
             return False
@@ -119,9 +119,9 @@ class Rules(Struct, frozen=True):
         while True:
             then, is_readable = self._readable.get(folder, (0.0, False))
             if now - then > FRESH_SECONDS:
-                is_readable = not may_wait(os.path.join(self.place, folder, b".gitignore"))
+                is_readable = not would_block(os.path.join(self.place, folder, b".gitignore"))
                 if is_readable and not folder:
-                    is_readable = not any(map(may_wait, self.opened))
+                    is_readable = not any(map(would_block, self.opened))
                 self._readable[folder] = now, is_readable
             if not (is_readable and folder):
                 return is_readable
@@ -135,7 +135,7 @@ def _named_in(paths: Iterable[bytes], end: bytes) -> list[bytes]:
 def _rules_from(path: bytes, folder: bytes) -> tuple[Rule, ...]:
     """The rules of one file for the paths in `folder`; none where it cannot be read, or is a FIFO."""
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             text = file.read(IGNORE_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return ()

@@ -17,7 +17,7 @@ from editd.workspace.tree import read_name
 if TYPE_CHECKING:
     import os
 
-    from editd.system.filesystem import Folder
+    from editd.system.filesystem import OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.item import Item
@@ -34,8 +34,8 @@ class Site(Struct, frozen=True):
     """An item with its folders open. What the disk refuses is raised as its OSError."""
 
     item: Item
-    folder: Folder
-    aside: Folder
+    folder: OpenFolder
+    aside: OpenFolder
 
     def exchange(self) -> None:
         """Let target and temporary change places; FileNotFoundError if one is missing.
@@ -87,7 +87,7 @@ class Site(Struct, frozen=True):
         raise InUse(change.path.text)
 
 
-def holds(folder: Folder, name: bytes, path: WorkspacePath, state: FileState | None) -> bool:
+def holds(folder: OpenFolder, name: bytes, path: WorkspacePath, state: FileState | None) -> bool:
     """Whether a name holds exactly `state`, content and git's mode, with nobody writing it.
 
     `state` None: whether there is nothing. Reads no more than `state` is long.
@@ -102,7 +102,7 @@ def holds(folder: Folder, name: bytes, path: WorkspacePath, state: FileState | N
     return found.mode == state.mode and found.content == state.content
 
 
-def open_regular(folder: Folder, name: bytes) -> int | None:
+def open_regular(folder: OpenFolder, name: bytes) -> int | None:
     """Return a descriptor to read a regular file; None if it is anything else or nothing."""
     found = folder.stat(name)
     return folder.open(name) if found is not None and stat.S_ISREG(found.st_mode) else None

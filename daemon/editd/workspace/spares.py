@@ -16,7 +16,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.filesystem import file_flags, files_left, read_whole, take_lease
+from editd.system.filesystem import file_flags, free_inodes, read_whole, take_lease
 from editd.values.content import version_of
 from editd.workspace.folders import stat_of
 from editd.workspace.item import temporary_name, token_of
@@ -55,7 +55,7 @@ class Spares:
         """How many to `make` next, up to `AHEAD`, or to our share where room for files is scarce."""
         if len(self._names) >= AHEAD:
             return 0
-        left = files_left(self.folder)
+        left = free_inodes(self.folder)
         self._most = SPARES_MAX if left is None else min(SPARES_MAX, left // SHARE)
         return max(0, min(BATCH, AHEAD - len(self._names), self._most - len(self._names)))
 

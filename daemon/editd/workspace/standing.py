@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.system.regular_file import open_plain
+from editd.system.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,7 +133,7 @@ def _after_commits(start: str | None, end: str | None, steps: Sequence[Step]) ->
 def _text(path: bytes, *, from_end: int | None = None) -> str:
     """What a file of git's holds; nothing where it cannot be read."""
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             if from_end is not None:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - from_end))
             return file.read().decode("utf-8", "replace")

@@ -20,7 +20,7 @@ from editd.workspace.site import identity_of, open_regular
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.system.filesystem import Disk, Folder
+    from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
     from editd.values.content import FileState
     from editd.workspace.item import Item
@@ -33,7 +33,7 @@ def open_aside(
     item: Item,
     made: Callable[[bytes], None],
     about_to: Callable[[Sequence[bytes]], None] | None = None,
-) -> Folder:
+) -> OpenFolder:
     """Open the folder that the item's temporary goes to, and note it in the item.
 
     It is the target's own, so that default ACLs and setgid bits apply; what is missing is made, and
@@ -55,7 +55,7 @@ def open_aside(
 
 
 def write_temporary(
-    disk: Disk, aside: Folder, item: Item, state: FileState, spares: Spares | None = None
+    disk: Disk, aside: OpenFolder, item: Item, state: FileState, spares: Spares | None = None
 ) -> int | None:
     """Write `state` into the item's temporary; return the device that it is on, None for a symlink.
 
@@ -151,7 +151,7 @@ def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> bo
     return True
 
 
-def _open_model(disk: Disk, item: Item, aside: Folder) -> int | None:
+def _open_model(disk: Disk, item: Item, aside: OpenFolder) -> int | None:
     """Open the regular file whose metadata are to be kept; None where there is none (yet)."""
     change = item.change
     if change.source is None and change.before is None:

@@ -23,7 +23,7 @@ from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
 from editd.workspace.item import split
 
 if TYPE_CHECKING:
-    from editd.system.filesystem import Disk, Folder
+    from editd.system.filesystem import Disk, OpenFolder
 
 LINKS_MAX = 40  # symlinks on one way, as in the kernel (path_resolution(7))
 CHANGES_MAX = 8  # how often a name may become a link, a file, nothing while it is read, before we give up
@@ -207,7 +207,7 @@ class Tree:
 
 
 def read_name(
-    folder: Folder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None = None
+    folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None = None
 ) -> Found | None:
     """Return what `name` in an open folder holds; None if it is not there. Raises as `Tree.read`.
 
@@ -242,7 +242,7 @@ def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
 
 
 def _read_once(
-    folder: Folder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None
+    folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None
 ) -> Found | None:
     looked = folder.stat(name)
     if looked is None:

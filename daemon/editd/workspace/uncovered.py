@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from editd.system.atomic_file import write_durably
+from editd.system.atomic_file import replace_file_durably
 
 _NAME = "uncovered"
 
@@ -20,4 +20,4 @@ def load_uncovered(folder: str) -> frozenset[bytes]:
 
 def save_uncovered(folder: str, paths: frozenset[bytes]) -> None:
     """Keep them, durably: a file that was left out must not come in as somebody's new one. Raises OSError."""
-    write_durably(os.path.join(folder, _NAME), b"\0".join(sorted(paths)))
+    replace_file_durably(os.path.join(folder, _NAME), b"\0".join(sorted(paths)))
