@@ -7,9 +7,9 @@ import tempfile
 import tomllib
 from typing import Any
 
-from editd.config.lines import lines_of
-from editd.config.page import toml
-from editd.config.reading import check_text
+from editd.config.load import check_text
+from editd.config.reference import toml
+from editd.config.toml_lines import lines_of
 from editd_client.errors import refusal
 
 

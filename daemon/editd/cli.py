@@ -11,7 +11,7 @@ import sys
 import click
 
 import editd
-from editd.config.reading import read_config
+from editd.config.load import read_config
 from editd.errors import Refused
 from editd.server.lifetime import AlreadyRunning, Daemon, set_up_log
 from editd.server.places import Places

@@ -15,7 +15,7 @@ from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
-    from editd.config.reading import Loaded, WrongConfig
+    from editd.config.load import Loaded, WrongConfig
     from editd.wire.messages import ConfigReloadResult
     from editd_client.cli.invocation import Invocation
 
@@ -43,7 +43,7 @@ def verb(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is not None:
         return 0
     invocation: Invocation = ctx.obj
-    from editd.config.reading import WrongConfig, read_config
+    from editd.config.load import WrongConfig, read_config
 
     try:
         loaded = read_config(invocation.workspace.id)
@@ -83,7 +83,7 @@ def check(invocation: Invocation, file: str | None) -> int:
       editctl config check
       editctl config check new.toml && mv new.toml "$(editctl config path)"
     """
-    from editd.config.reading import WrongConfig, check_text, read_config
+    from editd.config.load import WrongConfig, check_text, read_config
     from editd_client.configuring import read_text
 
     try:
@@ -108,7 +108,7 @@ def check(invocation: Invocation, file: str | None) -> int:
 @click.pass_obj
 def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
     """Write a file with every key as a comment: its default, and what it does."""
-    from editd.config.page import template
+    from editd.config.reference import template
     from editd_client.configuring import write_text
 
     if is_printed:
@@ -141,7 +141,7 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
       editctl config set history.keep '{ age = "90d", count = 10000 }'
       editctl config set --here protect '["migrations/**", "**/*.pem"]'
     """
-    from editd.config.reading import WrongConfig
+    from editd.config.load import WrongConfig
     from editd_client.configuring import read_text, with_key, write_text
 
     path = _path(invocation, here=here)
@@ -162,8 +162,8 @@ def edit(invocation: Invocation, here: bool) -> int:
 
     Where there is no file, it begins as `config init` writes it. A daemon that runs is told.
     """
-    from editd.config.page import template
-    from editd.config.reading import WrongConfig, check_text
+    from editd.config.load import WrongConfig, check_text
+    from editd.config.reference import template
     from editd_client.configuring import read_text, write_text
 
     path = _path(invocation, here=here)
@@ -239,8 +239,8 @@ def _edited(text: str) -> str:
 
 
 def _rows(loaded: Loaded) -> list[dict[str, Any]]:
-    from editd.config.page import toml
-    from editd.config.reading import keys, value_of
+    from editd.config.load import keys, value_of
+    from editd.config.reference import toml
 
     rows: list[dict[str, Any]] = []
     for key in keys():
@@ -266,7 +266,7 @@ def _refuse(invocation: Invocation, wrong: WrongConfig) -> int:
 
 
 def _path(invocation: Invocation, *, here: bool) -> str:
-    from editd.config.reading import config_path, workspace_config_path
+    from editd.config.load import config_path, workspace_config_path
 
     return workspace_config_path(invocation.workspace.id) if here else config_path()
 

@@ -1,7 +1,7 @@
-"""Every key there is, with its type, its default and what it does: `page` tells of it, `reading` checks it.
+"""Every key there is, with its type, its default and what it does: `reference` describes it, `load` checks it.
 
 A key is a field; its description is what `editctl config init` and docs/configuration.md say of it. `extra`
-has `form` where the file's word is not the value (`forms`), and `restart` where a reload is not enough.
+has `form` where the file's word is not the value (`value_parsers`), and `restart` where a reload is not enough.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from editd.config.forms import COMMAND, DURATION, ENCODING, GLOBS, PATHS, SIZE, Extra
+from editd.config.value_parsers import COMMAND, DURATION, ENCODING, GLOBS, PATHS, SIZE, Extra
 
 RESTART = Extra(restart=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from editd.config.reading import WrongConfig, config_path, keys, read_config, value_of, workspace_config_path
+from editd.config.load import WrongConfig, config_path, keys, read_config, value_of, workspace_config_path
 from editd.engine.rules import Rules
 from editd.values.glob import Glob
 from editd.wire import messages

@@ -1,4 +1,4 @@
-"""config.reading: all that is wrong is told at once, with file, line, key and the nearest known one."""
+"""config.load: all that is wrong is told at once, with file, line, key and the nearest known one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.config.reading import (
+from editd.config.load import (
     WrongConfig,
     check_text,
     config_path,

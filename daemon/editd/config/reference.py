@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from editd.config.reading import keys
+from editd.config.load import keys
 from editd.config.schema import Config, HistoryKeys, HookKeys, Keep, Section, Serena, Wcgw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.config.reading import Key
+    from editd.config.load import Key
 
 WIDTH = 96
 _SECTIONS: dict[str, type[Section]] = {

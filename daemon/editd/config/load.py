@@ -18,9 +18,9 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from editd.config.forms import FORMS
-from editd.config.lines import lines_of
 from editd.config.schema import Config, Section
+from editd.config.toml_lines import lines_of
+from editd.config.value_parsers import FORMS
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
