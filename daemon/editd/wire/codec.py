@@ -21,7 +21,7 @@ import msgspec
 from editd.wire.errors import Malformed, shown
 from editd.wire.limits import LIMITS
 from editd.wire.messages import REQUESTS, Params
-from editd.wire.words import check_words
+from editd.wire.validation import check_words
 
 Typed = TypeVar("Typed")
 

@@ -1,4 +1,4 @@
-"""wire.words: what a request calls things is Unicode, and of a length that makes sense."""
+"""wire.validation: what a request calls things is Unicode, and of a length that makes sense."""
 
 from __future__ import annotations
 
