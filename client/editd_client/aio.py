@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 import msgspec
 
 from editd.wire import messages
-from editd.wire.connection import ClientConnection, Event, Failure
+from editd.wire.connection import ClientConnection, Failure, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import changesets, requests
 from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
@@ -409,7 +409,7 @@ class _Link(asyncio.Protocol):
             return
         try:
             for said in self._wire.receive(data):
-                if isinstance(said, Event):
+                if isinstance(said, ServerEvent):
                     self._conversation.hear(said)
                 else:
                     self._answered(said)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 import msgspec
 
 from editd.wire import messages
-from editd.wire.connection import ClientConnection, Event, Failure, Reply
+from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
@@ -296,7 +296,7 @@ class Client:
             while outcome is None:
                 since = time.monotonic()
                 for said in self._wire.receive(self._receive()):
-                    if isinstance(said, Event):
+                    if isinstance(said, ServerEvent):
                         self._conversation.hear(said)
                     elif said.id == ident or (isinstance(said, Failure) and said.id is None):
                         outcome = self._conversation.outcome(asked, said)
@@ -366,9 +366,9 @@ class Client:
         if number is not None and (not self._conversation.is_lasting or self._is_there()):
             self.ask(requests.unsubscribe(number))
 
-    def _keep(self, said: Sequence[Reply | Failure | Event]) -> None:
+    def _keep(self, said: Sequence[Reply | Failure | ServerEvent]) -> None:
         for one in said:
-            if isinstance(one, Event):
+            if isinstance(one, ServerEvent):
                 self._conversation.hear(one)
 
     def _receive(self) -> bytes:

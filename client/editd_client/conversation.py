@@ -31,7 +31,7 @@ from editd_client.served import elsewhere, is_elsewhere
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.wire.connection import Event, Reply
+    from editd.wire.connection import Reply, ServerEvent
     from editd_client.locate import Workspace
 
 Result = TypeVar("Result")
@@ -168,7 +168,7 @@ class Conversation:
 
     # ── events ──
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: ServerEvent) -> None:
         """Keep an event for the subscription that it is for."""
         params = cast("dict[str, Any]", event.params)
         self.has_ended = self.has_ended or params["event"] == "shutdown"
@@ -249,11 +249,11 @@ class Conversation:
         if len(self._seen) > SEEN_MAX:
             self._seen.popitem(last=False)
 
-    def _sightings(self) -> list[messages.Sighting]:
+    def _sightings(self) -> list[messages.ReadVersion]:
         """What the daemon may have forgotten. A session that was opened it remembers by itself."""
         opened = None if self._hello is None or self._hello.token is None else self._hello.session
         return [
-            messages.Sighting(path=path, version=version, session=session)
+            messages.ReadVersion(path=path, version=version, session=session)
             for (session, path), version in self._seen.items()
             if session is None or session != opened
         ]

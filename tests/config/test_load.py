@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.config.load import (
-    WrongConfig,
+    ConfigError,
     check_text,
     config_path,
     keys,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def wrong(text: str) -> list[str]:
-    with pytest.raises(WrongConfig) as caught:
+    with pytest.raises(ConfigError) as caught:
         check_text(text, "c.toml")
     return [str(problem) for problem in caught.value.problems]
 
@@ -179,7 +179,7 @@ def test_a_workspaces_own_file_goes_over_the_users_key_by_key(home: Path) -> Non
 def test_problems_of_both_files_are_told_together(home: Path) -> None:
     (home / "config.toml").write_text("x = 1\n")
     (home / "workspaces" / "0123.toml").write_bytes(b"# \xff\n")
-    with pytest.raises(WrongConfig) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_config("0123")
     assert [problem.line for problem in caught.value.problems] == [1, 1]
     assert "is not UTF-8" in caught.value.message
@@ -187,11 +187,11 @@ def test_problems_of_both_files_are_told_together(home: Path) -> None:
 
 def test_what_is_too_large_or_no_file_is_refused(home: Path) -> None:
     (home / "config.toml").write_text("#" * 70_000)
-    with pytest.raises(WrongConfig, match="larger than 65536 bytes"):
+    with pytest.raises(ConfigError, match="larger than 65536 bytes"):
         read_config()
     (home / "config.toml").unlink()
     (home / "config.toml").mkdir()
-    with pytest.raises(WrongConfig, match="Is a directory"):
+    with pytest.raises(ConfigError, match="Is a directory"):
         read_config()
 
 

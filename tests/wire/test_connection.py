@@ -15,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.wire import messages
-from editd.wire.connection import Bad, ClientConnection, Connection, Event, Failure, Reply, Request
+from editd.wire.connection import (
+    BadRequest,
+    ClientConnection,
+    Connection,
+    Failure,
+    Reply,
+    Request,
+    ServerEvent,
+)
 from editd.wire.errors import Malformed, error
 
 if TYPE_CHECKING:
@@ -63,7 +71,7 @@ def test_waiting_counts_what_is_taken_and_not_answered(encode: Callable[..., byt
     assert connection.take() == Request(1, messages.Status())
     assert connection.take() == Request(2, messages.Status())
     assert connection.waiting == 2
-    assert isinstance(connection.take(), Bad)
+    assert isinstance(connection.take(), BadRequest)
     assert connection.take() is None
     assert connection.waiting == 2
     assert [connection.is_waiting_for(call_id) for call_id in (1, 2, 3, None)] == [True, True, False, False]
@@ -79,7 +87,7 @@ def test_an_id_that_is_still_waiting_is_refused_and_can_be_used_again_after_the_
     connection = Connection()
     first, second = connection.receive(encode(1, "status", {}) * 2)
     assert isinstance(first, Request)
-    assert isinstance(second, Bad)
+    assert isinstance(second, BadRequest)
     assert second.error.name == "invalid_request"
     connection.reply(1, messages.Empty())
     [third] = connection.receive(encode(1, "status", {}))
@@ -112,10 +120,10 @@ def test_a_request_that_fits_no_method_is_answered_and_the_next_is_read(encode: 
     connection = Connection()
     stream = encode(1, "undo", {"dry_runn": True}) + encode(2, "lock", {}) + encode(3, "status", {})
     params, method, good = connection.receive(stream)
-    assert isinstance(params, Bad)
+    assert isinstance(params, BadRequest)
     assert (params.error.name, params.fatal) == ("invalid_params", False)
     assert "dry_runn" in params.error.message
-    assert isinstance(method, Bad)
+    assert isinstance(method, BadRequest)
     assert (method.error.name, method.fatal) == ("method_not_found", False)
     assert good == Request(3, messages.Status())
     assert not connection.closed
@@ -125,7 +133,7 @@ def test_a_request_that_fits_no_method_is_answered_and_the_next_is_read(encode: 
 def test_a_first_byte_of_no_encoding_is_told_which_there_are(first: bytes) -> None:
     connection = Connection()
     [bad] = connection.receive(first)
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, BadRequest)
     assert bad.fatal
     assert connection.closed
     answer = json.loads(bad.answer)
@@ -191,7 +199,7 @@ def test_what_the_client_asks_the_daemon_hears_and_the_answers_come_back() -> No
     )
     assert client.receive(said) == [
         Failure(second, STALE),
-        Event("event", {"path": "a\udcff"}),
+        ServerEvent("event", {"path": "a\udcff"}),
         Reply(first, {"changeset": "c"}),
     ]
 
@@ -199,7 +207,7 @@ def test_what_the_client_asks_the_daemon_hears_and_the_answers_come_back() -> No
 def test_a_refusal_without_an_id_reaches_the_client() -> None:
     daemon = Connection()
     [bad] = daemon.receive(b"\x94\xc1")
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, BadRequest)
     [failure] = ClientConnection().receive(bad.answer)
     assert isinstance(failure, Failure)
     assert (failure.id, failure.error.name) == (None, "parse_error")
@@ -293,8 +301,8 @@ def check_that_nothing_raises(stream: bytes) -> None:
             case Request():
                 assert isinstance(one.params, messages.Params)
                 connection.reply(one.id, messages.Empty())
-            case Bad():
+            case BadRequest():
                 assert one.answer
                 assert one.error.message
     assert connection.waiting == 0
-    assert connection.closed == any(isinstance(one, Bad) and one.fatal for one in incoming)
+    assert connection.closed == any(isinstance(one, BadRequest) and one.fatal for one in incoming)

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from editd.wire.envelope import BadCall, Call, JsonRpc, MessagePackRpc, Response
+from editd.wire.envelope import BadCall, JsonRpc, MessagePackRpc, Response, RpcCall
 from editd.wire.errors import error
 
 MSGPACK = MessagePackRpc()
@@ -19,17 +19,17 @@ STALE = error("stale", "It has changed.", {"path": "a"})
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ([0, 7, "status", [{"a": 1}]], Call(7, "status", {"a": 1})),
-        ([0, 7, b"status", [{}]], Call(7, "status", {})),
-        ([0, "seven", "status", []], Call("seven", "status", {})),
-        ([0, 7, "status"], Call(7, "status", {})),
-        ([0, 7, "status", [[]]], Call(7, "status", {})),
-        ([2, "status", [{"a": 1}]], Call(None, "status", {"a": 1})),
-        ([2, "status"], Call(None, "status", {})),
+        ([0, 7, "status", [{"a": 1}]], RpcCall(7, "status", {"a": 1})),
+        ([0, 7, b"status", [{}]], RpcCall(7, "status", {})),
+        ([0, "seven", "status", []], RpcCall("seven", "status", {})),
+        ([0, 7, "status"], RpcCall(7, "status", {})),
+        ([0, 7, "status", [[]]], RpcCall(7, "status", {})),
+        ([2, "status", [{"a": 1}]], RpcCall(None, "status", {"a": 1})),
+        ([2, "status"], RpcCall(None, "status", {})),
         ([1, 7, None, {"a": 1}], Response(7, None, {"a": 1})),
     ],
 )
-def test_messagepack_rpc_is_read(value: Any, expected: Call | Response) -> None:
+def test_messagepack_rpc_is_read(value: Any, expected: RpcCall | Response) -> None:
     assert MSGPACK.open(value) == expected
 
 
@@ -65,16 +65,16 @@ def test_what_is_no_messagepack_rpc_is_refused_to_whom_it_may_concern(value: Any
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({"jsonrpc": "2.0", "id": 7, "method": "status", "params": {"a": 1}}, Call(7, "status", {"a": 1})),
-        ({"jsonrpc": "2.0", "id": "7", "method": "status"}, Call("7", "status", {})),
-        ({"jsonrpc": "2.0", "id": 7, "method": "status", "params": None}, Call(7, "status", {})),
-        ({"id": 7, "method": "status"}, Call(7, "status", {})),
-        ({"jsonrpc": "2.0", "method": "status"}, Call(None, "status", {})),
+        ({"jsonrpc": "2.0", "id": 7, "method": "status", "params": {"a": 1}}, RpcCall(7, "status", {"a": 1})),
+        ({"jsonrpc": "2.0", "id": "7", "method": "status"}, RpcCall("7", "status", {})),
+        ({"jsonrpc": "2.0", "id": 7, "method": "status", "params": None}, RpcCall(7, "status", {})),
+        ({"id": 7, "method": "status"}, RpcCall(7, "status", {})),
+        ({"jsonrpc": "2.0", "method": "status"}, RpcCall(None, "status", {})),
         ({"jsonrpc": "2.0", "id": 7, "result": 1}, Response(7, None, 1)),
         ({"jsonrpc": "2.0", "id": 7, "error": {}}, Response(7, {}, None)),
     ],
 )
-def test_json_rpc_is_read(value: Any, expected: Call | Response) -> None:
+def test_json_rpc_is_read(value: Any, expected: RpcCall | Response) -> None:
     assert JSON.open(value) == expected
 
 

@@ -15,7 +15,7 @@ from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
-    from editd.config.load import Loaded, WrongConfig
+    from editd.config.load import ConfigError, LoadedConfig
     from editd.wire.messages import ConfigReloadResult
     from editd_client.cli.invocation import Invocation
 
@@ -43,11 +43,11 @@ def verb(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is not None:
         return 0
     invocation: Invocation = ctx.obj
-    from editd.config.load import WrongConfig, read_config
+    from editd.config.load import ConfigError, read_config
 
     try:
         loaded = read_config(invocation.workspace.id)
-    except WrongConfig as wrong:
+    except ConfigError as wrong:
         return _refuse(invocation, wrong)
     rows = list(_rows(loaded))
     if invocation.json:
@@ -83,7 +83,7 @@ def check(invocation: Invocation, file: str | None) -> int:
       editctl config check
       editctl config check new.toml && mv new.toml "$(editctl config path)"
     """
-    from editd.config.load import WrongConfig, check_text, read_config
+    from editd.config.load import ConfigError, check_text, read_config
     from editd_client.configuring import read_text
 
     try:
@@ -91,7 +91,7 @@ def check(invocation: Invocation, file: str | None) -> int:
             read_config(invocation.workspace.id)
         else:
             check_text(read_text(file), file)
-    except WrongConfig as wrong:
+    except ConfigError as wrong:
         if invocation.json:
             output.say(output.json_text({"ok": False, **wrong.data}))
         for problem in () if invocation.json else wrong.problems:
@@ -141,13 +141,13 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
       editctl config set history.keep '{ age = "90d", count = 10000 }'
       editctl config set --here protect '["migrations/**", "**/*.pem"]'
     """
-    from editd.config.load import WrongConfig
+    from editd.config.load import ConfigError
     from editd_client.configuring import read_text, with_key, write_text
 
     path = _path(invocation, here=here)
     try:
         changed = with_key(read_text(path), key, value, path)
-    except WrongConfig as wrong:
+    except ConfigError as wrong:
         return _refuse(invocation, wrong)
     write_text(path, changed)
     return _reload_if_running(invocation)
@@ -162,7 +162,7 @@ def edit(invocation: Invocation, here: bool) -> int:
 
     Where there is no file, it begins as `config init` writes it. A daemon that runs is told.
     """
-    from editd.config.load import WrongConfig, check_text
+    from editd.config.load import ConfigError, check_text
     from editd.config.reference import template
     from editd_client.configuring import read_text, write_text
 
@@ -172,7 +172,7 @@ def edit(invocation: Invocation, here: bool) -> int:
         text = _edited(text)
         try:
             check_text(text, path)
-        except WrongConfig as wrong:
+        except ConfigError as wrong:
             code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
@@ -238,7 +238,7 @@ def _edited(text: str) -> str:
         return read_text(name)
 
 
-def _rows(loaded: Loaded) -> list[dict[str, Any]]:
+def _rows(loaded: LoadedConfig) -> list[dict[str, Any]]:
     from editd.config.load import keys, value_of
     from editd.config.reference import toml
 
@@ -259,7 +259,7 @@ def _rows(loaded: Loaded) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse(invocation: Invocation, wrong: WrongConfig) -> int:
+def _refuse(invocation: Invocation, wrong: ConfigError) -> int:
     text = "\n".join(map(str, wrong.problems))
     refusals.tell_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
     return REFUSED

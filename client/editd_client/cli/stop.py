@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd.wire.messages import Status, Told
+from editd.wire.messages import Result, Status
 from editd_client import requests
 from editd_client.cli import output
 from editd_client.cli.ending import ending
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 
-class Pid(Told):
+class Pid(Result):
     """All that is asked of a daemon's status, so that one of any version can be ended."""
 
     pid: int

@@ -18,7 +18,7 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from editd.config.schema import Config, Section
+from editd.config.schema import Config, ConfigSection
 from editd.config.toml_lines import lines_of
 from editd.config.value_parsers import FORMS
 from editd.errors import InvalidParams
@@ -42,7 +42,7 @@ class Key(Struct, frozen=True):
     needs_restart: bool
 
 
-class Problem(Struct, frozen=True):
+class ConfigProblem(Struct, frozen=True):
     """What is wrong, and where."""
 
     file: str
@@ -57,10 +57,10 @@ class Problem(Struct, frozen=True):
         return f"{where}: {what}." + (f" {self.hint}" if self.hint else "")
 
 
-class WrongConfig(InvalidParams):
+class ConfigError(InvalidParams):
     """The configuration is wrong; `problems` are all that is."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ConfigProblem]) -> None:
         super().__init__(
             " ".join(map(str, problems)),
             hint="`editctl config check` tells when that is put right.",
@@ -69,7 +69,7 @@ class WrongConfig(InvalidParams):
         self.problems = problems
 
 
-class Source(Struct, frozen=True):
+class ConfigSource(Struct, frozen=True):
     """Where a value comes from."""
 
     file: str
@@ -79,11 +79,11 @@ class Source(Struct, frozen=True):
         return lines_of(self.text).get(tuple(key.split(".")))
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """A whole configuration, and the source of each value that is not the default."""
 
     config: Config
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ConfigSource]
 
 
 def config_path() -> str:
@@ -96,23 +96,23 @@ def workspace_config_path(workspace: str) -> str:
     return os.path.join(platformdirs.user_config_dir("editd"), "workspaces", f"{workspace}.toml")
 
 
-def read_config(workspace: str | None = None) -> Loaded:
+def read_config(workspace: str | None = None) -> LoadedConfig:
     """Read both files, or the defaults where there is none. Raises WrongConfig with all that is wrong."""
     paths = [config_path()] + ([] if workspace is None else [workspace_config_path(workspace)])
     values: dict[str, Any] = {}
-    sources: dict[str, Source] = {}
-    problems: list[Problem] = []
+    sources: dict[str, ConfigSource] = {}
+    problems: list[ConfigProblem] = []
     for path in paths:
         try:
             read, text = _read(path)
-        except WrongConfig as wrong:
+        except ConfigError as wrong:
             problems += wrong.problems
             continue
         values |= read
-        sources |= dict.fromkeys(read, Source(path, text))
+        sources |= dict.fromkeys(read, ConfigSource(path, text))
     if problems:
-        raise WrongConfig(problems)
-    return Loaded(_built(Config, values), sources)
+        raise ConfigError(problems)
+    return LoadedConfig(_built(Config, values), sources)
 
 
 def check_text(text: str, name: str) -> dict[str, Any]:
@@ -120,21 +120,24 @@ def check_text(text: str, name: str) -> dict[str, Any]:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise WrongConfig([_unparsed(str(error), text, name)]) from None
+        raise ConfigError([_unparsed(str(error), text, name)]) from None
     except (RecursionError, ValueError):
         fact = "it is nested too deep, or has a number of too many digits"
-        raise WrongConfig([Problem(name, _first_unread(text), None, f"is not TOML: {fact}")]) from None
+        raise ConfigError([ConfigProblem(name, _first_unread(text), None, f"is not TOML: {fact}")]) from None
     values: dict[str, Any] = {}
     wrong = list(_check(Config, tree, "", values))
     if wrong:
         lines = lines_of(text)
-        raise WrongConfig(
-            [Problem(name, lines.get(tuple(key.split("."))), key, said, hint) for key, said, hint in wrong]
+        raise ConfigError(
+            [
+                ConfigProblem(name, lines.get(tuple(key.split("."))), key, said, hint)
+                for key, said, hint in wrong
+            ]
         )
     return values
 
 
-def keys(section: type[Section] = Config, above: str = "") -> Iterator[Key]:
+def keys(section: type[ConfigSection] = Config, above: str = "") -> Iterator[Key]:
     """Every key, in the order of the page."""
     for field in msgspec.structs.fields(section):
         name = above + field.name
@@ -158,7 +161,7 @@ def value_of(config: Config, key: str) -> Any:
     return value
 
 
-def problem_facts(problem: Problem) -> dict[str, Any]:
+def problem_facts(problem: ConfigProblem) -> dict[str, Any]:
     """A problem as JSON has it."""
     return {"file": problem.file, "line": problem.line, "key": problem.key, "message": str(problem)}
 
@@ -170,19 +173,19 @@ def _read(path: str) -> tuple[dict[str, Any], str]:
     except FileNotFoundError:
         return {}, ""
     except OSError as error:
-        raise WrongConfig([Problem(path, None, None, error.strerror or str(error))]) from None
+        raise ConfigError([ConfigProblem(path, None, None, error.strerror or str(error))]) from None
     if len(raw) > FILE_BYTES_MAX:
-        raise WrongConfig([Problem(path, None, None, f"is larger than {FILE_BYTES_MAX} bytes")])
+        raise ConfigError([ConfigProblem(path, None, None, f"is larger than {FILE_BYTES_MAX} bytes")])
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise WrongConfig([Problem(path, line, None, "is not UTF-8, which TOML is")]) from None
+        raise ConfigError([ConfigProblem(path, line, None, "is not UTF-8, which TOML is")]) from None
     return check_text(text, path), text
 
 
 def _check(
-    section: type[Section], tree: Mapping[str, Any], above: str, values: dict[str, Any]
+    section: type[ConfigSection], tree: Mapping[str, Any], above: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     """Put what is right into `values`; yield key, fact and hint of what is wrong."""
     known = {field.name: _type_of(field.type) for field in msgspec.structs.fields(section)}
@@ -210,7 +213,7 @@ def _check(
 
 
 def _check_list(
-    section: type[Section], value: object, name: str, values: dict[str, Any]
+    section: type[ConfigSection], value: object, name: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     """The same for tables of a list; each has its number as its name, and a `name` of its own."""
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
@@ -252,7 +255,7 @@ def _without_none(kind: Any) -> Any:
     return options[0] if NoneType in get_args(kind) else kind
 
 
-def _built(section: type[Section], values: Mapping[str, Any], above: str = "") -> Any:
+def _built(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
     given: dict[str, Any] = {}
     for field in msgspec.structs.fields(section):
         inner, _ = _type_of(field.type)
@@ -269,22 +272,22 @@ def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
     return (annotated.__origin__, metadata[0]) if metadata else (annotated, msgspec.Meta())
 
 
-def _listed(kind: Any) -> type[Section] | None:
+def _listed(kind: Any) -> type[ConfigSection] | None:
     """The table that a list is of, where a key is such a list."""
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
     return inner if _is_section(inner) else None
 
 
 def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)
+    return isinstance(kind, type) and issubclass(kind, ConfigSection)
 
 
-def _unparsed(message: str, text: str, name: str) -> Problem:
+def _unparsed(message: str, text: str, name: str) -> ConfigProblem:
     at = _AT.search(message)
     last = len(text.rstrip("\n").split("\n"))
     line = int(at[1]) if at is not None and at[1] else last
     fact = message if at is None else message[: at.start()]
-    return Problem(name, line, None, f"is not TOML: {fact}")
+    return ConfigProblem(name, line, None, f"is not TOML: {fact}")
 
 
 def _first_unread(text: str) -> int:
@@ -315,7 +318,7 @@ def _nearest_in(known: Mapping[str, object], key: str) -> str:
     return f"Is `{found[0]}` meant?" if found else f"Its keys are {', '.join(known)}."
 
 
-def _keys_of(section: type[Section], name: str) -> str:
+def _keys_of(section: type[ConfigSection], name: str) -> str:
     return f"Its keys are {', '.join(key.name for key in keys(section, name + '.'))}."
 
 

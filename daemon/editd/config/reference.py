@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from editd.config.load import keys
-from editd.config.schema import Config, HistoryKeys, HookKeys, Keep, Section, Serena, Wcgw
+from editd.config.schema import Config, ConfigSection, HistoryKeys, HookKeys, Keep, Serena, Wcgw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd.config.load import Key
 
 WIDTH = 96
-_SECTIONS: dict[str, type[Section]] = {
+_SECTIONS: dict[str, type[ConfigSection]] = {
     "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
     "[hook]": HookKeys,
 }  # fmt: skip
@@ -64,7 +64,7 @@ def toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, Section):
+    if isinstance(value, ConfigSection):
         value = {
             field.name: said
             for field in msgspec.structs.fields(value)

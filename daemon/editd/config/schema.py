@@ -1,7 +1,7 @@
-"""Every key there is, with its type, its default and what it does: `reference` describes it, `load` checks it.
+"""All keys of the configuration, with their types, defaults and effects.
 
-A key is a field; its description is what `editctl config init` and docs/configuration.md say of it. `extra`
-has `form` where the file's word is not the value (`value_parsers`), and `restart` where a reload is not enough.
+A key is a field. `reference` prints its description, and `load` checks its value. `extra` has `form` if the
+file's word is not the value (`value_parsers`), and `restart` if a reload is not enough.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from editd.config.value_parsers import COMMAND, DURATION, ENCODING, GLOBS, PATHS
 RESTART = Extra(restart=True)
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
 
 
-class Serena(Section, frozen=True, kw_only=True):
+class Serena(ConfigSection, frozen=True, kw_only=True):
     """Of the dialect of that name."""
 
     ignored_paths: Annotated[
@@ -33,7 +33,7 @@ class Serena(Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class Wcgw(Section, frozen=True, kw_only=True):
+class Wcgw(ConfigSection, frozen=True, kw_only=True):
     """Of the dialect of that name: what its tool may edit and write whole."""
 
     edit_globs: Annotated[
@@ -54,7 +54,7 @@ class Wcgw(Section, frozen=True, kw_only=True):
     ] = None
 
 
-class Keep(Section, frozen=True, kw_only=True):
+class Keep(ConfigSection, frozen=True, kw_only=True):
     """How much of the past is kept: what goes beyond any of these is compacted, oldest first."""
 
     age: Annotated[
@@ -83,7 +83,7 @@ class Keep(Section, frozen=True, kw_only=True):
     ] = None
 
 
-class HistoryKeys(Section, frozen=True, kw_only=True):
+class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
     """Of the history."""
 
     quota: Annotated[
@@ -109,7 +109,7 @@ class HistoryKeys(Section, frozen=True, kw_only=True):
     ] = Keep()
 
 
-class HookKeys(Section, frozen=True, kw_only=True):
+class HookKeys(ConfigSection, frozen=True, kw_only=True):
     """A command for the files that an edit writes, before it takes effect: see docs/hooks.md."""
 
     name: Annotated[
@@ -174,7 +174,7 @@ class HookKeys(Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class Config(Section, frozen=True, kw_only=True):
+class Config(ConfigSection, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
     publish: Annotated[

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from editd.config.load import WrongConfig, config_path, keys, read_config, value_of, workspace_config_path
+from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
 from editd.engine.rules import Rules
 from editd.values.glob import Glob
 from editd.wire import messages
@@ -48,7 +48,7 @@ class Configuration:
         """Read it anew; which keys are in force by that, and which wait for a restart. Raises WrongConfig."""
         try:
             found = read_config(self._workspace).config
-        except WrongConfig as wrong:
+        except ConfigError as wrong:
             self._problem = wrong.message
             log.error("the configuration stays as it was: %s", wrong.message)
             raise
@@ -67,7 +67,7 @@ class Configuration:
         """As a signal asks for it: the log and `status` tell what came of it."""
         try:
             self.reload()
-        except WrongConfig:
+        except ConfigError:
             return  # which is logged
 
     def weaker(self) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from editd.wire import messages
 
 
-def recall(sightings: Sequence[messages.Sighting], visitor: Visitor, guard: Guard, turns: Turns) -> None:
+def recall(sightings: Sequence[messages.ReadVersion], visitor: Visitor, guard: Guard, turns: Turns) -> None:
     """Take these up as what the visitor has seen. Raises InvalidParams, PathOutside.
 
     A session that was opened is left out: what it has seen is known here, or it is in doubt.

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from editd.server.waiting import happens
 from editd.system.peer_process import Peer, has_hung_up, may_connect, peer_of
-from editd.wire.connection import Bad, Connection, Incoming, Request
+from editd.wire.connection import BadRequest, Connection, Incoming, Request
 from editd.wire.errors import error
-from editd.wire.limits import KIB, LIMITS, Limits
+from editd.wire.limits import KIB, LIMITS, WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class Clients:
         on_end: Callable[[Client], None],
         *,
         may_speak: Callable[[Peer], bool] = may_connect,
-        limits: Limits = LIMITS,
+        limits: WireLimits = LIMITS,
     ) -> None:
         self.on_request = on_request
         self.on_end = on_end
@@ -302,7 +302,7 @@ class Client(asyncio.Protocol):
 
     def _deliver(self, incoming: Incoming, size: int) -> None:
         """`size` is how many bytes it was."""
-        if isinstance(incoming, Bad):
+        if isinstance(incoming, BadRequest):
             self._send(incoming.answer)
             if incoming.fatal:
                 log.info("closed a connection of %s: %s", self.peer, incoming.error.message)

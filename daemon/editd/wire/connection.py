@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from editd.wire.codec import convert, params_of, plain
-from editd.wire.envelope import BadCall, Call, Envelope, Id, JsonRpc, MessagePackRpc, Response
+from editd.wire.envelope import BadCall, Envelope, Id, JsonRpc, MessagePackRpc, Response, RpcCall
 from editd.wire.errors import Malformed
 from editd.wire.framing import Frames, HeaderFrames, LineFrames, MessagePackFrames
 from editd.wire.limits import ANSWER_BYTES_MAX
@@ -41,7 +41,7 @@ class Request(Struct, frozen=True, weakref=True):
     params: Params
 
 
-class Bad(Struct, frozen=True):
+class BadRequest(Struct, frozen=True):
     """What was no request. Send `answer`, as it is; after a `fatal` one the stream is closed."""
 
     error: Error
@@ -49,7 +49,7 @@ class Bad(Struct, frozen=True):
     fatal: bool
 
 
-Incoming = Request | Bad
+Incoming = Request | BadRequest
 
 
 class Connection:
@@ -158,7 +158,7 @@ class Connection:
             return None if call.id is None else self._bad(call.id, malformed)
         return self._entered(call, params)
 
-    def _entered(self, call: Call, params: Params) -> Incoming:
+    def _entered(self, call: RpcCall, params: Params) -> Incoming:
         if call.id in self._ids:
             repeated = "A request with this id is still waiting for its answer. Use each id once."
             return self._bad(call.id, Malformed("invalid_request", repeated))
@@ -173,11 +173,11 @@ class Connection:
             self._ids.remove(to)
         self.waiting -= 1
 
-    def _bad(self, to: Id | None, malformed: Malformed) -> Bad:
+    def _bad(self, to: Id | None, malformed: Malformed) -> BadRequest:
         if malformed.fatal:
             self.closed = True
             self._frames = None  # with all that it has kept
-        return Bad(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
+        return BadRequest(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
 
 
 def _msgpack() -> tuple[Frames, Envelope]:
@@ -241,7 +241,7 @@ class Failure(Struct, frozen=True):
     error: Error
 
 
-class Event(Struct, frozen=True):
+class ServerEvent(Struct, frozen=True):
     """What the daemon says unasked."""
 
     method: str
@@ -261,19 +261,19 @@ class ClientConnection:
         number = next(self._numbers)
         return number, self._envelope.call(number, method, params)
 
-    def receive(self, data: bytes) -> list[Reply | Failure | Event]:
+    def receive(self, data: bytes) -> list[Reply | Failure | ServerEvent]:
         """All that is whole now that `data` has come; Malformed where it is not of this protocol."""
         self._frames.feed(data)
         return [self._answer(value) for value in self._frames]
 
-    def _answer(self, value: Any) -> Reply | Failure | Event:
+    def _answer(self, value: Any) -> Reply | Failure | ServerEvent:
         try:
             said = self._envelope.open(value)
         except BadCall as bad:
             raise bad.malformed from None
         match said:
-            case Call():
-                return Event(said.method, plain(said.params, from_json=False))
+            case RpcCall():
+                return ServerEvent(said.method, plain(said.params, from_json=False))
             case Response(error=None):
                 return Reply(said.id, plain(said.result, from_json=False))
             case Response():

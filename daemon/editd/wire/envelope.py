@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Id = int | str
 
 
-class Call(Struct, frozen=True):
+class RpcCall(Struct, frozen=True):
     """A method to be called; `id` is None for a notification, which nobody answers."""
 
     id: Id | None
@@ -53,7 +53,7 @@ class Envelope(Protocol):
     from_json: bool
 
     @abstractmethod
-    def open(self, value: Any) -> Call | Response:
+    def open(self, value: Any) -> RpcCall | Response:
         """What `value` says; raises BadCall where it is neither call nor response."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class MessagePackRpc(Envelope):
     from_json = False
     errors_as_text = False
 
-    def open(self, value: Any) -> Call | Response:
+    def open(self, value: Any) -> RpcCall | Response:
         match value if isinstance(value, list) else None:
             case [0, call_id, method, *rest] if len(rest) <= 1:
                 return _call(_checked_id(call_id), method, _only_map(call_id, rest))
@@ -108,7 +108,7 @@ class JsonRpc(Envelope):
     def __init__(self, framed: Literal["line", "header"]) -> None:
         self.framed = framed
 
-    def open(self, value: Any) -> Call | Response:
+    def open(self, value: Any) -> RpcCall | Response:
         if isinstance(value, list):
             raise _invalid(None, "A batch is not taken: send one request after the other.")
         if not isinstance(value, dict):
@@ -149,13 +149,13 @@ class JsonRpc(Envelope):
 _MEMBERS = {"jsonrpc", "id", "method", "params"}
 
 
-def _call(call_id: Id | None, method: Any, params: Any) -> Call:
+def _call(call_id: Id | None, method: Any, params: Any) -> RpcCall:
     name = text_of(method) if isinstance(method, bytes) else method
     if not isinstance(name, str):
         raise _invalid(call_id, "A method is named by a string.")
     if not isinstance(params, dict):
         raise _invalid(call_id, f"The parameters of {shown(name)} are one map.")
-    return Call(call_id, name, params)
+    return RpcCall(call_id, name, params)
 
 
 def _only_map(call_id: Any, rest: list[Any]) -> Any:

@@ -13,7 +13,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-class Limits(Struct, frozen=True):
+class WireLimits(Struct, frozen=True):
     """What one client may ask of the daemon's memory and time."""
 
     message_bytes_max: int = 64 * MIB
@@ -73,14 +73,14 @@ class Limits(Struct, frozen=True):
     """How much of a client's own words an error repeats, in characters."""
 
 
-LIMITS = Limits()
+LIMITS = WireLimits()
 
 DESCRIPTORS_KEPT = 128
 """Of those that the process may have, so many are not for connections: some 25 it always has open, a
 transaction up to 64 folders while it is published, a child process six."""
 
 
-def within_descriptors(limits: Limits, descriptors_max: int) -> Limits:
+def within_descriptors(limits: WireLimits, descriptors_max: int) -> WireLimits:
     """The limits of a process that may have so many descriptors, so that no client takes those of an edit.
 
     A client that is turned away has one for a moment, too, and they may be as many again. Below zero: any

@@ -143,7 +143,7 @@ class Params(Message):
     method: ClassVar[str]
 
 
-class Sighting(Message):
+class ReadVersion(Message):
     """What a connection that is gone had read: this version of a file."""
 
     path: str
@@ -158,7 +158,7 @@ class Hello(Params):
     session: str | None = None
     token: str | None = None
     errors: Literal["map", "text"] = "map"
-    seen: list[Sighting] = []
+    seen: list[ReadVersion] = []
 
 
 class Status(Params):
@@ -470,25 +470,25 @@ REQUESTS: dict[str, type[Params]] = {
 # ── Results ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Told(Message, forbid_unknown_fields=False):
+class Result(Message, forbid_unknown_fields=False):
     """What a daemon says: a client passes over the fields that a later version has added."""
 
 
-class Empty(Told):
+class Empty(Result):
     """`{}`"""
 
 
-class Server(Told):
+class Server(Result):
     name: str
     version: str
 
 
-class Workspace(Told):
+class Workspace(Result):
     root: str
     id: str
 
 
-class HelloResult(Told):
+class HelloResult(Result):
     server: Server
     protocol: int
     workspace: Workspace
@@ -498,7 +498,7 @@ class HelloResult(Told):
     encodings: list[str]
 
 
-class StatusResult(Told):
+class StatusResult(Result):
     root: str
     head: int
     uptime: float  # seconds
@@ -521,7 +521,7 @@ class StatusResult(Told):
     system: dict[str, Any] = {}  # the kind of file system, and the system calls that are done without
 
 
-class CheckResult(Told):
+class CheckResult(Result):
     ok: bool
     problems: list[str]
     repaired: list[str]  # what a repair has done; the daemon ends after it
@@ -529,7 +529,7 @@ class CheckResult(Told):
     aside: str | None  # the folder that the damaged files are in now
 
 
-class ReadResult(Told):
+class ReadResult(Result):
     path: str
     content: str
     version: str
@@ -542,7 +542,7 @@ class ReadResult(Told):
     lines: int | UnsetType = UNSET  # of the whole file, if only some were asked for
 
 
-class ToolEntry(Told):
+class ToolEntry(Result):
     """A tool as `tools/list` of MCP has it: `schema` is the JSON Schema of its arguments."""
 
     name: str
@@ -553,17 +553,17 @@ class ToolEntry(Told):
     idempotent: bool
 
 
-class DialectEntry(Told):
+class DialectEntry(Result):
     name: str
     description: str
     tools: list[ToolEntry]
 
 
-class DialectsResult(Told):
+class DialectsResult(Result):
     dialects: list[DialectEntry]
 
 
-class StatEntry(Told):
+class StatEntry(Result):
     path: str
     version: str | None
     mode: Mode | None
@@ -571,15 +571,15 @@ class StatEntry(Told):
     kind: Literal["file", "symlink"] | None
 
 
-class StatResult(Told):
+class StatResult(Result):
     files: list[StatEntry]
 
 
-class SettleResult(Told):
+class SettleResult(Result):
     head: int
 
 
-class Change(Told):
+class Change(Result):
     path: str
     change: ChangeKind
     base: str | None
@@ -589,20 +589,20 @@ class Change(Told):
     undone_by: int | UnsetType = UNSET  # where this path of a transaction is undone
 
 
-class Part(Told):
+class Part(Result):
     seq: int
     path: str
     hunks: list[int] | UnsetType = UNSET  # where only these of it are undone
 
 
-class Published(Told):
+class Published(Result):
     """The commit in the user's git that a transaction was published in."""
 
     commit: str
     branch: str
 
 
-class Transaction(Told):
+class Transaction(Result):
     seq: int
     id: str
     kind: Kind
@@ -618,7 +618,7 @@ class Transaction(Told):
     published: Published | UnsetType = UNSET  # in `log` and `show`
 
 
-class FileResult(Told):
+class FileResult(Result):
     path: str
     version: str | None
     base: str | None
@@ -632,7 +632,7 @@ class FileResult(Told):
     changed_by: list[Transaction] | UnsetType = UNSET  # what others did since the session saw the file
 
 
-class ApplyResult(Told):
+class ApplyResult(Result):
     transaction: Transaction | None
     files: list[FileResult]
     warnings: list[str] = []
@@ -640,14 +640,14 @@ class ApplyResult(Told):
     answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
 
 
-class LineRange(Told):
+class LineRange(Result):
     """Lines of a file, from 1, both included."""
 
     start_line: int
     end_line: int
 
 
-class InTheWay(Told):
+class InTheWay(Result):
     """A file where an undo would not merge."""
 
     path: str
@@ -662,16 +662,16 @@ class UndoResult(ApplyResult):
     conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run, and where only what fits was undone
 
 
-class BeginResult(Told):
+class BeginResult(Result):
     changeset: str
 
 
-class LogResult(Told):
+class LogResult(Result):
     transactions: list[Transaction]
     more: bool
 
 
-class Hunk(Told):
+class Hunk(Result):
     """A hunk of what a transaction did to a file; an undo names it by its path and number."""
 
     path: str
@@ -679,18 +679,18 @@ class Hunk(Told):
     diff: str
 
 
-class ShowResult(Told):
+class ShowResult(Result):
     transaction: Transaction
     diff: str | None
     hunks: list[Hunk] | UnsetType = UNSET  # where they are asked for
 
 
-class DiffResult(Told):
+class DiffResult(Result):
     diff: str
     files: list[Change]
 
 
-class PublishedFile(Told):
+class PublishedFile(Result):
     """A file of a published commit, with its lines added and removed; null for a binary file."""
 
     path: str
@@ -699,7 +699,7 @@ class PublishedFile(Told):
     removed: int | None
 
 
-class PublishResult(Told):
+class PublishResult(Result):
     commit: str  # empty for a dry run
     branch: str
     left_out: list[str]  # paths that `git add` would not take
@@ -708,12 +708,12 @@ class PublishResult(Told):
     message: str = ""  # with its trailers
 
 
-class SessionOpenResult(Told):
+class SessionOpenResult(Result):
     session: str
     token: str
 
 
-class SessionEntry(Told):
+class SessionEntry(Result):
     session: str
     actor: str | None
     scope: Scope
@@ -732,11 +732,11 @@ class SessionEntry(Told):
     published: list[Published] | UnsetType = UNSET
 
 
-class SessionListResult(Told):
+class SessionListResult(Result):
     sessions: list[SessionEntry]
 
 
-class LeaseAcquireResult(Told):
+class LeaseAcquireResult(Result):
     lease: str
     token: int
     expires: str
@@ -746,7 +746,7 @@ class LeaseRenewResult(LeaseAcquireResult):
     """As the lease was granted, with its new end."""
 
 
-class LeaseEntry(Told):
+class LeaseEntry(Result):
     lease: str
     session: str
     token: int
@@ -754,20 +754,20 @@ class LeaseEntry(Told):
     expires: str
 
 
-class LeaseListResult(Told):
+class LeaseListResult(Result):
     leases: list[LeaseEntry]
     waiting: int
 
 
-class ExecBeginResult(Told):
+class ExecBeginResult(Result):
     exec: str
 
 
-class ExecEndResult(Told):
+class ExecEndResult(Result):
     transaction: Transaction | None
 
 
-class BlameLine(Told):
+class BlameLine(Result):
     line: int  # from 1
     seq: int
     actor: str
@@ -775,29 +775,29 @@ class BlameLine(Told):
     time: str
 
 
-class BlameResult(Told):
+class BlameResult(Result):
     version: str
     lines: list[BlameLine]
 
 
-class SubscribeResult(Told):
+class SubscribeResult(Result):
     subscription: int
     head: int
 
 
-class GcResult(Told):
+class GcResult(Result):
     oldest: int  # the history begins with this transaction
     compacted: int  # transactions that this run has dropped, or a dry run would
     freed: int  # bytes
     bytes: int  # what the history takes then
 
 
-class ConfigReloadResult(Told):
+class ConfigReloadResult(Result):
     applied: list[str]  # keys that are in force now
     restart: list[str]  # keys that have changed and wait for a restart
 
 
-class HooksRunResult(Told):
+class HooksRunResult(Result):
     hooks: list[str]  # those that ran
     files: list[dict[str, Any]]  # of each its path, and the hooks that would change it
     diff: str  # what they would change
@@ -844,7 +844,7 @@ ERROR_CODES: dict[str, int] = {
 }
 
 
-class Error(Told):
+class Error(Result):
     """An answer of no. `message` says what happened and what to do about it."""
 
     code: int
