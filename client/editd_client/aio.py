@@ -18,13 +18,13 @@ from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import changesets, requests
-from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
 from editd_client.changesets import NOTHING, Draft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX
 from editd_client.connect import connect
-from editd_client.conversation import Conversation, Outcome
+from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
+from editd_client.session_state import Conversation, Outcome
 
 if TYPE_CHECKING:
     import socket

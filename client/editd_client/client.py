@@ -20,12 +20,12 @@ from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import requests
-from editd_client.address import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
 from editd_client.changesets import Changeset, Draft
-from editd_client.conversation import Conversation, Outcome
+from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
 from editd_client.errors import EditdError, Unreachable
 from editd_client.events import Events
 from editd_client.locate import find_workspace
+from editd_client.session_state import Conversation, Outcome
 
 if TYPE_CHECKING:
     import socket

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.locate import Workspace
-from editd_client.units import Units
+from editd_client.systemd_units import Units
 from supervising import supervised
 from workplace import START_SECONDS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd_client.cli.undoing import moment_named
+from editd_client.cli.undo_report import moment_named
 from workplace import replace, write
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import refusals
 from editd.edits.dialects.registry import DIALECTS
 from editd.wire.messages import DialectEntry, ToolEntry
 from editd_client.errors import EditdError
-from editd_client.mcp import answers
+from editd_client.mcp import results
 from editd_client.mcp.dialects import TOOLS, tools_of
-from editd_client.mcp.place import choose_workspace
+from editd_client.mcp.workspace_choice import choose_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,12 +68,12 @@ def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
         if name in ("parse_error", "invalid_request", "method_not_found"):
             continue  # of what no tool sends
         data = error["data"]["data"] if "data" in error else {}
-        found = answers.refused(EditdError(error["code"], name, error["message"], data))
+        found = results.refused(EditdError(error["code"], name, error["message"], data))
         assert not strangers.search(found.texts[0].partition("\n")[0]), found.texts[0]
         assert not strangers.search(found.data["data"].get("hint", "")), found.data
     for file in HINTING:
         for text in hints_in(DAEMON / file):
-            assert not strangers.search(answers.spoken_here(text)), f"{file}: {text}"
+            assert not strangers.search(results.spoken_here(text)), f"{file}: {text}"
 
 
 def hints_in(file: Path) -> Iterator[str]:
@@ -134,17 +134,17 @@ def test_a_root_that_is_no_folder_of_this_machine_does_not_count(
 
 def test_a_refusal_says_what_helps_and_what_is_long_is_cut() -> None:
     nearest = {"start_line": 7, "text": "x" * 10_000}
-    found = answers.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
+    found = results.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
     assert found.is_refusal
     assert found.texts[0].startswith("Not there.\nNearest passage, line 7:\nxxx")
     assert len(found.texts[0]) < 5_000
     assert found.data["data"]["nearest"] == nearest
-    forced = answers.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
+    forced = results.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
     assert forced.texts == ("No. Use force: true.",)
 
 
 def test_text_that_is_not_utf_8_can_be_sent() -> None:
-    found = answers.answer("caf\udce9", content="caf\udce9")
+    found = results.answer("caf\udce9", content="caf\udce9")
     assert found.texts == ("caf�",)
     assert found.data == {"content": {"base64": "Y2Fm6Q=="}}
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from editd import __version__
-from editd_client.cli import refusals, streams
-from editd_client.cli.invocation import Invocation
+from editd_client.cli import refusals, stdio
+from editd_client.cli.context import Invocation
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
@@ -201,15 +201,15 @@ def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
 
 def _completing(verb: click.Command) -> click.Command:
     """The verb, which now knows of values, too."""
-    from editd_client.cli import completing
+    from editd_client.cli import value_completion
 
-    completing.attach(verb)
+    value_completion.attach(verb)
     return verb
 
 
 def main() -> NoReturn:
     """The command `editctl`."""
-    streams.open_the_closed()
+    stdio.open_the_closed()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -225,36 +225,36 @@ def run(arguments: Sequence[str]) -> int:
     code, tell = _carried_out(arguments, invocation)
     try:
         tell()
-        streams.flush()
-    except streams.Unwritten as error:
-        streams.tell(f"editctl: the answer could not be written: {error}")
+        stdio.flush()
+    except stdio.Unwritten as error:
+        stdio.tell(f"editctl: the answer could not be written: {error}")
     except OSError:
         pass  # Whoever was to read it is gone.
-    streams.abandon()
+    stdio.abandon()
     return code
 
 
 def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
     """Do what the arguments say; the exit code, and what tells why it is not as it should be."""
     try:
-        with streams.writing():  # click writes its help, and the version
+        with stdio.writing():  # click writes its help, and the version
             code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
-        streams.flush()
+        stdio.flush()
     except click.ClickException as error:
         return error.exit_code, error.show
     except EditdError as error:
         return REFUSED, functools.partial(refusals.tell_refusal, error, as_json=invocation.json)
     except Unreachable as error:
         return UNREACHABLE, functools.partial(refusals.tell_unreachable, error, as_json=invocation.json)
-    except streams.Unwritten as error:
-        streams.abandon()
+    except stdio.Unwritten as error:
+        stdio.abandon()
         text = f"editctl: done, but the answer could not be written: {error}"
-        return UNWRITTEN, functools.partial(streams.tell, text)
+        return UNWRITTEN, functools.partial(stdio.tell, text)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED, _tell_nothing
     except (SystemExit, BrokenPipeError):
         # Click's own way out: a shell's word is completed. Or whoever read our output has enough.
-        streams.abandon()
+        stdio.abandon()
         return DONE, _tell_nothing
     return code if isinstance(code, int) else DONE, _tell_nothing
 

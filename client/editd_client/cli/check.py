@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, streams
-from editd_client.cli.ending import ending
+from editd_client.cli import output, stdio
+from editd_client.cli.daemon_exit import ending
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
     from editd.wire.messages import CheckResult
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.client import Client
 
 PROBLEMS_EXIT_CODE = 4
@@ -77,11 +77,11 @@ def _asked(client: Client, yes: bool) -> CheckResult:
         lost = refusal.data.get("lost")
         if not lost or not sys.stdin.isatty():
             raise
-        streams.tell("These cannot be brought back:")
+        stdio.tell("These cannot be brought back:")
         for sentence in lost[:LOST_SHOWN_MAX]:
-            streams.tell(f"  {output.plain(sentence)}")
+            stdio.tell(f"  {output.plain(sentence)}")
         if len(lost) > LOST_SHOWN_MAX:
-            streams.tell(f"  and {len(lost) - LOST_SHOWN_MAX} more")
+            stdio.tell(f"  and {len(lost) - LOST_SHOWN_MAX} more")
         if not click.confirm("Repair all the same?", default=False, err=True):
             raise
     return client.check(repair=True, lose=True)

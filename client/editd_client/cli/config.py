@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output, refusals, streams
+from editd_client.cli import output, refusals, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
     from editd.config.load import ConfigError, LoadedConfig
     from editd.wire.messages import ConfigReloadResult
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which goes over yours.")
 REFUSED = 1
@@ -84,7 +84,7 @@ def check(invocation: Invocation, file: str | None) -> int:
       editctl config check new.toml && mv new.toml "$(editctl config path)"
     """
     from editd.config.load import ConfigError, check_text, read_config
-    from editd_client.configuring import read_text
+    from editd_client.config_edit import read_text
 
     try:
         if file is None:
@@ -95,7 +95,7 @@ def check(invocation: Invocation, file: str | None) -> int:
         if invocation.json:
             output.say(output.json_text({"ok": False, **wrong.data}))
         for problem in () if invocation.json else wrong.problems:
-            streams.tell(output.plain(str(problem)))
+            stdio.tell(output.plain(str(problem)))
         return REFUSED
     output.say(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
     return 0
@@ -109,10 +109,10 @@ def check(invocation: Invocation, file: str | None) -> int:
 def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
     """Write a file with every key as a comment: its default, and what it does."""
     from editd.config.reference import template
-    from editd_client.configuring import write_text
+    from editd_client.config_edit import write_text
 
     if is_printed:
-        with streams.writing():
+        with stdio.writing():
             sys.stdout.write(template())
         return
     path = _path(invocation, here=here)
@@ -142,7 +142,7 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
       editctl config set --here protect '["migrations/**", "**/*.pem"]'
     """
     from editd.config.load import ConfigError
-    from editd_client.configuring import read_text, with_key, write_text
+    from editd_client.config_edit import read_text, with_key, write_text
 
     path = _path(invocation, here=here)
     try:
@@ -164,7 +164,7 @@ def edit(invocation: Invocation, here: bool) -> int:
     """
     from editd.config.load import ConfigError, check_text
     from editd.config.reference import template
-    from editd_client.configuring import read_text, write_text
+    from editd_client.config_edit import read_text, write_text
 
     path = _path(invocation, here=here)
     text = read_text(path) or template()
@@ -176,7 +176,7 @@ def edit(invocation: Invocation, here: bool) -> int:
             code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
-            streams.tell("hint: nothing was changed.")
+            stdio.tell("hint: nothing was changed.")
             return code
         break
     write_text(path, text)
@@ -222,7 +222,7 @@ def _reload_if_running(invocation: Invocation) -> int:
 def _edited(text: str) -> str:
     import tempfile
 
-    from editd_client.configuring import read_text
+    from editd_client.config_edit import read_text
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="editctl-") as folder:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import DialectEntry, ToolEntry
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 WIDTH = 96  # characters, of a description
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.author import acting
-from editd_client.cli import output, refusals, streams
+from editd_client.cli import output, refusals, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.wire.messages import ExecEndResult
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # as a shell has them
 UNREACHABLE = 3  # as `editctl` has it
@@ -70,7 +70,7 @@ def _run(command: Sequence[str]) -> int:
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
-        streams.tell(f"editctl: {command[0]}: {why}")
+        stdio.tell(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
     return status if status >= 0 else SIGNALLED - status
 
@@ -85,6 +85,6 @@ def _is_nowhere(name: str) -> bool:
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
     """Say on standard error what was recorded: standard output is the command's."""
     if invocation.json:
-        streams.tell(output.json_text(ended))
+        stdio.tell(output.json_text(ended))
     elif ended.transaction is not None:
-        streams.tell(output.one_line(ended.transaction, sys.stderr))
+        stdio.tell(output.one_line(ended.transaction, sys.stderr))

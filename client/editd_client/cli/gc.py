@@ -10,7 +10,7 @@ from editd_client.cli import output
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 MIB = 1024 * 1024
 

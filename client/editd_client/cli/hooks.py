@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output, streams
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
-from editd_client.cli.times import local
+from editd_client.cli.time_arguments import local
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.group(invoke_without_command=True)
@@ -76,7 +76,7 @@ def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
         by = ", ".join(file["formatted_by"])
         output.say(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
     for warning in result.warnings:
-        streams.tell(output.plain(f"warning: {warning}"))
+        stdio.tell(output.plain(f"warning: {warning}"))
     if result.diff:
         output.page(output.diff_lines(result.diff))
 

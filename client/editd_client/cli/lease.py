@@ -8,10 +8,10 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.times import local
+from editd_client.cli.time_arguments import local
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 TTL_SECONDS = 600.0
 

@@ -10,13 +10,13 @@ import click
 
 from editd_client.cli import diffstat, output
 from editd_client.cli.options import as_json
-from editd_client.cli.times import age, local, moment
+from editd_client.cli.time_arguments import age, local, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import Kind, LogResult, Transaction
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.client import Client
 
 LIMIT = 50

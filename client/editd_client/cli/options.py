@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from editd_client.author import login_name
-from editd_client.cli.invocation import Invocation
+from editd_client.cli.context import Invocation
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale, Tx

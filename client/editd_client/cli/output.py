@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from editd_client.cli.streams import writing
-from editd_client.cli.times import age
+from editd_client.cli.stdio import writing
+from editd_client.cli.time_arguments import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

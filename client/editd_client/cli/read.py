@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import streams
+from editd_client.cli import stdio
 from editd_client.cli.options import as_json, transaction_named
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()
@@ -33,7 +33,7 @@ def verb(invocation: Invocation, path: str, at: str | None) -> None:
     with invocation.client() as client:
         result = client.read(invocation.path(path), at=None if at is None else transaction_named(at))
     if not invocation.say_json(result):
-        with streams.writing():
+        with stdio.writing():
             sys.stdout.flush()
             sys.stdout.buffer.write(result.content.encode("utf-8", "surrogateescape"))
             sys.stdout.buffer.flush()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli.options import Authorship, authored, forcing
-from editd_client.cli.undoing import report_undo
+from editd_client.cli.undo_report import report_undo
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()

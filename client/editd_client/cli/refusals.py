@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from editd_client.cli.output import diff_lines, json_text, one_line, paint, plain, say
-from editd_client.cli.streams import tell
+from editd_client.cli.stdio import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

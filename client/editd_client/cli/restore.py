@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.applying import report
+from editd_client.cli.apply_report import report
 from editd_client.cli.options import Authorship, authored
-from editd_client.cli.undoing import moment_named
+from editd_client.cli.undo_report import moment_named
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli.options import Authorship, authored, fitting
-from editd_client.cli.undoing import moment_named, report_undo
+from editd_client.cli.undo_report import moment_named, report_undo
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnConflict
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()

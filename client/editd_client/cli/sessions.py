@@ -8,13 +8,13 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.times import age
+from editd_client.cli.time_arguments import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import SessionEntry
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()

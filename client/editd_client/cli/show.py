@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import diffstat, output
-from editd_client.cli.choosing import hunk_lines
+from editd_client.cli.hunk_choice import hunk_lines
 from editd_client.cli.options import as_json, range_named, transaction_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import ShowResult, Tx
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.client import Client
 
 

@@ -8,13 +8,13 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.times import local
+from editd_client.cli.time_arguments import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import StatusResult
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 MIB = 1024 * 1024
 TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher that a person should know

@@ -9,11 +9,11 @@ import click
 from editd.wire.messages import Result, Status
 from editd_client import requests
 from editd_client.cli import output
-from editd_client.cli.ending import ending
+from editd_client.cli.daemon_exit import ending
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 class Pid(Result):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, streams
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd_client.cli.invocation import Invocation
-    from editd_client.units import Units
+    from editd_client.cli.context import Invocation
+    from editd_client.systemd_units import Units
 
 SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon that has much to finish takes its time to stop
 
@@ -126,7 +126,7 @@ def status(invocation: Invocation) -> int:
 
 
 def _units(invocation: Invocation) -> Units:
-    from editd_client.units import Units
+    from editd_client.systemd_units import Units
 
     return Units.of(invocation.workspace)
 
@@ -150,7 +150,7 @@ def _write(units: Units) -> Iterator[str]:
 
 def _remove(units: Units) -> Iterator[str]:
     """Remove this workspace's files, and the templates with the last of all workspaces."""
-    from editd_client.units import SERVICE, SOCKET
+    from editd_client.systemd_units import SERVICE, SOCKET
 
     paths = [os.path.join(_folder(), name) for name in units.own_files()]
     for path in paths:
@@ -216,6 +216,6 @@ def _for_a_shell(word: str) -> str:
 
 def _say_what_is_left(commands: list[str]) -> None:
     if commands:
-        streams.tell("hint: no systemd answers here. Where it does, run:")
+        stdio.tell("hint: no systemd answers here. Where it does, run:")
         for command in commands:
-            streams.tell(f"  {command}")
+            stdio.tell(f"  {command}")

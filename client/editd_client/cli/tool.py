@@ -7,14 +7,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli.applying import apply_edits
+from editd_client.cli.apply_report import apply_edits
 from editd_client.cli.options import Authorship, authored, based, merging
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from editd.wire.messages import OnStale
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 @click.command()

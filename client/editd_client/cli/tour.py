@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output
-from editd_client.cli.scene import NotAsClaimed, Scene
-from editd_client.cli.throwaway import copy_folder, find_places, make_example
+from editd_client.cli.tour_copy import copy_folder, find_places, make_example
+from editd_client.cli.tour_workspace import NotAsClaimed, Scene
 from editd_client.locate import current_folder
 
 if TYPE_CHECKING:
-    from editd_client.cli.throwaway import Place
+    from editd_client.cli.tour_copy import Place
 
 NOT_AS_CLAIMED = 4
 BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some other program wrote"

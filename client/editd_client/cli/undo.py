@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output
-from editd_client.cli.choosing import check_terminal, choose, hunks_named
+from editd_client.cli.hunk_choice import check_terminal, choose, hunks_named
 from editd_client.cli.options import Authorship, authored, fitting, range_named, transaction_named
-from editd_client.cli.undoing import moment_named, report_undo
+from editd_client.cli.undo_report import moment_named, report_undo
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
     from editd.wire.messages import Filter, Kind, OnConflict, Tx
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.client import Client
 
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these

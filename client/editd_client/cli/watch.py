@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, streams
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.events import Happening
 
 WILDCARD = re.compile(r"[*?\[]")
@@ -50,8 +50,8 @@ def verb(
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
                 output.say(line)
-                streams.flush()
-    streams.tell("editctl: the daemon has ended")
+                stdio.flush()
+    stdio.tell("editctl: the daemon has ended")
 
 
 def _glob(invocation: Invocation, given: str) -> str:

@@ -15,7 +15,7 @@ from editd_client.cli.options import as_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 
 class Found(Struct, frozen=True):

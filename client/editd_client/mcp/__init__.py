@@ -1,6 +1,6 @@
-"""`editctl mcp`: editd's tools, and those of its dialects, for agents that speak MCP.
+"""`editctl mcp`: editd's tools, and the tools of its dialects, for agents that speak MCP.
 
-`server` alone imports the official SDK, which is the extra `mcp`. It asks `place` which
-workspace is meant, lists what `tools` and `dialects` hold, and runs each call in a thread over
-`link`, the one session that a connection is; `answers` says what came of it.
+Only `server` imports the official SDK, which is the extra `mcp`. `workspace_choice` selects the workspace,
+`tools` and `dialects` hold the tools, and each call runs in a thread over the `connection_pool` of the one
+session. `results` turns the daemon's reply into the tool's result.
 """

@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from editd.wire import messages
-from editd_client.mcp import answers
+from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
 from editd_client.mcp.tools import CHANGES, OWN, Tool, answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd_client.mcp.answers import Answer
+    from editd_client.mcp.results import Answer
     from editd_client.mcp.tools import Call
 
 TOOLS: Mapping[str, tuple[str, ...]] = {
@@ -80,6 +80,6 @@ def _runner(dialect: str, tool: str) -> Callable[[Call], Answer]:
         edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
         result = call.client.apply([edit], request_id=call.request_id)
         said: Any = result.answers[0] if isinstance(result.answers, list) else None
-        return answers.applied(result, says=said or "")
+        return results.applied(result, says=said or "")
 
     return run

@@ -28,20 +28,20 @@ from editd import __version__
 from editd.wire.codec import plain
 from editd.wire.errors import Malformed
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.mcp import answers
+from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
+from editd_client.mcp.connection_pool import Claim, Line, Link
 from editd_client.mcp.dialects import tools_of
-from editd_client.mcp.link import Claim, Line, Link
-from editd_client.mcp.place import choose_workspace, is_named
 from editd_client.mcp.tools import Call, Tool, own_tools
+from editd_client.mcp.workspace_choice import choose_workspace, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp.server.context import ServerRequestContext
 
-    from editd_client.mcp.answers import Answer
     from editd_client.mcp.options import Options
+    from editd_client.mcp.results import Answer
 
 ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
 PROGRESS_SECONDS = 1.0
@@ -123,11 +123,11 @@ class Desk:
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
             found = await self._run(ctx, tool, arguments)
         except EditdError as error:
-            found = answers.refused(error)
+            found = results.refused(error)
         except Unreachable as error:
-            found = answers.unreachable(error)
+            found = results.unreachable(error)
         except Malformed as error:
-            found = answers.refused(refusal(error.error.name, error.error.message))
+            found = results.refused(refusal(error.error.name, error.error.message))
         return _result(found)
 
     async def _run(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: dict[str, Any]) -> Answer:
@@ -152,9 +152,9 @@ class Desk:
                     line,
                 )
             except EditdError as error:
-                return answers.refused(error)
+                return results.refused(error)
             except Unreachable as error:
-                return answers.unreachable(error)
+                return results.unreachable(error)
 
         telling = asyncio.create_task(_tell_progress(ctx, tool.name))
         try:

@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from editd.wire import messages
 from editd_client.errors import refusal
-from editd_client.mcp import answers, arguments
+from editd_client.mcp import arguments, results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from editd_client.client import Client
-    from editd_client.mcp.answers import Answer
     from editd_client.mcp.arguments import Typed
+    from editd_client.mcp.results import Answer
 
 READ_BYTES_MAX = 1 << 18  # a file that is larger is read by its lines
 LEASE_SECONDS = 300.0
@@ -158,7 +158,7 @@ def _apply(call: Call) -> Answer:
         diff=asked.dry_run,
         request_id=call.request_id,
     )
-    return answers.applied(result, is_dry_run=asked.dry_run)
+    return results.applied(result, is_dry_run=asked.dry_run)
 
 
 def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
@@ -184,7 +184,7 @@ def _read(call: Call) -> Answer:
                 data={"path": path, "size": size},
             )
     result = call.client.read(path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line)
-    return answers.content(result, asked.start_line, asked.end_line)
+    return results.content(result, asked.start_line, asked.end_line)
 
 
 # ── Undo ──────────────────────────────────────────────────────────────────────────────────────
@@ -201,7 +201,7 @@ def _undo(call: Call) -> Answer:
         own_only=not call.may_undo_others,
         request_id=call.request_id,
     )
-    return answers.undone(result, is_dry_run=asked.dry_run)
+    return results.undone(result, is_dry_run=asked.dry_run)
 
 
 def _redo(call: Call) -> Answer:
@@ -212,7 +212,7 @@ def _redo(call: Call) -> Answer:
         own_only=not call.may_undo_others,
         request_id=call.request_id,
     )
-    return answers.undone(result, is_dry_run=asked.dry_run)
+    return results.undone(result, is_dry_run=asked.dry_run)
 
 
 def _rollback(call: Call) -> Answer:
@@ -227,7 +227,7 @@ def _rollback(call: Call) -> Answer:
         own_only=not call.may_undo_others,
         request_id=call.request_id,
     )
-    return answers.undone(result, is_dry_run=asked.dry_run)
+    return results.undone(result, is_dry_run=asked.dry_run)
 
 
 def _forced(call: Call, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
@@ -250,19 +250,19 @@ def _log(call: Call) -> Answer:
         session=asked.session,
         actor=asked.actor,
     )
-    return answers.log(result)
+    return results.log(result)
 
 
 def _diff(call: Call) -> Answer:
     asked = call.typed(messages.Diff)
-    return answers.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
+    return results.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
 
 
 def _blame(call: Call) -> Answer:
     start_line, end_line = (_line_number(call, name) for name in ("start_line", "end_line"))
     asked = call.typed(messages.Blame)
     path = call.path(asked.path)
-    return answers.blame(path, call.client.blame(path), start_line, end_line)
+    return results.blame(path, call.client.blame(path), start_line, end_line)
 
 
 def _line_number(call: Call, name: str) -> int | None:
@@ -282,17 +282,17 @@ def _lease(call: Call) -> Answer:
         case "acquire":
             taken = call.typed(messages.LeaseAcquire, ttl=ttl)
             paths = call.paths(taken.paths) or []
-            return answers.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
+            return results.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
         case "renew":
             renewed = call.typed(messages.LeaseRenew, ttl=ttl)
-            return answers.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
+            return results.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
         case "release":
             released = call.typed(messages.LeaseRelease)
             call.client.lease_release(released.lease)
-            return answers.answer(f"Released {released.lease}.", lease=released.lease)
+            return results.answer(f"Released {released.lease}.", lease=released.lease)
         case "list":
             call.typed(messages.LeaseList)
-            return answers.leases(call.client.lease_list())
+            return results.leases(call.client.lease_list())
         case _:
             raise refusal(
                 "invalid_params", "`action` is acquire, renew, release or list.", data={"field": "action"}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.wire.messages import AnyEdit, ApplyResult, OnStale
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
     from editd_client.cli.options import Authorship
 
 

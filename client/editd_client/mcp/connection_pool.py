@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
+from editd_client.daemon_identity import elsewhere, root_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.handles import LOCK_SECONDS_MAX, Handle, Record, enter, leave_handle, new_record
-from editd_client.served import elsewhere, root_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

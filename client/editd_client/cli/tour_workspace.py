@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, streams
+from editd_client.cli import output, stdio
 from editd_client.client import Client
 from editd_client.locate import Workspace
 
@@ -128,7 +128,7 @@ class Scene:
         output.say(output.paint(f"\n   $ {shlex.join(command)}", "green"))
 
     def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
-        streams.flush()
+        stdio.flush()
         return subprocess.run(
             [sys.executable, "-P", "-m", "editd_client", *words],
             cwd=self.root, env=self._environment, timeout=COMMAND_SECONDS_MAX, check=False,

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd_client.author import acting
-from editd_client.cli import output, streams
+from editd_client.cli import output, stdio
 from editd_client.errors import Unreachable, refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
 
@@ -44,7 +44,7 @@ class Invocation:
             return Workspace(root, "socket")
         if workspace.found == "here":
             hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
-            streams.tell(f"hint: {hint}")
+            stdio.tell(f"hint: {hint}")
         return workspace
 
     def act_in(self, session: str) -> None:
@@ -68,7 +68,7 @@ class Invocation:
         variable it acts in the session of the agent whose shell runs it, if that has one. Raises
         EditdError (`path_outside`) where EDITD_SOCKET leads to another folder's daemon than the one named.
         """
-        from editd_client.served import elsewhere, root_elsewhere
+        from editd_client.daemon_identity import elsewhere, root_elsewhere
 
         client = self._connected(start=start)
         if self.workspace.found == "named" and (root := root_elsewhere(client, self.workspace)):
@@ -96,10 +96,10 @@ class Invocation:
                 self.session, token = joined
                 os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
             if len(handles) > 1:
-                streams.tell("hint: the agent that runs this has several sessions; --session NAME says which")
+                stdio.tell("hint: the agent that runs this has several sessions; --session NAME says which")
 
     def _connected(self, *, start: bool) -> Client:
-        from editd_client.cli.waiting import PatientClient
+        from editd_client.cli.progress import PatientClient
         from editd_client.connect import check_not_elsewhere, connect_or_start
 
         if start:
@@ -115,8 +115,8 @@ class Invocation:
         """The folder of the daemon at EDITD_SOCKET, where that is another than this workspace's."""
         if not os.environ.get("EDITD_SOCKET"):
             return None
-        from editd_client.cli.waiting import PatientClient
-        from editd_client.served import root_elsewhere
+        from editd_client.cli.progress import PatientClient
+        from editd_client.daemon_identity import root_elsewhere
 
         try:
             with PatientClient(workspace.socket_path, workspace.socket_path, reconnect=False) as client:
@@ -211,7 +211,7 @@ class Invocation:
 
     def _say_starting(self) -> None:
         if sys.stderr.isatty():
-            streams.tell(f"editctl: starting the daemon of {self.workspace.root} …")
+            stdio.tell(f"editctl: starting the daemon of {self.workspace.root} …")
 
 
 def _is_in(path: str, root: str) -> bool:

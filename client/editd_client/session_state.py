@@ -23,10 +23,10 @@ from editd.wire.connection import Failure
 from editd.wire.limits import LIMITS
 from editd_client import requests
 from editd_client.author import acting
+from editd_client.daemon_identity import elsewhere, is_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import Subscription
 from editd_client.requests import Asked, Identified
-from editd_client.served import elsewhere, is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

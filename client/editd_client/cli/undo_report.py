@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from editd_client.cli import output
 from editd_client.cli.options import transaction_named
-from editd_client.cli.times import is_moment, moment
+from editd_client.cli.time_arguments import is_moment, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import InTheWay, Tx, UndoResult
-    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.context import Invocation
 
 REFUSED_EXIT_CODE = 1
 

@@ -1,4 +1,4 @@
-"""editd_client.conversation: what a client goes on with when its connection, or the daemon, is gone."""
+"""editd_client.session_state: what a client goes on with when its connection, or the daemon, is gone."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_events_go_on_after_a_restart_and_end_with_a_stop(
             1,
             2,
         ]
-        monkeypatch.setattr("editd_client.address.RECONNECT_SECONDS_MAX", 0.1)
+        monkeypatch.setattr("editd_client.endpoint.RECONNECT_SECONDS_MAX", 0.1)
         place.stop()
         assert [one.event for one in events] == ["shutdown"]
         assert list(transactions) == []
