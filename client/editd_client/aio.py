@@ -18,13 +18,13 @@ from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import changesets, requests
-from editd_client.changesets import NOTHING, Draft
+from editd_client.changesets import NOTHING, ChangesetDraft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX
 from editd_client.connect import connect
-from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
+from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Endpoint
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
-from editd_client.session_state import Conversation, Outcome
+from editd_client.session_state import CallOutcome, SessionState
 
 if TYPE_CHECKING:
     import socket
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
     from editd.wire.connection import Reply
     from editd_client.changesets import Steps
-    from editd_client.events import Happening, Subscription
-    from editd_client.requests import Asked
+    from editd_client.events import ClientSubscription, Happening
+    from editd_client.requests import Request
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class Method(Generic[Given, Result]):
+class AsyncMethod(Generic[Given, Result]):
     """A method that sends what `build` makes of its arguments; awaited, it returns what comes back.
 
     Raises EditdError for a refusal, and Unreachable where no daemon answers.
@@ -59,14 +59,14 @@ class Method(Generic[Given, Result]):
         def __get__(self, client: AsyncClient | None, kind: type[AsyncClient]) -> Any: ...
 
 
-def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
+def request_method(build: Callable[Given, Request[Result]]) -> AsyncMethod[Given, Result]:
     """The method of that name: its parameters and its text are those of `build`."""
 
     @functools.wraps(build)
     async def method(client: AsyncClient, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         return await client.ask(build(*args, **kwargs))
 
-    return cast("Method[Given, Result]", requests.as_method(method, build))
+    return cast("AsyncMethod[Given, Result]", requests.as_method(method, build))
 
 
 class AsyncClient:
@@ -78,11 +78,11 @@ class AsyncClient:
     is connected already, a request is sent once and the client ends with its connection.
     """
 
-    def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
-        self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
-        self._given = None if isinstance(at, Address | str) else at
+    def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
+        self._address = at if isinstance(at, Endpoint) else Endpoint(at) if isinstance(at, str) else None
+        self._given = None if isinstance(at, Endpoint | str) else at
         named = None if self._address is None else self._address.named
-        self._conversation = Conversation(is_lasting=reconnect and self._address is not None, named=named)
+        self._conversation = SessionState(is_lasting=reconnect and self._address is not None, named=named)
         self._link: _Link | None = None
         self._linking: asyncio.Task[_Link] | None = None
         self._is_closed = False
@@ -102,7 +102,7 @@ class AsyncClient:
         (`path_outside`) where EDITD_SOCKET leads to the daemon of another workspace than the one named.
         `on_wait` is called, in a thread, where the start takes over a second.
         """
-        return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
+        return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
     @property
     def generation(self) -> int:
@@ -136,41 +136,41 @@ class AsyncClient:
 
     # ── The protocol's methods ────────────────────────────────────────────────────────────────
 
-    hello = sends(requests.hello)
-    status = sends(requests.status)
-    check = sends(requests.check)
-    shutdown = sends(requests.shutdown)
-    dialects = sends(requests.dialects)
-    read = sends(requests.read)
-    stat = sends(requests.stat)
-    settle = sends(requests.settle)
-    apply = sends(requests.apply)
-    begin = sends(requests.begin)
-    stage = sends(requests.stage)
-    commit = sends(requests.commit)
-    abort = sends(requests.abort)
-    undo = sends(requests.undo)
-    redo = sends(requests.redo)
-    rollback = sends(requests.rollback)
-    restore = sends(requests.restore)
-    log = sends(requests.log)
-    show = sends(requests.show)
-    diff = sends(requests.diff)
-    publish = sends(requests.publish)
-    gc = sends(requests.gc)
-    config_reload = sends(requests.config_reload)
-    hooks_run = sends(requests.hooks_run)
-    session_open = sends(requests.session_open)
-    session_close = sends(requests.session_close)
-    session_list = sends(requests.session_list)
-    lease_acquire = sends(requests.lease_acquire)
-    lease_renew = sends(requests.lease_renew)
-    lease_release = sends(requests.lease_release)
-    lease_list = sends(requests.lease_list)
-    exec_begin = sends(requests.exec_begin)
-    exec_end = sends(requests.exec_end)
-    blame = sends(requests.blame)
-    unsubscribe = sends(requests.unsubscribe)
+    hello = request_method(requests.hello)
+    status = request_method(requests.status)
+    check = request_method(requests.check)
+    shutdown = request_method(requests.shutdown)
+    dialects = request_method(requests.dialects)
+    read = request_method(requests.read)
+    stat = request_method(requests.stat)
+    settle = request_method(requests.settle)
+    apply = request_method(requests.apply)
+    begin = request_method(requests.begin)
+    stage = request_method(requests.stage)
+    commit = request_method(requests.commit)
+    abort = request_method(requests.abort)
+    undo = request_method(requests.undo)
+    redo = request_method(requests.redo)
+    rollback = request_method(requests.rollback)
+    restore = request_method(requests.restore)
+    log = request_method(requests.log)
+    show = request_method(requests.show)
+    diff = request_method(requests.diff)
+    publish = request_method(requests.publish)
+    gc = request_method(requests.gc)
+    config_reload = request_method(requests.config_reload)
+    hooks_run = request_method(requests.hooks_run)
+    session_open = request_method(requests.session_open)
+    session_close = request_method(requests.session_close)
+    session_list = request_method(requests.session_list)
+    lease_acquire = request_method(requests.lease_acquire)
+    lease_renew = request_method(requests.lease_renew)
+    lease_release = request_method(requests.lease_release)
+    lease_list = request_method(requests.lease_list)
+    exec_begin = request_method(requests.exec_begin)
+    exec_end = request_method(requests.exec_end)
+    blame = request_method(requests.blame)
+    unsubscribe = request_method(requests.unsubscribe)
 
     async def subscribe(
         self,
@@ -215,11 +215,11 @@ class AsyncClient:
         An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
-        return AsyncChangeset(self, Draft(opening, request_id, lambda: self.generation))
+        return AsyncChangeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 
-    async def ask(self, asked: Asked[Result]) -> Result:
+    async def ask(self, asked: Request[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
         asked = self._conversation.prepared(asked)
         clock = asyncio.get_running_loop().time
@@ -244,7 +244,7 @@ class AsyncClient:
                     self._link.end(None)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def listen(self, subscription: Subscription) -> None:
+    async def listen(self, subscription: ClientSubscription) -> None:
         """Have a connection on which `subscription` is told of what happens. Raises Unreachable."""
         if not self._conversation.is_lasting and self._link is not None and self._link.is_over:
             raise Unreachable("The daemon went away while it was listened to.")
@@ -254,14 +254,14 @@ class AsyncClient:
         with contextlib.suppress(OSError):  # it is lost again: the caller sees that there is no number
             await self._reach(None)
 
-    async def forget(self, subscription: Subscription) -> None:
+    async def forget(self, subscription: ClientSubscription) -> None:
         """Have nothing more come for it."""
         number = subscription.number
         self._conversation.unsubscribed(subscription)
         if number is not None and self._link is not None and not self._link.is_over:
             await self.ask(requests.unsubscribe(number))
 
-    def subscribing(self, subscription: Subscription) -> Asked[messages.SubscribeResult]:
+    def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
         """The request that makes it."""
         return self._conversation.subscribing(subscription)
 
@@ -298,12 +298,12 @@ class AsyncClient:
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: _Link(self._conversation), sock=stream)
-        is_to_greet = self._conversation.is_to_greet
-        self._conversation.begun()
+        is_to_greet = self._conversation.needs_hello
+        self._conversation.on_connect()
         try:
             if is_to_greet:
-                await link.exchange(self._conversation.greeting(first))
-            for subscription in self._conversation.unheard():
+                await link.exchange(self._conversation.hello(first))
+            for subscription in self._conversation.pending_subscriptions():
                 try:
                     await link.exchange(self._conversation.subscribing(subscription))
                 except EditdError as refusal:
@@ -324,7 +324,7 @@ class AsyncClient:
             stream = await self._again_if_there(self._address.path)
             if stream is not None:
                 return stream
-        return await _in_thread(self._address.first)
+        return await _in_thread(self._address.connect)
 
     async def _is_back(self) -> bool:
         """Whether a daemon answers that somebody else has started, now or within ten seconds."""
@@ -334,7 +334,7 @@ class AsyncClient:
         return stream is not None
 
     async def _again_if_there(self, path: str) -> socket.socket | None:
-        """As `Address.again_if_there`, for as long as this client is open."""
+        """As `Address.reconnect_if_running`, for as long as this client is open."""
         loop = asyncio.get_running_loop()
         until = loop.time() + RECONNECT_SECONDS_MAX
         while not self._is_closed:
@@ -348,24 +348,24 @@ class AsyncClient:
 class _Link(asyncio.Protocol):
     """One connection: requests go out as they come, and each answer finds who waits for it."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: SessionState) -> None:
         self.is_over = False
         self.closed = asyncio.Event()
         self._conversation = conversation
         self._wire = ClientConnection()
-        self._waiting: dict[Any, tuple[Asked[Any], asyncio.Future[Outcome[Any]]]] = {}
+        self._waiting: dict[Any, tuple[Request[Any], asyncio.Future[CallOutcome[Any]]]] = {}
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._transport: asyncio.Transport | None = None
 
-    async def exchange(self, asked: Asked[Result]) -> Result:
+    async def exchange(self, asked: Request[Result]) -> Result:
         """Send one request and wait for its answer. Raises OSError where the connection is lost."""
         await self._may_write.wait()
         if self.is_over or self._transport is None:
             raise ConnectionResetError(0, "it closed the connection")
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
-        answer: asyncio.Future[Outcome[Result]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[CallOutcome[Result]] = asyncio.get_running_loop().create_future()
         try:
             ident, request = self._wire.request(method, asked.params)
             self._conversation.check_size(request)
@@ -391,7 +391,7 @@ class _Link(asyncio.Protocol):
             return
         self.is_over = True
         self._may_write.set()
-        self._conversation.lost()
+        self._conversation.on_disconnect()
         waiting, self._waiting = self._waiting, {}
         for _, answer in waiting.values():
             if not answer.done():
@@ -410,7 +410,7 @@ class _Link(asyncio.Protocol):
         try:
             for said in self._wire.receive(data):
                 if isinstance(said, ServerEvent):
-                    self._conversation.hear(said)
+                    self._conversation.on_frame(said)
                 else:
                     self._answered(said)
         except Malformed as error:
@@ -468,7 +468,7 @@ class AsyncEvents:
     goes away without a word, and none comes back. Read by one task at a time.
     """
 
-    def __init__(self, client: AsyncClient, subscription: Subscription) -> None:
+    def __init__(self, client: AsyncClient, subscription: ClientSubscription) -> None:
         self._client = client
         self._subscription = subscription
         self._news = asyncio.Event()
@@ -546,7 +546,7 @@ class AsyncEvents:
             await self.close()
 
 
-class Staging(Generic[Given]):
+class AsyncStaging(Generic[Given]):
     """A method that stages the edit that `build` makes of its arguments.
 
     Awaited, it returns what all that is staged would do. Raises EditdError where it is refused; the edits
@@ -560,7 +560,7 @@ class Staging(Generic[Given]):
         ) -> Callable[Given, Coroutine[Any, Any, messages.ApplyResult]]: ...
 
 
-def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
+def edit_method(build: Callable[Given, messages.AnyEdit]) -> AsyncStaging[Given]:
     """The method of that name: its parameters and its text are those of `build`."""
 
     @functools.wraps(build)
@@ -569,26 +569,26 @@ def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
     ) -> messages.ApplyResult:
         return await changeset.stage([build(*args, **kwargs)])
 
-    return cast("Staging[Given]", requests.as_method(method, build))
+    return cast("AsyncStaging[Given]", requests.as_method(method, build))
 
 
 class AsyncChangeset:
     """Made by `AsyncClient.transaction`. `result` is that of the commit, once the block has ended."""
 
-    def __init__(self, client: AsyncClient, draft: Draft) -> None:
+    def __init__(self, client: AsyncClient, draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
         self._client = client
         self._draft = draft
 
-    write = stages(changesets.write)
-    replace = stages(changesets.replace)
-    text = stages(changesets.text)
-    patch = stages(changesets.patch)
-    delete = stages(changesets.delete)
-    move = stages(changesets.move)
-    chmod = stages(changesets.chmod)
-    symlink = stages(changesets.symlink)
-    tool = stages(changesets.tool)
+    write = edit_method(changesets.write)
+    replace = edit_method(changesets.replace)
+    text = edit_method(changesets.text)
+    patch = edit_method(changesets.patch)
+    delete = edit_method(changesets.delete)
+    move = edit_method(changesets.move)
+    chmod = edit_method(changesets.chmod)
+    symlink = edit_method(changesets.symlink)
+    tool = edit_method(changesets.tool)
 
     async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
@@ -612,7 +612,7 @@ class AsyncChangeset:
             if kind is None:
                 self.result = await self._carry_out(self._draft.commit())
         finally:
-            await self._carry_out(self._draft.give_up())
+            await self._carry_out(self._draft.abort())
 
     async def _carry_out(self, steps: Steps[Result]) -> Result:
         try:

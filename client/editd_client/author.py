@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def acting() -> str:
+def current_actor() -> str:
     """Return the name to sign with: EDITD_ACTOR, otherwise the login name."""
     return os.environ.get("EDITD_ACTOR") or login_name()
 

@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.requests import Asked
+from editd_client.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,13 +100,13 @@ def tool(
 
 # ── What is asked for them, without a connection ───────────────────────────────────────────────
 
-Steps = Generator[Asked[Any], Any, Result]
+Steps = Generator[Request[Any], Any, Result]
 """Requests one after another, each made of the answers before it; a refusal is thrown in."""
 
 NOTHING = messages.ApplyResult(transaction=None, files=[])
 
 
-class Draft:
+class ChangesetDraft:
     """The edits that were taken, what they were made for, and where the daemon keeps them.
 
     `generation` tells the connection: a changeset is gone with its own.
@@ -174,14 +174,14 @@ class Draft:
                 return result
         return NOTHING
 
-    def give_up(self) -> Steps[None]:
+    def abort(self) -> Steps[None]:
         """Abort it, where it is open; with its connection it is gone anyway."""
         if self._name is not None and self._is_open:
             with contextlib.suppress(EditdError, Unreachable):
                 yield requests.abort(self._name[0])
         self._name = None
 
-    def _commit(self, name: str) -> Asked[messages.ApplyResult]:
+    def _commit(self, name: str) -> Request[messages.ApplyResult]:
         return requests.commit(name, on_stale=self._opening.on_stale, request_id=self._request_id)
 
     def _committed_before(self) -> Steps[messages.ApplyResult]:
@@ -195,7 +195,7 @@ class Draft:
         result = yield self._commit(last)
         return result
 
-    def _within(self, build: Callable[[str], Asked[Result]]) -> Steps[Result]:
+    def _within(self, build: Callable[[str], Request[Result]]) -> Steps[Result]:
         """Ask about the changeset; again, where it was lost with its connection."""
         while True:
             name = yield from self._opened()
@@ -210,7 +210,7 @@ class Draft:
     def _opened(self) -> Steps[str]:
         """Its name on this connection, with all in it that was staged."""
         while not self._is_open:
-            begun: messages.BeginResult = yield requests.asking(self._opening, messages.BeginResult)
+            begun: messages.BeginResult = yield requests.call(self._opening, messages.BeginResult)
             generation = self._generation()
             try:
                 if self._edits:
@@ -259,7 +259,7 @@ class Staging(Generic[Given]):
         ) -> Callable[Given, messages.ApplyResult]: ...
 
 
-def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
+def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
     """The method of that name: its parameters and its text are those of `build`."""
 
     @functools.wraps(build)
@@ -272,20 +272,20 @@ def stages(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
 class Changeset:
     """Made by `Client.transaction`. `result` is that of the commit, once the block has ended."""
 
-    def __init__(self, client: Client, draft: Draft) -> None:
+    def __init__(self, client: Client, draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
         self._client = client
         self._draft = draft
 
-    write = stages(write)
-    replace = stages(replace)
-    text = stages(text)
-    patch = stages(patch)
-    delete = stages(delete)
-    move = stages(move)
-    chmod = stages(chmod)
-    symlink = stages(symlink)
-    tool = stages(tool)
+    write = edit_method(write)
+    replace = edit_method(replace)
+    text = edit_method(text)
+    patch = edit_method(patch)
+    delete = edit_method(delete)
+    move = edit_method(move)
+    chmod = edit_method(chmod)
+    symlink = edit_method(symlink)
+    tool = edit_method(tool)
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
@@ -309,7 +309,7 @@ class Changeset:
             if kind is None:
                 self.result = self._carry_out(self._draft.commit())
         finally:
-            self._carry_out(self._draft.give_up())
+            self._carry_out(self._draft.abort())
 
     def _carry_out(self, steps: Steps[Result]) -> Result:
         try:

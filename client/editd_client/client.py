@@ -20,20 +20,20 @@ from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import requests
-from editd_client.changesets import Changeset, Draft
-from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Address
+from editd_client.changesets import Changeset, ChangesetDraft
+from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Endpoint
 from editd_client.errors import EditdError, Unreachable
 from editd_client.events import Events
 from editd_client.locate import find_workspace
-from editd_client.session_state import Conversation, Outcome
+from editd_client.session_state import CallOutcome, SessionState
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from editd_client.events import Subscription
-    from editd_client.requests import Asked
+    from editd_client.events import ClientSubscription
+    from editd_client.requests import Request
 
 SILENCE_SECONDS_MAX = 120.0  # far beyond any answer that does not wait for something on purpose
 RECEIVE_BYTES = 1 << 18
@@ -59,7 +59,7 @@ class Method(Generic[Given, Result]):
         def __get__(self, client: Client | None, kind: type[Client]) -> Any: ...
 
 
-def sends(build: Callable[Given, Asked[Result]]) -> Method[Given, Result]:
+def request_method(build: Callable[Given, Request[Result]]) -> Method[Given, Result]:
     """The method of that name: its parameters and its text are those of `build`."""
 
     @functools.wraps(build)
@@ -78,18 +78,18 @@ class Client:
     connection. For one thread at a time, and for the process that made it: else RuntimeError.
     """
 
-    def __init__(self, at: str | socket.socket | Address, *, reconnect: bool = True) -> None:
-        self._address = at if isinstance(at, Address) else Address(at) if isinstance(at, str) else None
+    def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
+        self._address = at if isinstance(at, Endpoint) else Endpoint(at) if isinstance(at, str) else None
         named = None if self._address is None else self._address.named
-        self._conversation = Conversation(is_lasting=reconnect and self._address is not None, named=named)
+        self._conversation = SessionState(is_lasting=reconnect and self._address is not None, named=named)
         self._wire = ClientConnection()
         self._is_closed = False
         self._process = os.getpid()
         self._use = threading.Lock()
-        stream: socket.socket = self._address.first() if self._address is not None else at  # type: ignore[assignment]
+        stream: socket.socket = self._address.connect() if self._address is not None else at  # type: ignore[assignment]
         self._stream: socket.socket | None = stream
-        if not self._conversation.is_to_greet:
-            self._conversation.begun()
+        if not self._conversation.needs_hello:
+            self._conversation.on_connect()
             return
         try:
             self._begin(stream, None)
@@ -112,7 +112,7 @@ class Client:
         to the daemon of another workspace than the one named; Unreachable where no daemon answers.
         `on_wait` is called where the start takes over a second.
         """
-        return cls(Address.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
+        return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
     @property
     def generation(self) -> int:
@@ -134,41 +134,41 @@ class Client:
 
     # ── The protocol's methods ────────────────────────────────────────────────────────────────
 
-    hello = sends(requests.hello)
-    status = sends(requests.status)
-    check = sends(requests.check)
-    shutdown = sends(requests.shutdown)
-    dialects = sends(requests.dialects)
-    read = sends(requests.read)
-    stat = sends(requests.stat)
-    settle = sends(requests.settle)
-    apply = sends(requests.apply)
-    begin = sends(requests.begin)
-    stage = sends(requests.stage)
-    commit = sends(requests.commit)
-    abort = sends(requests.abort)
-    undo = sends(requests.undo)
-    redo = sends(requests.redo)
-    rollback = sends(requests.rollback)
-    restore = sends(requests.restore)
-    log = sends(requests.log)
-    show = sends(requests.show)
-    diff = sends(requests.diff)
-    publish = sends(requests.publish)
-    session_open = sends(requests.session_open)
-    session_close = sends(requests.session_close)
-    session_list = sends(requests.session_list)
-    lease_acquire = sends(requests.lease_acquire)
-    lease_renew = sends(requests.lease_renew)
-    lease_release = sends(requests.lease_release)
-    lease_list = sends(requests.lease_list)
-    exec_begin = sends(requests.exec_begin)
-    exec_end = sends(requests.exec_end)
-    blame = sends(requests.blame)
-    unsubscribe = sends(requests.unsubscribe)
-    gc = sends(requests.gc)
-    config_reload = sends(requests.config_reload)
-    hooks_run = sends(requests.hooks_run)
+    hello = request_method(requests.hello)
+    status = request_method(requests.status)
+    check = request_method(requests.check)
+    shutdown = request_method(requests.shutdown)
+    dialects = request_method(requests.dialects)
+    read = request_method(requests.read)
+    stat = request_method(requests.stat)
+    settle = request_method(requests.settle)
+    apply = request_method(requests.apply)
+    begin = request_method(requests.begin)
+    stage = request_method(requests.stage)
+    commit = request_method(requests.commit)
+    abort = request_method(requests.abort)
+    undo = request_method(requests.undo)
+    redo = request_method(requests.redo)
+    rollback = request_method(requests.rollback)
+    restore = request_method(requests.restore)
+    log = request_method(requests.log)
+    show = request_method(requests.show)
+    diff = request_method(requests.diff)
+    publish = request_method(requests.publish)
+    session_open = request_method(requests.session_open)
+    session_close = request_method(requests.session_close)
+    session_list = request_method(requests.session_list)
+    lease_acquire = request_method(requests.lease_acquire)
+    lease_renew = request_method(requests.lease_renew)
+    lease_release = request_method(requests.lease_release)
+    lease_list = request_method(requests.lease_list)
+    exec_begin = request_method(requests.exec_begin)
+    exec_end = request_method(requests.exec_end)
+    blame = request_method(requests.blame)
+    unsubscribe = request_method(requests.unsubscribe)
+    gc = request_method(requests.gc)
+    config_reload = request_method(requests.config_reload)
+    hooks_run = request_method(requests.hooks_run)
 
     def subscribe(
         self,
@@ -206,16 +206,16 @@ class Client:
         An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
-        return Changeset(self, Draft(opening, request_id, lambda: self.generation))
+        return Changeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── What they are made of ─────────────────────────────────────────────────────────────────
 
-    def ask(self, asked: Asked[Result]) -> Result:
+    def ask(self, asked: Request[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
         with self._alone():
             return self._ask(asked)
 
-    def _ask(self, asked: Asked[Result]) -> Result:
+    def _ask(self, asked: Request[Result]) -> Result:
         asked = self._conversation.prepared(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         sends = 0
@@ -250,19 +250,19 @@ class Client:
         self._drop()
         if not self._conversation.is_lasting or self._address is None:
             raise Unreachable("The connection is gone, and this client does not connect again.")
-        self._begin(self._address.again(), first)
+        self._begin(self._address.reconnect(), first)
 
     def _begin(self, stream: socket.socket, first: messages.Params | None) -> None:
         """Take up the conversation on a new connection. Raises OSError where that is lost, too."""
         self._stream, self._wire = stream, ClientConnection()
-        self._conversation.begun()
+        self._conversation.on_connect()
         try:
-            self._exchange(self._conversation.greeting(first))
+            self._exchange(self._conversation.hello(first))
         except EditdError as refusal:
             if refusal.name == "path_outside":  # another workspace's daemon is not spoken to again
                 self._drop()
             raise
-        for subscription in self._conversation.unheard():
+        for subscription in self._conversation.pending_subscriptions():
             try:
                 self._exchange(self._conversation.subscribing(subscription))
             except EditdError as refusal:
@@ -280,14 +280,14 @@ class Client:
         except (OSError, Malformed):
             return False
 
-    def _exchange(self, asked: Asked[Result]) -> Result:
+    def _exchange(self, asked: Request[Result]) -> Result:
         """Send one request and wait for its answer. Raises OSError where the connection is lost."""
         assert self._stream is not None, "there is a connection"
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
         ident, request = self._wire.request(method, asked.params)
         self._conversation.check_size(request)
-        outcome: Outcome[Result] | None = None
+        outcome: CallOutcome[Result] | None = None
         since = time.monotonic()
         try:
             self._stream.settimeout(silence)
@@ -297,7 +297,7 @@ class Client:
                 since = time.monotonic()
                 for said in self._wire.receive(self._receive()):
                     if isinstance(said, ServerEvent):
-                        self._conversation.hear(said)
+                        self._conversation.on_frame(said)
                     elif said.id == ident or (isinstance(said, Failure) and said.id is None):
                         outcome = self._conversation.outcome(asked, said)
             return outcome.get()
@@ -353,14 +353,14 @@ class Client:
 
     def _begin_again_if_there(self) -> None:
         """It has ended on purpose, so it is not for us to start the next one."""
-        stream = None if self._address is None else self._address.again_if_there()
+        stream = None if self._address is None else self._address.reconnect_if_running()
         if stream is not None:
             self._begin(stream, None)
             return
         for subscription in tuple(self._conversation.subscriptions):
             self._conversation.unsubscribed(subscription)
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
+    def _unsubscribe(self, subscription: ClientSubscription) -> None:
         number = subscription.number
         self._conversation.unsubscribed(subscription)
         if number is not None and (not self._conversation.is_lasting or self._is_there()):
@@ -369,7 +369,7 @@ class Client:
     def _keep(self, said: Sequence[Reply | Failure | ServerEvent]) -> None:
         for one in said:
             if isinstance(one, ServerEvent):
-                self._conversation.hear(one)
+                self._conversation.on_frame(one)
 
     def _receive(self) -> bytes:
         assert self._stream is not None, "there is a connection"
@@ -382,7 +382,7 @@ class Client:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-            self._conversation.lost()
+            self._conversation.on_disconnect()
 
 
 def _has_passed(seconds: float | None, since: float) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Status
 from editd_client.errors import EditdError, refusal
-from editd_client.requests import Asked
+from editd_client.requests import Request
 
 if TYPE_CHECKING:
     from editd_client.client import Client
@@ -26,7 +26,7 @@ def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
     """The folder of the client's daemon, where EDITD_SOCKET has led to that of another workspace."""
     if not os.environ.get("EDITD_SOCKET"):
         return None
-    root: str = client.ask(Asked(Status(), lambda told: told["root"]))
+    root: str = client.ask(Request(Status(), lambda told: told["root"]))
     return root if is_elsewhere(root, workspace) else None
 
 

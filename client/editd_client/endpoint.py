@@ -21,7 +21,7 @@ RECONNECT_SECONDS_MAX = 10.0  # a daemon that is restarted is back in some 0.3 s
 RETRY_SECONDS = 0.02
 
 
-class Address(Struct, frozen=True):
+class Endpoint(Struct, frozen=True):
     """A socket's path; where there is a `workspace`, its daemon is started if none answers there.
 
     `named` is the workspace whose daemon it has to be: EDITD_SOCKET may have been set for another one.
@@ -42,7 +42,7 @@ class Address(Struct, frozen=True):
             workspace.socket_path, workspace if start else None, on_wait, workspace if is_doubtful else None
         )
 
-    def first(self) -> socket.socket:
+    def connect(self) -> socket.socket:
         """A connection, at once. Raises Unreachable where there is no daemon, and none to be started."""
         if self.workspace is not None:
             return connect_or_start(self.workspace, on_wait=self.on_wait)[0]
@@ -51,14 +51,14 @@ class Address(Struct, frozen=True):
             raise Unreachable(f"No daemon answers at {self.path}.", hint="Start one with `editctl start`.")
         return stream
 
-    def again(self) -> socket.socket:
+    def reconnect(self) -> socket.socket:
         """A connection after one that is gone: whoever restarts the daemon is given ten seconds."""
         if self.workspace is not None:
-            return self.first()
-        stream = self.again_if_there()
-        return self.first() if stream is None else stream
+            return self.connect()
+        stream = self.reconnect_if_running()
+        return self.connect() if stream is None else stream
 
-    def again_if_there(self) -> socket.socket | None:
+    def reconnect_if_running(self) -> socket.socket | None:
         """A connection to a daemon that somebody else starts within ten seconds, else None."""
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         while True:

@@ -35,7 +35,7 @@ class Happening(Struct, frozen=True):
     data: Mapping[str, Any]
 
 
-class Subscription:
+class ClientSubscription:
     """One of a client's. `number` is what the present connection calls it; None where it has none.
 
     `heard` is the newest transaction that has come, or was passed over with a `resync`.
@@ -137,9 +137,9 @@ class Events:
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: ClientSubscription,
         hear: Callable[[float | None], None],
-        unsubscribe: Callable[[Subscription], None],
+        unsubscribe: Callable[[ClientSubscription], None],
         *,
         is_lasting: bool,
     ) -> None:

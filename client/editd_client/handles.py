@@ -41,19 +41,19 @@ LOCK_SECONDS_MAX = 60.0  # whoever has the lock opens the session, which waits f
 LOCK_AGAIN_SECONDS = 0.02
 
 
-class Process(Struct, frozen=True):
+class ProcessIdentity(Struct, frozen=True):
     """A process, told from a later one of the same number by its start."""
 
     pid: int
     start: int
 
 
-class Record(Struct):
+class HandleRecord(Struct):
     """What a handle holds. `token` is empty until somebody has opened the session."""
 
     namespace: str
-    server: Process
-    hosts: list[Process]
+    server: ProcessIdentity
+    hosts: list[ProcessIdentity]
     session: str  # the name that is asked for, and then that of the session
     actor: str
     is_exact: bool = False
@@ -66,7 +66,7 @@ class Handle(Struct, frozen=True):
     path: str
 
     @contextlib.contextmanager
-    def locked(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[Record]:
+    def locked(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[HandleRecord]:
         """Yield what the file holds, while nobody else changes it; what is changed then is written.
 
         Raises OSError or ValueError if it is gone or damaged, or locked for longer than `seconds`.
@@ -75,7 +75,7 @@ class Handle(Struct, frozen=True):
         with os.fdopen(descriptor, "r+b") as file:
             _lock(descriptor, seconds)
             before = file.read()
-            record = msgspec.convert(json.loads(before), Record)
+            record = msgspec.convert(json.loads(before), HandleRecord)
             yield record
             after = _encoded(record)
             if after != before:
@@ -88,13 +88,13 @@ class Handle(Struct, frozen=True):
             os.unlink(self.path)
 
 
-def new_record(session: str, actor: str, *, is_exact: bool, token: str) -> Record:
+def new_record(session: str, actor: str, *, is_exact: bool, token: str) -> HandleRecord:
     """Return the record of a session that this process serves; `token` is empty if it is not open."""
-    server = _process(os.getpid()) or Process(os.getpid(), 0)
-    return Record(_namespace(), server, list(_hosts(os.getppid())), session, actor, is_exact, token)
+    server = _process(os.getpid()) or ProcessIdentity(os.getpid(), 0)
+    return HandleRecord(_namespace(), server, list(_hosts(os.getppid())), session, actor, is_exact, token)
 
 
-def leave_handle(workspace: Workspace, record: Record) -> Handle | None:
+def leave_handle(workspace: Workspace, record: HandleRecord) -> Handle | None:
     """Leave a handle for whoever started this process; None if that is no agent.
 
     None also if the folder of the socket cannot be written.
@@ -124,7 +124,7 @@ def find_handles(workspace: Workspace) -> list[Handle]:
     return []
 
 
-def enter(client: Client, record: Record) -> None:
+def enter(client: Client, record: HandleRecord) -> None:
     """Act in the session of a locked record, and open it if nobody has.
 
     Raises EditdError: `unknown_session` where it has ended.
@@ -167,7 +167,7 @@ def join(client: Client, handles: Sequence[Handle]) -> tuple[str, str] | None:
         return None
 
 
-def _handles(workspace: Workspace) -> Iterator[tuple[Handle, Record]]:
+def _handles(workspace: Workspace) -> Iterator[tuple[Handle, HandleRecord]]:
     """The user's own handles of this pid namespace; those of servers that are gone are removed."""
     namespace = _namespace()
     folder, prefix = os.path.split(_prefix(workspace))
@@ -209,7 +209,7 @@ def _lock(descriptor: int, seconds: float) -> None:
             time.sleep(LOCK_AGAIN_SECONDS)
 
 
-def _encoded(record: Record) -> bytes:
+def _encoded(record: HandleRecord) -> bytes:
     return json.dumps(msgspec.to_builtins(record)).encode()
 
 
@@ -226,7 +226,7 @@ class _Stat(Struct, frozen=True):
     start: int
 
 
-def _hosts(pid: int) -> Iterator[Process]:
+def _hosts(pid: int) -> Iterator[ProcessIdentity]:
     """Whoever started this server: its parent, and above a wrapper also the wrapper's."""
     for process, stat in _ancestors(pid):
         if stat.name in MANAGERS:
@@ -236,13 +236,13 @@ def _hosts(pid: int) -> Iterator[Process]:
             return
 
 
-def _ancestors(pid: int) -> Iterator[tuple[Process, _Stat]]:
+def _ancestors(pid: int) -> Iterator[tuple[ProcessIdentity, _Stat]]:
     """The process, its parent and so on, up to a person's shell or the first process."""
     for _ in range(ANCESTORS_MAX):
         stat = _stat(pid)
         if pid <= 1 or stat is None or _is_persons(pid, stat):
             return
-        yield Process(pid, stat.start), stat
+        yield ProcessIdentity(pid, stat.start), stat
         pid = stat.parent
 
 
@@ -262,12 +262,12 @@ def _runs_command(pid: int) -> bool:
     return any(_COMMAND.fullmatch(os.fsdecode(word)) for word in words)
 
 
-def _process(pid: int) -> Process | None:
+def _process(pid: int) -> ProcessIdentity | None:
     stat = _stat(pid)
-    return None if stat is None else Process(pid, stat.start)
+    return None if stat is None else ProcessIdentity(pid, stat.start)
 
 
-def _is_alive(process: Process) -> bool:
+def _is_alive(process: ProcessIdentity) -> bool:
     return _process(process.pid) == process
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
-from editd_client.author import acting
+from editd_client.author import current_actor
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Name = TypeVar("Name", bound=str)
 Told = TypeVar("Told", bound=messages.Message)
 
 
-class Asked(Struct, Generic[Result], frozen=True):
+class Request(Struct, Generic[Result], frozen=True):
     """One request, not sent yet: `read` makes its result of the plain values that come back.
 
     `extra` are the seconds that it may take on purpose, beyond what any answer may; None: for ever.
@@ -38,14 +38,14 @@ class Asked(Struct, Generic[Result], frozen=True):
     extra: float | None = 0.0
 
 
-def asking(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Asked[Told]:
+def call(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Request[Told]:
     """The request that is answered with a `result`."""
-    return Asked(params, lambda plain: convert(plain, result), extra)
+    return Request(params, lambda plain: convert(plain, result), extra)
 
 
-def telling(params: messages.Params) -> Asked[None]:
+def call_without_result(params: messages.Params) -> Request[None]:
     """The request that is answered with nothing but a yes."""
-    return Asked(params, _nothing)
+    return Request(params, _nothing)
 
 
 def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,34 +81,34 @@ def _nothing(plain: Any) -> None:
 
 def hello(
     client: str | None = None, session: str | None = None, token: str | None = None
-) -> Asked[messages.HelloResult]:
+) -> Request[messages.HelloResult]:
     """Say who this client is (default: EDITD_ACTOR, then the login name); `session` is the one to act in.
 
     `token` attaches it to a session that was opened. Refused with `unknown_session` where the session is
     open and the token another.
     """
-    return asking(
-        messages.Hello(client=client or acting(), session=session, token=token), messages.HelloResult
+    return call(
+        messages.Hello(client=client or current_actor(), session=session, token=token), messages.HelloResult
     )
 
 
-def status() -> Asked[messages.StatusResult]:
+def status() -> Request[messages.StatusResult]:
     """How the daemon is: answered at once, also while it is busy."""
-    return asking(messages.Status(), messages.StatusResult)
+    return call(messages.Status(), messages.StatusResult)
 
 
-def check(*, repair: bool = False, lose: bool = False) -> Asked[messages.CheckResult]:
+def check(*, repair: bool = False, lose: bool = False) -> Request[messages.CheckResult]:
     """Whether history, journal and files agree. Waits for as long as that takes.
 
     With `repair` what is damaged is mended, and the daemon ends after it. Refused with `history_damaged`
     where something cannot be brought back, unless `lose`.
     """
-    return asking(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
+    return call(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
 
 
-def shutdown() -> Asked[None]:
+def shutdown() -> Request[None]:
     """Returns when the daemon has said yes, then waits for it to close the connection."""
-    return telling(messages.Shutdown())
+    return call_without_result(messages.Shutdown())
 
 
 # ── Reading ───────────────────────────────────────────────────────────────────────────────
@@ -122,7 +122,7 @@ def read(
     session: str | None = None,
     start_line: int | None = None,
     end_line: int | None = None,
-) -> Asked[messages.ReadResult]:
+) -> Request[messages.ReadResult]:
     """A file as it is now, right after transaction `at`, or as the staged edits of `changeset` leave it.
 
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from here
@@ -131,26 +131,26 @@ def read(
     asked = messages.Read(
         path=path, at=at, changeset=changeset, session=session, start_line=start_line, end_line=end_line
     )
-    return asking(asked, messages.ReadResult)
+    return call(asked, messages.ReadResult)
 
 
-def dialects() -> Asked[messages.DialectsResult]:
+def dialects() -> Request[messages.DialectsResult]:
     """The edit tools of other systems that `Tool` calls, with the schemas of their arguments."""
-    return asking(messages.Dialects(), messages.DialectsResult)
+    return call(messages.Dialects(), messages.DialectsResult)
 
 
-def stat(paths: Sequence[str]) -> Asked[messages.StatResult]:
+def stat(paths: Sequence[str]) -> Request[messages.StatResult]:
     """The version, mode, size (in bytes) and kind of each path, all of them None where there is no file."""
-    return asking(messages.Stat(paths=list(paths)), messages.StatResult)
+    return call(messages.Stat(paths=list(paths)), messages.StatResult)
 
 
-def settle(timeout: float | None = None) -> Asked[messages.SettleResult]:
+def settle(timeout: float | None = None) -> Request[messages.SettleResult]:
     """Returns the newest transaction once all that was changed before is recorded.
 
     `timeout` in seconds is the daemon's, 60 where it is None; past it the refusal is `timeout`.
     """
     _check_seconds("timeout", timeout)
-    return asking(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
+    return call(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
 
 
 # ── Applying ──────────────────────────────────────────────────────────────────────────────
@@ -167,7 +167,7 @@ def apply(
     dry_run: bool = False,
     return_content: bool = False,
     diff: bool = False,
-) -> Asked[messages.ApplyResult]:
+) -> Request[messages.ApplyResult]:
     """Make all `edits` one transaction, or none of them.
 
     Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others, see the
@@ -184,7 +184,7 @@ def apply(
         return_content=return_content,
         diff=diff,
     )
-    return asking(asked, messages.ApplyResult)
+    return call(asked, messages.ApplyResult)
 
 
 def begin(
@@ -193,29 +193,29 @@ def begin(
     actor: str | None = None,
     message: str | None = None,
     on_stale: messages.OnStale | None = None,
-) -> Asked[messages.BeginResult]:
+) -> Request[messages.BeginResult]:
     """Open a changeset, to be put together in steps; `Client.transaction` does this by itself."""
-    return asking(
+    return call(
         messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale), messages.BeginResult
     )
 
 
-def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Asked[messages.ApplyResult]:
+def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Request[messages.ApplyResult]:
     """Add edits to a changeset; what comes back is what all that is staged would do."""
-    return asking(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
+    return call(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
 
 
 def commit(
     changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
-) -> Asked[messages.ApplyResult]:
+) -> Request[messages.ApplyResult]:
     """Apply what is staged as one transaction. After a refusal the changeset stays open."""
     asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
-    return asking(asked, messages.ApplyResult)
+    return call(asked, messages.ApplyResult)
 
 
-def abort(changeset: str) -> Asked[None]:
+def abort(changeset: str) -> Request[None]:
     """Give a changeset up."""
-    return telling(messages.Abort(changeset=changeset))
+    return call_without_result(messages.Abort(changeset=changeset))
 
 
 # ── Undo ──────────────────────────────────────────────────────────────────────────────────
@@ -235,7 +235,7 @@ def undo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
-) -> Asked[messages.UndoResult]:
+) -> Request[messages.UndoResult]:
     """Take back `tx`, the `last` so many, all of a `session`, or what fits a `filter`, by a new transaction.
 
     With none of them, the newest edit that is not undone. Of `tx` it can be only some `paths`, and of other
@@ -257,7 +257,7 @@ def undo(
         on_conflict=on_conflict,
         own_only=own_only,
     )
-    return asking(asked, messages.UndoResult)
+    return call(asked, messages.UndoResult)
 
 
 def _hunks(numbers: Mapping[str, Sequence[int]]) -> list[messages.HunksOf]:
@@ -273,7 +273,7 @@ def redo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
-) -> Asked[messages.UndoResult]:
+) -> Request[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refused as `undo` is."""
     asked = messages.Redo(
         session=session,
@@ -284,7 +284,7 @@ def redo(
         on_conflict=on_conflict,
         own_only=own_only,
     )
-    return asking(asked, messages.UndoResult)
+    return call(asked, messages.UndoResult)
 
 
 def rollback(
@@ -298,7 +298,7 @@ def rollback(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
     include_published: bool = False,
-) -> Asked[messages.UndoResult]:
+) -> Request[messages.UndoResult]:
     """Undo all that `session` did, from `since` on (a transaction or a time). Refused as `undo` is.
 
     Published work stays, unless `include_published` says otherwise.
@@ -314,7 +314,7 @@ def rollback(
         own_only=own_only,
         include_published=include_published,
     )
-    return asking(asked, messages.UndoResult)
+    return call(asked, messages.UndoResult)
 
 
 def restore(
@@ -326,7 +326,7 @@ def restore(
     message: str | None = None,
     request_id: str | None = None,
     dry_run: bool = False,
-) -> Asked[messages.ApplyResult]:
+) -> Request[messages.ApplyResult]:
     """Put the workspace, or `paths`, back to what it held right after `to` (a transaction or a time).
 
     Waits for as long as it takes to see first what others have changed.
@@ -340,7 +340,7 @@ def restore(
         request_id=request_id,
         dry_run=dry_run,
     )
-    return asking(asked, messages.ApplyResult, extra=None)
+    return call(asked, messages.ApplyResult, extra=None)
 
 
 # ── History ───────────────────────────────────────────────────────────────────────────────
@@ -357,7 +357,7 @@ def log(
     kind: messages.Kind | Sequence[messages.Kind] | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Asked[messages.LogResult]:
+) -> Request[messages.LogResult]:
     """Transactions, newest first, `limit` at most; `more` says whether that left some out.
 
     Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
@@ -374,15 +374,15 @@ def log(
         since=since,
         until=until,
     )
-    return asking(asked, messages.LogResult)
+    return call(asked, messages.LogResult)
 
 
-def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> Asked[messages.ShowResult]:
+def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> Request[messages.ShowResult]:
     """One transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
 
     With `hunks` also the hunks of each file, with the numbers by which `undo` takes them.
     """
-    return asking(messages.Show(tx=tx, diff=diff, hunks=hunks), messages.ShowResult)
+    return call(messages.Show(tx=tx, diff=diff, hunks=hunks), messages.ShowResult)
 
 
 def diff(
@@ -391,7 +391,7 @@ def diff(
     *,
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
-) -> Asked[messages.DiffResult]:
+) -> Request[messages.DiffResult]:
     """What changed from right after `from_` (None: the baseline) to right after `to` (None: now).
 
     Without `to` it waits for as long as it takes to see first what others have changed.
@@ -399,7 +399,7 @@ def diff(
     asked = messages.Diff(
         from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
     )
-    return asking(asked, messages.DiffResult, extra=None if to is None else 0.0)
+    return call(asked, messages.DiffResult, extra=None if to is None else 0.0)
 
 
 def publish(
@@ -411,7 +411,7 @@ def publish(
     branch: str | None = None,
     author: str | None = None,
     dry_run: bool = False,
-) -> Asked[messages.PublishResult]:
+) -> Request[messages.PublishResult]:
     """Put what one or more sessions did, or `from_` to `to`, as one commit onto a branch of the user's git.
 
     With `dry_run` nothing is changed: the result says what the commit would hold.
@@ -420,7 +420,7 @@ def publish(
         message=message, session=_one_or_list(session), from_=from_, to=to, branch=branch, author=author,
         dry_run=dry_run,
     )  # fmt: skip
-    return asking(asked, messages.PublishResult)
+    return call(asked, messages.PublishResult)
 
 
 # ── Sessions, leases, commands ────────────────────────────────────────────────────────────
@@ -435,7 +435,7 @@ def session_open(
     unread: Literal["allow", "reject"] = "allow",
     ttl: float | None = None,
     fresh: bool = False,
-) -> Asked[messages.SessionOpenResult]:
+) -> Request[messages.SessionOpenResult]:
     """Open a session; this client acts in its name from here on. `ttl` in seconds.
 
     With `fresh` it gets a name that no session had before: `name`, or `NAME-2`, `NAME-3` …
@@ -445,60 +445,60 @@ def session_open(
     asked = messages.SessionOpen(
         name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl, fresh=fresh
     )
-    return asking(asked, messages.SessionOpenResult)
+    return call(asked, messages.SessionOpenResult)
 
 
-def session_close(session: str | None = None, *, force: bool = False) -> Asked[None]:
+def session_close(session: str | None = None, *, force: bool = False) -> Request[None]:
     """End a session, this client's own where none is named."""
-    return telling(messages.SessionClose(session=session, force=force))
+    return call_without_result(messages.SessionClose(session=session, force=force))
 
 
-def session_list(*, all: bool = False, stat: bool = False) -> Asked[messages.SessionListResult]:  # noqa: A002
+def session_list(*, all: bool = False, stat: bool = False) -> Request[messages.SessionListResult]:  # noqa: A002
     """The open sessions; with `all` also closed ones. `stat` counts the edits, files and lines of each."""
     extra = None if stat else 0.0
-    return asking(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
+    return call(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
 
 
 def lease_acquire(
     paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
-) -> Asked[messages.LeaseAcquireResult]:
+) -> Request[messages.LeaseAcquireResult]:
     """Lease the paths that these globs mean; `ttl` and `wait` in seconds.
 
     Refused with `leased` where somebody else has them, after `wait` with `timeout`.
     """
     _check_seconds("wait", wait)
     asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
-    return asking(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
+    return call(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
 
 
-def lease_renew(lease: str, ttl: float) -> Asked[messages.LeaseRenewResult]:
+def lease_renew(lease: str, ttl: float) -> Request[messages.LeaseRenewResult]:
     """Have a lease end `ttl` seconds from now."""
-    return asking(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
+    return call(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
 
 
-def lease_release(lease: str, *, force: bool = False) -> Asked[None]:
+def lease_release(lease: str, *, force: bool = False) -> Request[None]:
     """End a lease; another session's only with `force`."""
-    return telling(messages.LeaseRelease(lease=lease, force=force))
+    return call_without_result(messages.LeaseRelease(lease=lease, force=force))
 
 
-def lease_list() -> Asked[messages.LeaseListResult]:
+def lease_list() -> Request[messages.LeaseListResult]:
     """The leases that hold, and how many requests wait for one."""
-    return asking(messages.LeaseList(), messages.LeaseListResult)
+    return call(messages.LeaseList(), messages.LeaseListResult)
 
 
-def exec_begin(command: str, *, session: str | None = None) -> Asked[messages.ExecBeginResult]:
+def exec_begin(command: str, *, session: str | None = None) -> Request[messages.ExecBeginResult]:
     """A command is about to change files. Waits for as long as it takes to record what was changed before."""
-    return asking(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
+    return call(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
 
 
-def exec_end(name: str, status: int) -> Asked[messages.ExecEndResult]:
+def exec_end(name: str, status: int) -> Request[messages.ExecEndResult]:
     """The command of `exec_begin` has ended with `status`: what it changed becomes one transaction."""
-    return asking(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
+    return call(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
 
 
-def blame(path: str) -> Asked[messages.BlameResult]:
+def blame(path: str) -> Request[messages.BlameResult]:
     """Which transaction each line came with; for a file with very many versions that takes a while."""
-    return asking(messages.Blame(path=path), messages.BlameResult)
+    return call(messages.Blame(path=path), messages.BlameResult)
 
 
 # ── Events ────────────────────────────────────────────────────────────────────────────────
@@ -512,37 +512,37 @@ def subscribe(
     events: Sequence[messages.EventKind] | None = None,
     paths: Sequence[str] | None = None,
     since: int | None = None,
-) -> Asked[messages.SubscribeResult]:
+) -> Request[messages.SubscribeResult]:
     """Be told what happens: of these `events`, about files that these globs mean, after `since`."""
     asked = messages.Subscribe(
         events=None if events is None else list(events),
         paths=None if paths is None else list(paths),
         since=since,
     )
-    return asking(asked, messages.SubscribeResult)
+    return call(asked, messages.SubscribeResult)
 
 
-def unsubscribe(subscription: int) -> Asked[None]:
+def unsubscribe(subscription: int) -> Request[None]:
     """What closing the events does."""
-    return telling(messages.Unsubscribe(subscription=subscription))
+    return call_without_result(messages.Unsubscribe(subscription=subscription))
 
 
 # ── The daemon's keeping ──────────────────────────────────────────────────────────────────────
 
 
-def gc(*, dry_run: bool = False) -> Asked[messages.GcResult]:
+def gc(*, dry_run: bool = False) -> Request[messages.GcResult]:
     """Compact what goes beyond `history.keep`, and free what nothing needs. Waits as long as that takes."""
-    return asking(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
+    return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
 
 
-def config_reload() -> Asked[messages.ConfigReloadResult]:
+def config_reload() -> Request[messages.ConfigReloadResult]:
     """Have the daemon read its configuration anew. Refused with `invalid_params` where a file is wrong."""
-    return asking(messages.ConfigReload(), messages.ConfigReloadResult)
+    return call(messages.ConfigReload(), messages.ConfigReloadResult)
 
 
-def hooks_run(paths: Sequence[str], *, session: str | None = None) -> Asked[messages.HooksRunResult]:
+def hooks_run(paths: Sequence[str], *, session: str | None = None) -> Request[messages.HooksRunResult]:
     """What the hooks would make of these files as they are; nothing is changed. `rejected`, `timeout`."""
-    return asking(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
+    return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
 
 
 # ── What may be asked twice ───────────────────────────────────────────────────────────────────

@@ -22,11 +22,11 @@ from editd.wire.codec import convert
 from editd.wire.connection import Failure
 from editd.wire.limits import LIMITS
 from editd_client import requests
-from editd_client.author import acting
+from editd_client.author import current_actor
 from editd_client.daemon_identity import elsewhere, is_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.events import Subscription
-from editd_client.requests import Asked, Identified
+from editd_client.events import ClientSubscription
+from editd_client.requests import Identified, Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the da
 SENDS_MAX = 5  # of one request: a daemon that dies of it is not made to die for ever
 
 
-class Outcome(Struct, Generic[Result], frozen=True):
+class CallOutcome(Struct, Generic[Result], frozen=True):
     """The one result that came of a request, or why there is none."""
 
     result: Sequence[Result] = ()
@@ -56,7 +56,7 @@ class Outcome(Struct, Generic[Result], frozen=True):
         return self.result[0]
 
 
-class Conversation:
+class SessionState:
     """`generation` counts the connections: what belongs to one of them is gone with it."""
 
     def __init__(self, *, is_lasting: bool, named: Workspace | None = None) -> None:
@@ -68,7 +68,7 @@ class Conversation:
         self.named = named
         self.generation = 0
         self.has_ended = False  # the daemon said that it ends
-        self.subscriptions: list[Subscription] = []
+        self.subscriptions: list[ClientSubscription] = []
         self._hello: messages.Hello | None = None
         self._is_signed = False  # the connection or its session has said who acts
         self._message_bytes_max = LIMITS.message_bytes_max  # unless the daemon says otherwise
@@ -76,20 +76,20 @@ class Conversation:
 
     # ── requests ──
 
-    def prepared(self, asked: Asked[Result]) -> Asked[Result]:
+    def prepared(self, asked: Request[Result]) -> Request[Result]:
         """The request as it goes out: signed, and safe to repeat if it changes something."""
         params = asked.params
         if isinstance(params, Signed) and params.actor is None and not self._is_signed:
-            params = msgspec.structs.replace(params, actor=acting())
-            asked = Asked(params, asked.read, asked.extra)
+            params = msgspec.structs.replace(params, actor=current_actor())
+            asked = Request(params, asked.read, asked.extra)
         if not self.is_lasting or not isinstance(params, Identified) or params.request_id is not None:
             return asked
         if not isinstance(params, messages.Commit) and params.dry_run:
             return asked
         named = msgspec.structs.replace(params, request_id=os.urandom(16).hex())
-        return Asked(named, asked.read, asked.extra)
+        return Request(named, asked.read, asked.extra)
 
-    def may_repeat(self, asked: Asked[Any], sends: int) -> bool:
+    def may_repeat(self, asked: Request[Any], sends: int) -> bool:
         """Whether a request that was sent so often, and not answered, is to be sent again."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
@@ -102,37 +102,37 @@ class Conversation:
                 hint="Send the edits in several requests.",
             )
 
-    def outcome(self, asked: Asked[Result], answer: Reply | Failure) -> Outcome[Result]:
+    def outcome(self, asked: Request[Result], answer: Reply | Failure) -> CallOutcome[Result]:
         """What came of a request, and what follows from it here, in the order in which answers come."""
         if isinstance(answer, Failure):
             error = answer.error
-            return Outcome(error=EditdError.of(error.code, error.name, error.message, error.data))
+            return CallOutcome(error=EditdError.of(error.code, error.name, error.message, error.data))
         try:
             result = asked.read(answer.result)
         except (msgspec.ValidationError, UnicodeEncodeError, EditdError) as fault:
-            return Outcome(error=fault)
+            return CallOutcome(error=fault)
         self._remember(asked.params, result)
-        return Outcome([result])
+        return CallOutcome([result])
 
     # ── connections ──
 
-    def lost(self) -> None:
+    def on_disconnect(self) -> None:
         """The connection is gone."""
         for subscription in self.subscriptions:
             subscription.number = None
             subscription.on_news()
 
-    def begun(self) -> None:
+    def on_connect(self) -> None:
         """There is a new connection."""
         self.generation += 1
         self.has_ended = False
 
     @property
-    def is_to_greet(self) -> bool:
+    def needs_hello(self) -> bool:
         """Whether a new connection is greeted: the first one only where it may lead elsewhere."""
         return self.generation > 0 or self.named is not None
 
-    def greeting(self, first: messages.Params | None) -> Asked[messages.HelloResult]:
+    def hello(self, first: messages.Params | None) -> Request[messages.HelloResult]:
         """What a new connection is to hear before the request that it is made for.
 
         Where it is that of a daemon that is dying, this is lost, and not the request. Where it is that of
@@ -143,7 +143,7 @@ class Conversation:
             # That says who we are: the session that we had may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
         said = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
-        return Asked(said, self._greeted)
+        return Request(said, self._greeted)
 
     def _greeted(self, plain: Any) -> messages.HelloResult:
         result = convert(plain, messages.HelloResult)
@@ -151,13 +151,13 @@ class Conversation:
             raise elsewhere(self.named, result.workspace.root)
         return result
 
-    def unheard(self) -> list[Subscription]:
+    def pending_subscriptions(self) -> list[ClientSubscription]:
         """The subscriptions that this connection does not know."""
         return [
             one for one in self.subscriptions if one.number is None and not one.is_over and one.error is None
         ]
 
-    def unreachable(self, asked: Asked[Any], error: Exception) -> Unreachable:
+    def unreachable(self, asked: Request[Any], error: Exception) -> Unreachable:
         """What is raised where the connection was lost before the answer, and what is not known then."""
         params = asked.params
         text = f"The daemon went away during `{params.method}`: {_reason(error)}."
@@ -168,7 +168,7 @@ class Conversation:
 
     # ── events ──
 
-    def hear(self, event: ServerEvent) -> None:
+    def on_frame(self, event: ServerEvent) -> None:
         """Keep an event for the subscription that it is for."""
         params = cast("dict[str, Any]", event.params)
         self.has_ended = self.has_ended or params["event"] == "shutdown"
@@ -176,12 +176,12 @@ class Conversation:
             if subscription.number == params["subscription"]:
                 subscription.take(params)
 
-    def subscription(self, asked: Asked[messages.SubscribeResult]) -> Subscription:
+    def subscription(self, asked: Request[messages.SubscribeResult]) -> ClientSubscription:
         """One that is not asked for yet."""
         assert isinstance(asked.params, messages.Subscribe), "a subscription is asked for by that"
-        return Subscription(asked.params)
+        return ClientSubscription(asked.params)
 
-    def subscribing(self, subscription: Subscription) -> Asked[messages.SubscribeResult]:
+    def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
         """Ask for it, for the first time or again; the events after the answer are its own."""
 
         def begin(plain: Any) -> messages.SubscribeResult:
@@ -191,9 +191,9 @@ class Conversation:
                 self.subscriptions.append(subscription)
             return result
 
-        return Asked(subscription.asked, begin)
+        return Request(subscription.asked, begin)
 
-    def not_subscribed(self, subscription: Subscription, refusal: EditdError) -> None:
+    def not_subscribed(self, subscription: ClientSubscription, refusal: EditdError) -> None:
         """It cannot go on, which its reader is told; a daemon that is ending says so to everybody."""
         if refusal.name == "shutting_down":
             self.has_ended = True
@@ -201,7 +201,7 @@ class Conversation:
         subscription.error = refusal
         subscription.on_news()
 
-    def unsubscribed(self, subscription: Subscription) -> None:
+    def unsubscribed(self, subscription: ClientSubscription) -> None:
         """Nobody listens there any more."""
         subscription.is_over = True
         if subscription in self.subscriptions:

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHARED = {
-    "applying",
-    "choosing",
-    "completing",
+    "apply_report",
+    "daemon_exit",
     "diffstat",
-    "ending",
+    "hunk_choice",
     "invocation",
     "options",
     "output",
+    "progress",
     "refusals",
-    "scene",
-    "streams",
-    "throwaway",
-    "times",
-    "undoing",
-    "waiting",
+    "stdio",
+    "time_arguments",
+    "tour_copy",
+    "tour_workspace",
+    "undo_report",
+    "value_completion",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from editd_client.cli.refusals import tell_refusal
+from editd_client.cli.refusals import print_refusal
 from editd_client.errors import EditdError
 
 
@@ -25,7 +25,7 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
         f"a has changed. {hint}",
         {"hint": hint, "changed_by": [made_by], "diff": "diff --git a/a b/a\n"},
     )
-    tell_refusal(error, as_json=False)
+    print_refusal(error, as_json=False)
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == [
         "editctl: a has changed.",
@@ -49,14 +49,14 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
     ],
 )
 def test_a_hint_names_what_can_be_typed(hint: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    tell_refusal(EditdError(2, "conflict", f"No. {hint}", {"hint": hint}), as_json=False)
+    print_refusal(EditdError(2, "conflict", f"No. {hint}", {"hint": hint}), as_json=False)
     assert capsys.readouterr().err == f"editctl: No.\nhint: {told}\n"
 
 
 def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
     hunk = "@@ -3,1 +3,1 @@\n-made\n+there now\n"
     data = {"files": [{"path": "a", "blocking": [7, 9], "hunks": [hunk]}, {"path": "b", "blocking": [9]}]}
-    tell_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
+    print_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
     assert capsys.readouterr().err.splitlines()[1:] == [
         "  a: changed since by 7, 9",
         "@@ -3,1 +3,1 @@",
@@ -67,7 +67,7 @@ def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixt
 
 
 def test_a_refusal_as_json_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_refusal(EditdError(12, "file_missing", "No.", {"path": "a"}), as_json=True)
+    print_refusal(EditdError(12, "file_missing", "No.", {"path": "a"}), as_json=True)
     told = capsys.readouterr()
     assert json.loads(told.out) == {
         "error": {"code": 12, "name": "file_missing", "message": "No.", "data": {"path": "a"}}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd_client.cli.undo_report import moment_named
+from editd_client.cli.undo_report import time_named
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -156,11 +156,11 @@ def test_help_teaches_by_example(editctl: Run) -> None:
 
 
 def test_a_moment_is_a_transaction_or_a_time() -> None:
-    assert moment_named("12") == 12
-    assert moment_named("abc4") == "abc4"
-    assert moment_named("100d") == "100d", "an id may begin so"
-    assert str(moment_named("2h")).endswith("Z")
-    assert moment_named("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
+    assert time_named("12") == 12
+    assert time_named("abc4") == "abc4"
+    assert time_named("100d") == "100d", "an id may begin so"
+    assert str(time_named("2h")).endswith("Z")
+    assert time_named("2026-03-01T14:30:00+00:00") == "2026-03-01T14:30:00.000000Z"
 
 
 def test_undo_of_a_path_alone_takes_its_newest_edit_and_all_takes_each(

@@ -49,9 +49,9 @@ def test_an_answer_of_pythons_has_an_end() -> None:
 
 def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
     wanted = Search("python", "(a)|b", "ab" * PART)
-    frames = [frames.unpack(frames.pack(frame)[4:]) for frame in answers(request_of(wanted, 5))]
-    assert [frame.get("done", False) for frame in frames] == [False, False, True]
-    assert tuple(match for frame in frames for match in matches_of(frame)) == search(wanted)
+    parts = [frames.unpack(frames.pack(frame)[4:]) for frame in answers(request_of(wanted, 5))]
+    assert [part.get("done", False) for part in parts] == [False, False, True]
+    assert tuple(match for part in parts for match in matches_of(part)) == search(wanted)
 
 
 def test_a_refusal_comes_over_as_itself() -> None:

@@ -17,7 +17,7 @@ import click
 
 from editd import __version__
 from editd_client.cli import refusals, stdio
-from editd_client.cli.context import Invocation
+from editd_client.cli.invocation import Invocation
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _completing(verb: click.Command) -> click.Command:
 
 def main() -> NoReturn:
     """The command `editctl`."""
-    stdio.open_the_closed()
+    stdio.open_closed_descriptors()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -226,8 +226,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         tell()
         stdio.flush()
-    except stdio.Unwritten as error:
-        stdio.tell(f"editctl: the answer could not be written: {error}")
+    except stdio.OutputError as error:
+        stdio.print_error(f"editctl: the answer could not be written: {error}")
     except OSError:
         pass  # Whoever was to read it is gone.
     stdio.abandon()
@@ -243,13 +243,13 @@ def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int,
     except click.ClickException as error:
         return error.exit_code, error.show
     except EditdError as error:
-        return REFUSED, functools.partial(refusals.tell_refusal, error, as_json=invocation.json)
+        return REFUSED, functools.partial(refusals.print_refusal, error, as_json=invocation.json)
     except Unreachable as error:
-        return UNREACHABLE, functools.partial(refusals.tell_unreachable, error, as_json=invocation.json)
-    except stdio.Unwritten as error:
+        return UNREACHABLE, functools.partial(refusals.print_unreachable, error, as_json=invocation.json)
+    except stdio.OutputError as error:
         stdio.abandon()
         text = f"editctl: done, but the answer could not be written: {error}"
-        return UNWRITTEN, functools.partial(stdio.tell, text)
+        return UNWRITTEN, functools.partial(stdio.print_error, text)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED, _tell_nothing
     except (SystemExit, BrokenPipeError):

@@ -7,11 +7,11 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from editd_client.cli.apply_report import report
-from editd_client.cli.options import Authorship, authored, merging
+from editd_client.cli.options import AuthorOptions, authored, merging
 
 if TYPE_CHECKING:
     from editd.wire.messages import Apply, OnStale
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @merging
 @authored
 @click.pass_obj
-def verb(invocation: Invocation, file: IO[bytes], authorship: Authorship, on_stale: OnStale | None) -> None:
+def verb(
+    invocation: Invocation, file: IO[bytes], authorship: AuthorOptions, on_stale: OnStale | None
+) -> None:
     """Apply edits given as JSON, all of them or none.
 
     FILE (standard input, where it is left out or `-`) holds a list of edits, or one edit on each

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.wire.messages import AnyEdit, ApplyResult, OnStale
-    from editd_client.cli.context import Invocation
-    from editd_client.cli.options import Authorship
+    from editd_client.cli.invocation import Invocation
+    from editd_client.cli.options import AuthorOptions
 
 
 def apply_edits(
-    invocation: Invocation, edits: Sequence[AnyEdit], authorship: Authorship, on_stale: OnStale | None
+    invocation: Invocation, edits: Sequence[AnyEdit], authorship: AuthorOptions, on_stale: OnStale | None
 ) -> None:
     """Apply the edits as one transaction and report it; a refusal is raised as EditdError."""
     with invocation.client() as client:
@@ -41,7 +41,7 @@ def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> Non
         return
     answers = result.answers if isinstance(result.answers, list) else []
     for answer in filter(None, answers):
-        output.say(output.plain(answer, but="\n\t") if sys.stdout.isatty() else answer)
+        output.echo(output.plain(answer, but="\n\t") if sys.stdout.isatty() else answer)
     if result.transaction is not None or dry_run or not answers:
         for line in output.applied(result, dry_run=dry_run):
-            output.say(line)
+            output.echo(line)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import BlameLine, BlameResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 TRIES_MAX = 10  # at a file that somebody keeps writing to

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output, stdio
-from editd_client.cli.daemon_exit import ending
+from editd_client.cli.daemon_exit import wait_for_exit
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
     from editd.wire.messages import CheckResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 PROBLEMS_EXIT_CODE = 4
@@ -62,7 +62,7 @@ def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
     """Have the history repaired, and wait until that daemon is gone."""
     with invocation.client(attach=False) as client:
         pid = client.status().pid
-        with ending(pid) as wait:
+        with wait_for_exit(pid) as wait:
             result = _asked(client, yes)
             if result.repaired:
                 wait()
@@ -77,11 +77,11 @@ def _asked(client: Client, yes: bool) -> CheckResult:
         lost = refusal.data.get("lost")
         if not lost or not sys.stdin.isatty():
             raise
-        stdio.tell("These cannot be brought back:")
+        stdio.print_error("These cannot be brought back:")
         for sentence in lost[:LOST_SHOWN_MAX]:
-            stdio.tell(f"  {output.plain(sentence)}")
+            stdio.print_error(f"  {output.plain(sentence)}")
         if len(lost) > LOST_SHOWN_MAX:
-            stdio.tell(f"  and {len(lost) - LOST_SHOWN_MAX} more")
+            stdio.print_error(f"  and {len(lost) - LOST_SHOWN_MAX} more")
         if not click.confirm("Repair all the same?", default=False, err=True):
             raise
     return client.check(repair=True, lose=True)
@@ -89,12 +89,12 @@ def _asked(client: Client, yes: bool) -> CheckResult:
 
 def _say(result: CheckResult) -> None:
     for sentence in result.repaired:
-        output.say(output.plain(f"repaired: {sentence}"))
+        output.echo(output.plain(f"repaired: {sentence}"))
     for sentence in result.lost:
-        output.say(output.plain(f"lost: {sentence}"))
+        output.echo(output.plain(f"lost: {sentence}"))
     if result.aside is not None:
-        output.say(output.plain(f"the damaged files are in {result.aside}"))
+        output.echo(output.plain(f"the damaged files are in {result.aside}"))
     for problem in result.problems:
-        output.say(output.plain(problem))
+        output.echo(output.plain(problem))
     if result.ok:
-        output.say("history, journal and files agree")
+        output.echo("history, journal and files agree")

@@ -30,4 +30,4 @@ def verb(context: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None, "click knows every shell that SHELLS names"
-    output.say(kind(context.find_root().command, {}, "editctl", COMPLETE).source())
+    output.echo(kind(context.find_root().command, {}, "editctl", COMPLETE).source())

@@ -17,7 +17,7 @@ from editd_client.errors import Unreachable, refusal
 if TYPE_CHECKING:
     from editd.config.load import ConfigError, LoadedConfig
     from editd.wire.messages import ConfigReloadResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which goes over yours.")
 REFUSED = 1
@@ -51,13 +51,13 @@ def verb(ctx: click.Context) -> int:
         return _refuse(invocation, wrong)
     rows = list(_rows(loaded))
     if invocation.json:
-        output.say(output.json_text({"files": _files(invocation), "keys": rows}))
+        output.echo(output.json_text({"files": _files(invocation), "keys": rows}))
         return 0
     width = max(len(row["key"]) for row in rows)
     for row in rows:
         where = "default" if row["file"] is None else f"{_short(row['file'])}:{row['line']}"
         value = f"{row['key']:<{width}} = {row['text']}"
-        output.say(output.plain(f"{value:<60}") + output.paint(f"  # {output.plain(where)}", "cyan"))
+        output.echo(output.plain(f"{value:<60}") + output.paint(f"  # {output.plain(where)}", "cyan"))
     return 0
 
 
@@ -68,7 +68,7 @@ def verb(ctx: click.Context) -> int:
 def print_path(invocation: Invocation, here: bool) -> None:
     """Print the file's path, whether or not it is there."""
     path = _path(invocation, here=here)
-    output.say(output.json_text({"path": path}) if invocation.json else path)
+    output.echo(output.json_text({"path": path}) if invocation.json else path)
 
 
 @verb.command("check")
@@ -93,11 +93,11 @@ def check(invocation: Invocation, file: str | None) -> int:
             check_text(read_text(file), file)
     except ConfigError as wrong:
         if invocation.json:
-            output.say(output.json_text({"ok": False, **wrong.data}))
+            output.echo(output.json_text({"ok": False, **wrong.data}))
         for problem in () if invocation.json else wrong.problems:
-            stdio.tell(output.plain(str(problem)))
+            stdio.print_error(output.plain(str(problem)))
         return REFUSED
-    output.say(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
+    output.echo(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
     return 0
 
 
@@ -120,7 +120,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
         raise refusal("file_exists", f"{path} is there already.", hint="`editctl config edit` opens it.")
     about = f"# For {invocation.workspace.root} alone.\n" if here else ""
     write_text(path, about + template())
-    output.say(output.json_text({"path": path}) if invocation.json else path)
+    output.echo(output.json_text({"path": path}) if invocation.json else path)
 
 
 @verb.command("set")
@@ -176,7 +176,7 @@ def edit(invocation: Invocation, here: bool) -> int:
             code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
-            stdio.tell("hint: nothing was changed.")
+            stdio.print_error("hint: nothing was changed.")
             return code
         break
     write_text(path, text)
@@ -199,11 +199,11 @@ def reload(invocation: Invocation) -> None:
 
 def _say_reloaded(result: ConfigReloadResult) -> None:
     for key in result.applied:
-        output.say(f"{key} is in force")
+        output.echo(f"{key} is in force")
     for key in result.restart:
-        output.say(f"{key} waits for a restart: `editctl stop`, then `editctl start`")
+        output.echo(f"{key} waits for a restart: `editctl stop`, then `editctl start`")
     if not result.applied and not result.restart:
-        output.say("nothing has changed")
+        output.echo("nothing has changed")
 
 
 def _reload_if_running(invocation: Invocation) -> int:
@@ -212,7 +212,7 @@ def _reload_if_running(invocation: Invocation) -> int:
             result = client.config_reload()
     except Unreachable:
         if invocation.json:
-            output.say(output.json_text({"applied": [], "restart": []}))
+            output.echo(output.json_text({"applied": [], "restart": []}))
         return 0
     if not invocation.say_json(result):
         _say_reloaded(result)
@@ -261,7 +261,7 @@ def _rows(loaded: LoadedConfig) -> list[dict[str, Any]]:
 
 def _refuse(invocation: Invocation, wrong: ConfigError) -> int:
     text = "\n".join(map(str, wrong.problems))
-    refusals.tell_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
+    refusals.print_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
     return REFUSED
 
 

@@ -19,7 +19,7 @@ END_SECONDS_MAX = 60.0  # what is under way may be a large transaction, or a rep
 
 
 @contextmanager
-def ending(pid: int) -> Iterator[Callable[[], None]]:
+def wait_for_exit(pid: int) -> Iterator[Callable[[], None]]:
     """What waits for that process to end, which raises Unreachable where it does not.
 
     To be entered before it is asked to end: from there on the pid is that daemon's, whatever comes after.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import DialectEntry, ToolEntry
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 WIDTH = 96  # characters, of a description
 
@@ -45,10 +45,10 @@ def verb(invocation: Invocation, dialect: str | None) -> None:
         return
     for entry in result.dialects:
         if dialect is None:
-            output.say(f"{output.paint(f'{entry.name:<8}', 'cyan')} {_names(entry)}")
+            output.echo(f"{output.paint(f'{entry.name:<8}', 'cyan')} {_names(entry)}")
         elif entry.name == dialect:
             for line in _described(entry):
-                output.say(line)
+                output.echo(line)
 
 
 def _names(entry: DialectEntry) -> str:

@@ -12,7 +12,7 @@ from editd_client.cli.options import as_json, transaction_named
 
 if TYPE_CHECKING:
     from editd.wire.messages import Tx
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"

@@ -14,7 +14,7 @@ GRAPH_WIDTH = 40  # characters for `+++--` of the file with the most changes
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-class Stat:
+class DiffStat:
     """The changed lines of one file."""
 
     def __init__(self, name: str) -> None:
@@ -24,12 +24,12 @@ class Stat:
         self.is_binary = False
 
 
-def stats_of(diff: str) -> list[Stat]:
+def stats_of(diff: str) -> list[DiffStat]:
     """Return the counts of each file in a diff.
 
     A line counts only inside a hunk, whose header says how long it is: content may look like a header.
     """
-    stats: list[Stat] = []
+    stats: list[DiffStat] = []
     old = new = 0  # lines of the hunk that are still to come
     for line in diff.split("\n"):
         if old > 0 or new > 0:
@@ -38,7 +38,7 @@ def stats_of(diff: str) -> list[Stat]:
             old -= line[:1] in ("-", " ", "")
             new -= line[:1] in ("+", " ", "")
         elif line.startswith("diff --git "):
-            stats.append(Stat(_name_in(line)))
+            stats.append(DiffStat(_name_in(line)))
         elif hunk := _HUNK.match(line):
             old, new = int(hunk[1] or 1), int(hunk[2] or 1)
         elif line.startswith("rename from ") and stats:

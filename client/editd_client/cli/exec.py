@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.author import acting
+from editd_client.author import current_actor
 from editd_client.cli import output, refusals, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.wire.messages import ExecEndResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # as a shell has them
 UNREACHABLE = 3  # as `editctl` has it
@@ -47,15 +47,15 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
     """
     with invocation.client() as client:
         if not invocation.session:
-            client.hello(acting())
+            client.hello(current_actor())
         name = client.exec_begin(shlex.join(command)).exec
         status = _run(command)
         try:
             _report(invocation, client.exec_end(name, status))
         except EditdError as refused:
-            refusals.tell_refusal(refused, as_json=False)
+            refusals.print_refusal(refused, as_json=False)
         except Unreachable as error:
-            refusals.tell_unreachable(error, as_json=False)
+            refusals.print_unreachable(error, as_json=False)
             return status or UNREACHABLE
     return status
 
@@ -70,7 +70,7 @@ def _run(command: Sequence[str]) -> int:
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
-        stdio.tell(f"editctl: {command[0]}: {why}")
+        stdio.print_error(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
     return status if status >= 0 else SIGNALLED - status
 
@@ -85,6 +85,6 @@ def _is_nowhere(name: str) -> bool:
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
     """Say on standard error what was recorded: standard output is the command's."""
     if invocation.json:
-        stdio.tell(output.json_text(ended))
+        stdio.print_error(output.json_text(ended))
     elif ended.transaction is not None:
-        stdio.tell(output.one_line(ended.transaction, sys.stderr))
+        stdio.print_error(output.one_line(ended.transaction, sys.stderr))

@@ -10,7 +10,7 @@ from editd_client.cli import output
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
 
@@ -40,8 +40,8 @@ def verb(invocation: Invocation, dry_run: bool) -> None:
         is_one = result.compacted == 1
         what = "one transaction" if is_one else f"{result.compacted} transactions"
         verb_ = "would be" if dry_run else "is" if is_one else "are"
-        output.say(f"{what} {verb_} compacted: the history begins with {result.oldest}")
+        output.echo(f"{what} {verb_} compacted: the history begins with {result.oldest}")
     else:
-        output.say("no transaction goes beyond what is kept")
+        output.echo("no transaction goes beyond what is kept")
     about = "about " if dry_run else ""
-    output.say(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")
+    output.echo(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")

@@ -8,10 +8,10 @@ import click
 
 from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import local
+from editd_client.cli.time_arguments import local_time
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.group(invoke_without_command=True)
@@ -44,10 +44,10 @@ def verb(context: click.Context) -> None:
     with invocation.client() as client:
         hooks = client.status().hooks
     if invocation.json:
-        output.say(output.json_text({"hooks": hooks}))
+        output.echo(output.json_text({"hooks": hooks}))
         return
     if not hooks:
-        output.say("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")
+        output.echo("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")
     for hook in hooks:
         _say_hook(hook)
 
@@ -71,23 +71,25 @@ def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
     if invocation.say_json(result):
         return
     if not result.hooks:
-        output.say("no hook is for these files")
+        output.echo("no hook is for these files")
     for file in result.files if result.hooks else []:
         by = ", ".join(file["formatted_by"])
-        output.say(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
+        output.echo(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
     for warning in result.warnings:
-        stdio.tell(output.plain(f"warning: {warning}"))
+        stdio.print_error(output.plain(f"warning: {warning}"))
     if result.diff:
         output.page(output.diff_lines(result.diff))
 
 
 def _say_hook(hook: dict[str, Any]) -> None:
     about = output.plain(f"  {hook['kind']}  {', '.join(hook['glob'])}")
-    output.say(output.paint(hook["name"], "cyan") + about)
-    output.say(output.plain(f"  {' '.join(hook['command'])}"))
+    output.echo(output.paint(hook["name"], "cyan") + about)
+    output.echo(output.plain(f"  {' '.join(hook['command'])}"))
     runs = "once" if hook["runs"] == 1 else f"{hook['runs']} times"
-    output.say(f"  ran {runs}, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
+    output.echo(f"  ran {runs}, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
     if hook["failure"] is not None:
-        output.say(
-            output.plain(f"  last failure: {local(hook['failure']['time'])} {hook['failure']['message']}")
+        output.echo(
+            output.plain(
+                f"  last failure: {local_time(hook['failure']['time'])} {hook['failure']['message']}"
+            )
         )

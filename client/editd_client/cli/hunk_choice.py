@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import Change, ShowResult, Tx
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 NUMBERS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
@@ -34,7 +34,7 @@ DECIDING = frozenset("ynqad")
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class HunkSelection:
     """The parts of a transaction that are to be undone: whole paths, and hunks of other files."""
 
     paths: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ def check_terminal(transaction: str | None) -> None:
     )
 
 
-def choose(client: Client, tx: Tx, paths: Sequence[str] | None) -> Chosen:
+def choose(client: Client, tx: Tx, paths: Sequence[str] | None) -> HunkSelection:
     """Ask for each hunk of a transaction, or of `paths` in it, whether it is to be undone."""
     result = client.show(tx, diff=False, hunks=True)
     pieces = list(_pieces(result, paths))
@@ -131,7 +131,7 @@ def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
                 piece.is_chosen, piece.is_gone = False, True
                 continue
             for line in (*_shown(piece, shown), *in_the_way):
-                output.say(line)
+                output.echo(line)
             shown = piece
         following = next((index for index in undecided if index > at), None)
         previous = max((index for index in undecided if index < at), default=None)
@@ -139,14 +139,14 @@ def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
         if answer in ("j", "k"):
             there = following if answer == "j" else previous
             if there is None:
-                output.say(f"There is no {'next' if answer == 'j' else 'previous'} undecided hunk.")
+                output.echo(f"There is no {'next' if answer == 'j' else 'previous'} undecided hunk.")
             else:
                 at = there
         elif answer in DECIDING:
             _decide(pieces, at, answer)
         elif answer:
             for key, meaning in KEYS.items():
-                output.say(output.paint(f"{key} - {meaning}", "red"))
+                output.echo(output.paint(f"{key} - {meaning}", "red"))
 
 
 def _decide(pieces: Sequence[Piece], at: int, answer: str) -> None:
@@ -195,14 +195,14 @@ def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool)
     sys.stdout.flush()
     line = sys.stdin.readline()
     if not line:
-        output.say("")
+        output.echo("")
         return "q"
     return line.strip()[:1].lower()
 
 
-def _chosen(pieces: Sequence[Piece]) -> Chosen:
+def _chosen(pieces: Sequence[Piece]) -> HunkSelection:
     """Name what was chosen. A file of which nothing else is left is undone as a whole."""
-    chosen = Chosen()
+    chosen = HunkSelection()
     for file in dict.fromkeys(piece.file.path for piece in pieces):
         here = [piece for piece in pieces if piece.file.path == file]
         taken = [piece for piece in here if piece.is_chosen]

@@ -8,10 +8,10 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import local
+from editd_client.cli.time_arguments import local_time
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 TTL_SECONDS = 600.0
 
@@ -45,7 +45,7 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
     with invocation.client() as client:
         lease = client.lease_acquire(paths, ttl, wait=wait)
     if not invocation.say_json(lease):
-        output.say(lease.lease)
+        output.echo(lease.lease)
 
 
 @verb.command("renew")
@@ -60,7 +60,7 @@ def renew(invocation: Invocation, lease: str, ttl: float) -> None:
     with invocation.client() as client:
         renewed = client.lease_renew(lease, ttl)
     if not invocation.say_json(renewed):
-        output.say(f"until {local(renewed.expires)}")
+        output.echo(f"until {local_time(renewed.expires)}")
 
 
 @verb.command("release")
@@ -73,7 +73,7 @@ def release(invocation: Invocation, lease: str, force: bool) -> None:
     with invocation.client(attach=not force) as client:
         client.lease_release(lease, force=force)
     if invocation.json:
-        output.say(output.json_text({}))
+        output.echo(output.json_text({}))
 
 
 @verb.command("list")
@@ -88,6 +88,6 @@ def list_leases(invocation: Invocation) -> None:
     for one in result.leases:
         paths = " ".join(map(output.plain, one.paths))
         session = output.paint(output.plain(one.session), "cyan")
-        output.say(f"{one.lease} {session} {paths}, until {local(one.expires)}")
+        output.echo(f"{one.lease} {session} {paths}, until {local_time(one.expires)}")
     if result.waiting:
-        output.say(f"{result.waiting} waiting")
+        output.echo(f"{result.waiting} waiting")

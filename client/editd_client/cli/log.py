@@ -10,13 +10,13 @@ import click
 
 from editd_client.cli import diffstat, output
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import age, local, moment
+from editd_client.cli.time_arguments import age, local_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import Kind, LogResult, Transaction
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 LIMIT = 50
@@ -112,8 +112,8 @@ def verb(
         "session": sessions or None,
         "actor": actors or None,
         "kind": kinds or None,
-        "since": None if since is None else moment(since),
-        "until": None if until is None else moment(until),
+        "since": None if since is None else parse_time(since),
+        "until": None if until is None else parse_time(until),
     }
     with invocation.client() as client:
         result = _matching(client, asked, limit or LIMIT, patterns)
@@ -123,7 +123,7 @@ def verb(
         if not invocation.say_json(result):
             output.page(_lines(client, result, oneline=oneline, patch=patch, stat=stat, template=template))
             if result.more and limit is None and template is None:
-                output.say(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
+                output.echo(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
 
 
 def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple[str, ...]) -> LogResult:
@@ -206,7 +206,7 @@ def _fields(transaction: Transaction) -> dict[str, str]:
         "actor": output.plain(transaction.actor),
         "session": output.plain(transaction.session or ""),
         "time": transaction.time,
-        "date": local(transaction.time),
+        "date": local_time(transaction.time),
         "age": age(transaction.time),
         "subject": output.plain(transaction.message.partition("\n")[0]),
         "message": output.plain(transaction.message, but="\n\t"),

@@ -10,7 +10,7 @@ import click
 from editd_client.errors import Unreachable
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()

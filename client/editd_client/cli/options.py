@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from editd_client.author import login_name
-from editd_client.cli.context import Invocation
+from editd_client.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale, Tx
@@ -24,7 +24,7 @@ RANGE = re.compile(r"(\w+)\.\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Authorship:
+class AuthorOptions:
     """Who a transaction is by and why, and whether it is to be made at all."""
 
     named_actor: str | None
@@ -67,7 +67,7 @@ def authored(verb: Verb) -> Verb:
         dry_run: bool,
         **more: Any,
     ) -> Any:
-        authorship = Authorship(actor, message, request_id, dry_run)
+        authorship = AuthorOptions(actor, message, request_id, dry_run)
         return verb(*given, authorship=authorship, **more)
 
     return wrapped

@@ -32,7 +32,7 @@ ID_DIGITS = 7  # as git shortens an id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print a text and a newline. Raises Unwritten where that cannot be written."""
     with writing():
         sys.stdout.write(text + "\n")
@@ -43,7 +43,7 @@ def page(lines: Iterable[str]) -> None:
     pager = _pager() if sys.stdout.isatty() else None
     if pager is None:
         for line in lines:
-            say(line)
+            echo(line)
         return
     import subprocess
 

@@ -7,11 +7,11 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from editd_client.cli.apply_report import apply_edits
-from editd_client.cli.options import Authorship, authored, merging
+from editd_client.cli.options import AuthorOptions, authored, merging
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(
-    invocation: Invocation, file: IO[bytes], fuzz: int, authorship: Authorship, on_stale: OnStale | None
+    invocation: Invocation, file: IO[bytes], fuzz: int, authorship: AuthorOptions, on_stale: OnStale | None
 ) -> None:
     """Apply a patch, to any number of files: all of it, or nothing.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import PublishedFile, PublishResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 
@@ -85,7 +85,7 @@ def verb(
         )
     if not invocation.say_json(result):
         for line in _lines(result, is_long=stat or dry_run):
-            output.say(line)
+            output.echo(line)
 
 
 def _lines(result: PublishResult, *, is_long: bool) -> Iterator[str]:

@@ -11,7 +11,7 @@ from editd_client.cli import stdio
 from editd_client.cli.options import as_json, transaction_named
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.options import Authorship, authored, forcing
+from editd_client.cli.options import AuthorOptions, authored, forcing
 from editd_client.cli.undo_report import report_undo
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
 @forcing
 @authored
 @click.pass_obj
-def verb(invocation: Invocation, force: bool, authorship: Authorship) -> int:
+def verb(invocation: Invocation, force: bool, authorship: AuthorOptions) -> int:
     """Take back an undo: the newest that is not redone, and so on, as in an editor.
 
     Like an undo it keeps what others changed since, and is a

@@ -9,8 +9,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from editd_client.cli.output import diff_lines, json_text, one_line, paint, plain, say
-from editd_client.cli.stdio import tell
+from editd_client.cli.output import diff_lines, echo, json_text, one_line, paint, plain
+from editd_client.cli.stdio import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,24 +41,24 @@ AT_THE_SHELL = (
 )
 
 
-def tell_refusal(error: EditdError, *, as_json: bool) -> None:
+def print_refusal(error: EditdError, *, as_json: bool) -> None:
     """Say why not and what to do next: on standard error, or as a JSON document."""
     if as_json:
         _say_json_error(error.code, error.name, error.message, error.data)
         return
     message = error.message.removesuffix(error.hint).rstrip()
-    tell(_title("editctl: ", "red") + plain(message, but="\n\t"))
+    print_error(_title("editctl: ", "red") + plain(message, but="\n\t"))
     _tell_hint(error.hint)
     for line in _particulars(error):
-        tell(line)
+        print_error(line)
 
 
-def tell_unreachable(error: Unreachable, *, as_json: bool) -> None:
+def print_unreachable(error: Unreachable, *, as_json: bool) -> None:
     """Say that there is no daemon, in the same two forms."""
     if as_json:
         _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
         return
-    tell(_title("editctl: ", "red") + plain(error.message))
+    print_error(_title("editctl: ", "red") + plain(error.message))
     _tell_hint(error.hint)
 
 
@@ -66,7 +66,7 @@ def _tell_hint(hint: str) -> None:
     for spoken, at_the_shell in AT_THE_SHELL:
         hint = re.sub(spoken, at_the_shell, hint)
     if hint:
-        tell(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
+        print_error(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
 
 
 def _particulars(error: EditdError) -> Iterator[str]:
@@ -106,4 +106,4 @@ def _title(word: str, colour: str) -> str:
 
 
 def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
-    say(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))
+    echo(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli.apply_report import report
-from editd_client.cli.options import Authorship, authored
-from editd_client.cli.undo_report import moment_named
+from editd_client.cli.options import AuthorOptions, authored
+from editd_client.cli.undo_report import time_named
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
 @authored
 @click.pass_obj
-def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: Authorship) -> None:
+def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: AuthorOptions) -> None:
     """Put everything, or some paths, back to how they were right after WHEN.
 
     WHEN is a transaction, or a time such as 2h (so long ago) or 2026-03-01T14:30; 0 is the workspace
@@ -36,7 +36,7 @@ def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: 
     """
     with invocation.client() as client:
         result = client.restore(
-            moment_named(when),
+            time_named(when),
             paths=invocation.paths(paths),
             actor=authorship.actor,
             message=authorship.message,

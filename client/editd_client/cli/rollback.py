@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli.options import Authorship, authored, fitting
-from editd_client.cli.undo_report import moment_named, report_undo
+from editd_client.cli.options import AuthorOptions, authored, fitting
+from editd_client.cli.undo_report import report_undo, time_named
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnConflict
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -29,7 +29,7 @@ def verb(
     since: str | None,
     include_published: bool,
     on_conflict: OnConflict,
-    authorship: Authorship,
+    authorship: AuthorOptions,
 ) -> int:
     """Take back all that a session did: its edits and commands in force, as one transaction.
 
@@ -49,7 +49,7 @@ def verb(
     with invocation.client() as client:
         result = client.rollback(
             session,
-            since=None if since is None else moment_named(since),
+            since=None if since is None else time_named(since),
             actor=authorship.actor,
             message=authorship.message,
             request_id=authorship.request_id,

@@ -9,11 +9,11 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import local
+from editd_client.cli.time_arguments import local_time
 
 if TYPE_CHECKING:
     from editd.wire.messages import SessionEntry
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.group()
@@ -65,7 +65,7 @@ def open_session(
             ttl=ttl,
         )
     if not invocation.say_json(opened):
-        output.say(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
+        output.echo(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
 
 
 @verb.command("list")
@@ -77,7 +77,7 @@ def list_sessions(invocation: Invocation) -> None:
         result = client.session_list()
     if not invocation.say_json(result):
         for entry in result.sessions:
-            output.say(_line(entry))
+            output.echo(_line(entry))
 
 
 @verb.command("close")
@@ -92,7 +92,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool) -> None
     with invocation.client(attach=not force) as client:
         client.session_close(name, force=force)
     if invocation.json:
-        output.say(output.json_text({}))
+        output.echo(output.json_text({}))
 
 
 def _line(entry: SessionEntry) -> str:
@@ -100,7 +100,7 @@ def _line(entry: SessionEntry) -> str:
     facts += [f"{what} {' '.join(map(output.plain, globs))}" for what, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
     facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
-    facts.append("connected" if entry.connections else f"last used {local(entry.used)}")
+    facts.append("connected" if entry.connections else f"last used {local_time(entry.used)}")
     return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
 
 

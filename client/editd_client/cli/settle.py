@@ -10,7 +10,7 @@ from editd_client.cli import output
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -32,4 +32,4 @@ def verb(invocation: Invocation, timeout: float | None) -> None:
     with invocation.client() as client:
         result = client.settle(timeout)
     if not invocation.say_json(result):
-        output.say(f"settled at transaction {result.head}" if result.head else "settled at the baseline")
+        output.echo(f"settled at transaction {result.head}" if result.head else "settled at the baseline")

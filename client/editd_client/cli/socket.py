@@ -10,7 +10,7 @@ from editd_client.cli import output
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -29,6 +29,6 @@ def verb(invocation: Invocation) -> None:
     invocation.client().close()
     path = invocation.workspace.socket_path
     if invocation.json:
-        output.say(output.json_text({"socket": path}))
+        output.echo(output.json_text({"socket": path}))
     else:
-        output.say(path)
+        output.echo(path)

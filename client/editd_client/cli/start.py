@@ -10,7 +10,7 @@ from editd_client.cli import output
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -30,4 +30,4 @@ def verb(invocation: Invocation) -> None:
     with invocation.client() as client:
         status = client.status()
     if not invocation.say_json(status):
-        output.say(f"editd {status.version} (pid {status.pid}) has {output.plain(status.root)}")
+        output.echo(f"editd {status.version} (pid {status.pid}) has {output.plain(status.root)}")

@@ -8,13 +8,13 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import local
+from editd_client.cli.time_arguments import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import StatusResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
 TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher that a person should know
@@ -44,7 +44,7 @@ def verb(invocation: Invocation, verbose: bool) -> None:
     if not invocation.say_json(status):
         inside = {"socket": invocation.workspace.socket_path} if verbose else {}
         for title, value in _rows(status, inside):
-            output.say(output.paint(f"{title:<12}", "cyan") + output.plain(value))
+            output.echo(output.paint(f"{title:<12}", "cyan") + output.plain(value))
 
 
 def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -72,7 +72,7 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
     if status.config["restart"]:
         yield "config", f"to be in force after a restart: {', '.join(status.config['restart'])}"
     for hook in status.hooks:
-        failed = "" if hook["failure"] is None else f", failed last at {local(hook['failure']['time'])}"
+        failed = "" if hook["failure"] is None else f", failed last at {local_time(hook['failure']['time'])}"
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
     if missing := status.system.get("missing"):
         yield "does without", ", ".join(missing)

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Unwritten(Exception):
+class OutputError(Exception):
     """The answer could not be written, and what it tells of has been done."""
 
 
-def open_the_closed() -> None:
+def open_closed_descriptors() -> None:
     """Put /dev/null on each of descriptors 0, 1 and 2 that is closed, so that no other file gets it."""
     for descriptor in (0, 1, 2):
         try:
@@ -36,7 +36,7 @@ def writing() -> Iterator[None]:
         # Whoever reads has enough, which is no failure; or it is a file's, which has a name.
         if isinstance(error, BrokenPipeError) or error.filename is not None:
             raise
-        raise Unwritten(error.strerror) from error
+        raise OutputError(error.strerror) from error
 
 
 def flush() -> None:
@@ -45,7 +45,7 @@ def flush() -> None:
         sys.stdout.flush()
 
 
-def tell(line: str) -> None:
+def print_error(line: str) -> None:
     """A line on standard error, which is nothing to fail of: what it goes with is done all the same."""
     with contextlib.suppress(OSError):
         sys.stderr.write(line + "\n")

@@ -9,11 +9,11 @@ import click
 from editd.wire.messages import Result, Status
 from editd_client import requests
 from editd_client.cli import output
-from editd_client.cli.daemon_exit import ending
+from editd_client.cli.daemon_exit import wait_for_exit
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 class Pid(Result):
@@ -37,11 +37,11 @@ def verb(invocation: Invocation) -> None:
       editctl stop || true     # in a script: gone, whether or not it ran
     """
     with invocation.client(start=False) as client:
-        pid = client.ask(requests.asking(Status(), Pid)).pid
-        with ending(pid) as wait:
+        pid = client.ask(requests.call(Status(), Pid)).pid
+        with wait_for_exit(pid) as wait:
             client.shutdown()
             wait()
     if invocation.json:
-        output.say(output.json_text({}))
+        output.echo(output.json_text({}))
     else:
-        output.say(f"editd (pid {pid}) has ended")
+        output.echo(f"editd (pid {pid}) has ended")

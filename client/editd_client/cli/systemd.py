@@ -15,7 +15,7 @@ from editd_client.errors import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.systemd_units import Units
 
 SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon that has much to finish takes its time to stop
@@ -64,13 +64,13 @@ def install(invocation: Invocation, now: bool) -> None:
     told = _tell_systemd([["daemon-reload"], enable])
     if invocation.json:
         facts = {"socket": units.socket, "service": units.service, "files": written, "run": told}
-        output.say(output.json_text(facts))
+        output.echo(output.json_text(facts))
         return
     for path in written:
-        output.say(path)
+        output.echo(path)
     _say_what_is_left(told)
     if not told:
-        output.say(
+        output.echo(
             f"{units.socket} is enabled" + (" and listens" if now else "; it listens from the next login on")
         )
 
@@ -89,12 +89,12 @@ def uninstall(invocation: Invocation) -> None:
     removed = list(_remove(units))
     told += _tell_systemd([["daemon-reload"]])
     if invocation.json:
-        output.say(output.json_text({"files": removed, "run": told}))
+        output.echo(output.json_text({"files": removed, "run": told}))
         return
     for path in removed:
-        output.say(f"removed {path}")
+        output.echo(f"removed {path}")
     if not removed:
-        output.say("no units of this workspace were there")
+        output.echo("no units of this workspace were there")
     _say_what_is_left(told)
 
 
@@ -115,13 +115,13 @@ def status(invocation: Invocation) -> int:
         "service": _asked("is-active", units.service),
     }
     if invocation.json:
-        output.say(output.json_text({"units": {"socket": units.socket, "service": units.service}, **facts}))
+        output.echo(output.json_text({"units": {"socket": units.socket, "service": units.service}, **facts}))
     else:
-        output.say(
+        output.echo(
             f"{'units':<12}" + ("installed" if not missing else "not installed: `editctl systemd install`")
         )
-        output.say(f"{'socket':<12}{facts['socket']}, {facts['enabled']} ({units.socket})")
-        output.say(f"{'service':<12}{facts['service']} ({units.service})")
+        output.echo(f"{'socket':<12}{facts['socket']}, {facts['enabled']} ({units.socket})")
+        output.echo(f"{'service':<12}{facts['service']} ({units.service})")
     return 0 if not missing else 3
 
 
@@ -216,6 +216,6 @@ def _for_a_shell(word: str) -> str:
 
 def _say_what_is_left(commands: list[str]) -> None:
     if commands:
-        stdio.tell("hint: no systemd answers here. Where it does, run:")
+        stdio.print_error("hint: no systemd answers here. Where it does, run:")
         for command in commands:
-            stdio.tell(f"  {command}")
+            stdio.print_error(f"  {command}")

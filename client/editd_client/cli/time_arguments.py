@@ -25,7 +25,7 @@ _UNITS = (  # the first unit that a length of time is less than two of the next
 )  # fmt: skip
 
 
-def moment(text: str) -> str:
+def parse_time(text: str) -> str:
     """Return the time as RFC 3339 in UTC: `2h` is a time ago, a date or time without a zone is local.
 
     Raises click's BadParameter for anything else.
@@ -42,7 +42,7 @@ def moment(text: str) -> str:
     return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond:06d}Z"
 
 
-def is_moment(text: str) -> bool:
+def is_time(text: str) -> bool:
     """Tell whether the text is a time rather than the number or the id of a transaction."""
     given = text.strip()
     if _DATE.match(given) or (_AGO.fullmatch(given) and not _ID.fullmatch(given)):
@@ -50,7 +50,7 @@ def is_moment(text: str) -> bool:
     return bool(given and _DAY.fullmatch(given))
 
 
-def local(time: str) -> str:
+def local_time(time: str) -> str:
     """A time of the protocol's, for people: in their own zone, to the second."""
     from datetime import datetime
 

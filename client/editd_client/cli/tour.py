@@ -15,11 +15,11 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.tour_copy import copy_folder, find_places, make_example
-from editd_client.cli.tour_workspace import NotAsClaimed, Scene
+from editd_client.cli.tour_workspace import TourFailed, TourWorkspace
 from editd_client.locate import current_folder
 
 if TYPE_CHECKING:
-    from editd_client.cli.tour_copy import Place
+    from editd_client.cli.tour_copy import ExamplePlace
 
 NOT_AS_CLAIMED = 4
 BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some other program wrote"
@@ -43,18 +43,18 @@ def verb(pause: bool) -> int:
       editctl tour --pause
     """
     source = current_folder()
-    scene = Scene(os.path.basename(source) or "folder", pause=pause)
+    scene = TourWorkspace(os.path.basename(source) or "folder", pause=pause)
     try:
         _play(scene, source)
-    except NotAsClaimed as error:
-        output.say(output.paint(f"\n✗ {error}", "red", bold=True))
+    except TourFailed as error:
+        output.echo(output.paint(f"\n✗ {error}", "red", bold=True))
         return NOT_AS_CLAIMED
     finally:
-        scene.strike()
+        scene.remove()
     return 0
 
 
-def _play(scene: Scene, source: str) -> None:
+def _play(scene: TourWorkspace, source: str) -> None:
     """The whole tour, from the first sentence to the last."""
     first, second = _set_up(scene, source)
     read_by_bob = _start(scene, first)
@@ -65,9 +65,9 @@ def _play(scene: Scene, source: str) -> None:
     _look_back(scene)
 
 
-def _set_up(scene: Scene, source: str) -> tuple[Place, Place]:
+def _set_up(scene: TourWorkspace, source: str) -> tuple[ExamplePlace, ExamplePlace]:
     """Fill the workspace, and return two files of it to show edits on."""
-    output.say(output.paint("A tour of editd", None, bold=True))
+    output.echo(output.paint("A tour of editd", None, bold=True))
     copied = copy_folder(source, scene.root)
     places = find_places(scene.root)
     if len(places) >= 2:
@@ -83,7 +83,7 @@ def _set_up(scene: Scene, source: str) -> tuple[Place, Place]:
     return places[0], places[1]
 
 
-def _start(scene: Scene, first: Place) -> str:
+def _start(scene: TourWorkspace, first: ExamplePlace) -> str:
     """Start the daemon, and return the version of the first file that Bob reads."""
     scene.step(
         "A daemon owns the folder",
@@ -98,7 +98,7 @@ def _start(scene: Scene, first: Place) -> str:
         return client.read(first.path).version
 
 
-def _edit_two_files(scene: Scene, first: Place, second: Place) -> None:
+def _edit_two_files(scene: TourWorkspace, first: ExamplePlace, second: ExamplePlace) -> None:
     scene.step(
         "Two files, one transaction",
         "Alice edits two files at once: both edits take effect, or neither does. The answer comes when "
@@ -119,7 +119,7 @@ def _edit_two_files(scene: Scene, first: Place, second: Place) -> None:
     scene.claim("one transaction changed both files", paths == {first.path, second.path})
 
 
-def _edit_stale(scene: Scene, first: Place, read_by_bob: str) -> None:
+def _edit_stale(scene: TourWorkspace, first: ExamplePlace, read_by_bob: str) -> None:
     scene.step(
         "No lost update",
         f"Bob read {first.path} before Alice's edit: version {read_by_bob[:12]}, git's own name for that "
@@ -144,7 +144,7 @@ def _edit_stale(scene: Scene, first: Place, read_by_bob: str) -> None:
     scene.claim("both edits are in the file", first.top + BY_ALICE in text and first.bottom + BY_BOB in text)
 
 
-def _change_from_outside(scene: Scene, second: Place) -> None:
+def _change_from_outside(scene: TourWorkspace, second: ExamplePlace) -> None:
     scene.step(
         "Nobody has to ask",
         "Other programs go on as ever. What they change is taken into the history, a transaction of its own.",
@@ -159,7 +159,7 @@ def _change_from_outside(scene: Scene, second: Place) -> None:
     scene.claim(f"and it is of {second.path} alone", paths == [second.path])
 
 
-def _undo_the_first(scene: Scene, first: Place, second: Place) -> None:
+def _undo_the_first(scene: TourWorkspace, first: ExamplePlace, second: ExamplePlace) -> None:
     scene.step(
         "Undo one in the middle",
         "Both files have changed since Alice's transaction, the first. It alone is taken back.",
@@ -172,12 +172,12 @@ def _undo_the_first(scene: Scene, first: Place, second: Place) -> None:
     scene.claim(f"{second.path} has the line from outside", scene.text(second.path) == outside)
 
 
-def _look_back(scene: Scene) -> None:
+def _look_back(scene: TourWorkspace) -> None:
     scene.step(
         "All of it is kept", "Nothing is rewritten: an undo is a transaction, and can be undone in its turn."
     )
     scene.editctl("log", "--oneline")
     scene.editctl("check")
     scene.editctl("stop")
-    output.say(output.paint("\nThat was all of it.", None, bold=True))
+    output.echo(output.paint("\nThat was all of it.", None, bold=True))
     scene.tell("Next: `editctl start` in a project of yours, and `editctl --help`.")

@@ -27,13 +27,13 @@ LINE_LENGTHS = range(8, 56)  # of a line that fits on a terminal with the comman
 LINES_APART = 6  # more than the context of a hunk, so that two edits never touch
 
 
-class Copied(Struct, frozen=True):
+class CopiedFolder(Struct, frozen=True):
     files: int
     bytes: int
     is_whole: bool
 
 
-class Place(Struct, frozen=True):
+class ExamplePlace(Struct, frozen=True):
     """A text file with two lines to change, far from each other, each there once."""
 
     path: str
@@ -42,21 +42,21 @@ class Place(Struct, frozen=True):
     bottom: str
 
 
-def copy_folder(source: str, target: str) -> Copied:
+def copy_folder(source: str, target: str) -> CopiedFolder:
     """Copy the ordinary, visible files of `source` into `target`, until the limits are reached."""
     files = size = 0
     for name in _ordinary_files(source):
         length = os.path.getsize(os.path.join(source, name))
         if files == FILES_MAX or size + length > BYTES_MAX:
-            return Copied(files, size, is_whole=False)
+            return CopiedFolder(files, size, is_whole=False)
         place = os.path.join(target, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         shutil.copy(os.path.join(source, name), place)
         files, size = files + 1, size + length
-    return Copied(files, size, is_whole=True)
+    return CopiedFolder(files, size, is_whole=True)
 
 
-def find_places(folder: str) -> list[Place]:
+def find_places(folder: str) -> list[ExamplePlace]:
     """The files that an edit can be shown on, the ones nearest to the top first."""
     names = sorted(_ordinary_files(folder), key=lambda name: (name.count("/"), name))
     places = (_place(folder, name) for name in names if name.isascii() and name.isprintable())
@@ -88,7 +88,7 @@ def _is_ordinary(path: str) -> bool:
     return stat.S_ISREG(facts.st_mode) and facts.st_size <= FILE_BYTES_MAX and os.access(path, os.R_OK)
 
 
-def _place(folder: str, path: str) -> Place | None:
+def _place(folder: str, path: str) -> ExamplePlace | None:
     """The file as a place, if it is text, has line feeds for line ends, and two lines that serve."""
     with open(os.path.join(folder, path), "rb") as file:
         content = file.read(SHOWN_BYTES_MAX + 1)
@@ -106,7 +106,7 @@ def _place(folder: str, path: str) -> Place | None:
     ]
     if not serve or serve[-1] - serve[0] < LINES_APART or len(lines) - serve[0] < 2 * LINES_APART:
         return None
-    return Place(path, text, lines[serve[0]], lines[serve[-1]])
+    return ExamplePlace(path, text, lines[serve[0]], lines[serve[-1]])
 
 
 EXAMPLE = {

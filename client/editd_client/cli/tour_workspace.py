@@ -29,11 +29,11 @@ COMMAND_SECONDS_MAX = 30.0
 WIDTH_MAX = 88  # characters of a line of prose
 
 
-class NotAsClaimed(Exception):
+class TourFailed(Exception):
     """Something that the tour said is not so."""
 
 
-class Scene:
+class TourWorkspace:
     """A throw-away workspace, what is said about it and what is done in it."""
 
     def __init__(self, name: str, *, pause: bool) -> None:
@@ -70,14 +70,14 @@ class Scene:
         self._steps += 1
         if self._pause:
             click.pause("\n(Enter goes on)")
-        output.say(output.paint(f"\n{self._steps}. {title}", None, bold=True))
+        output.echo(output.paint(f"\n{self._steps}. {title}", None, bold=True))
         self.tell(text)
 
     def tell(self, text: str) -> None:
         """Say something, at a width that can be read."""
         self._has_run = False
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
-        output.say(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
+        output.echo(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
 
     def editctl(self, *words: str, expected: int = 0) -> None:
         """Print a command and run it, as a shell would."""
@@ -86,34 +86,34 @@ class Scene:
         code = self._run(words).returncode
         self._is_running = words[0] != "stop"
         if code != expected:
-            raise NotAsClaimed(f"that command's exit code should be {expected}, and is {code}")
+            raise TourFailed(f"that command's exit code should be {expected}, and is {code}")
 
     def cat(self, path: str) -> None:
         """Print a text file as a shell would."""
         self._print(["cat", path])
-        output.say(self.text(path).rstrip("\n"))
+        output.echo(self.text(path).rstrip("\n"))
 
     def append(self, line: str, path: str) -> None:
         """Change a file behind editd's back, as an editor or a script would."""
-        output.say(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
+        output.echo(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
         with open(os.path.join(self.root, path), "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def claim(self, sentence: str, holds: bool) -> None:
         """Say what is so, and end the tour if it is not."""
         if not holds:
-            raise NotAsClaimed(f"this should be so, and is not: {sentence}")
+            raise TourFailed(f"this should be so, and is not: {sentence}")
         if self._has_run:
-            output.say("")
+            output.echo("")
         self._has_run = False
-        output.say(output.paint("   ✓ ", "green") + sentence)
+        output.echo(output.paint("   ✓ ", "green") + sentence)
 
     def text(self, path: str) -> str:
         """What a file of the workspace holds."""
         with open(os.path.join(self.root, path), encoding="utf-8", newline="") as file:
             return file.read()
 
-    def strike(self) -> None:
+    def remove(self) -> None:
         """End the daemon and remove everything, whatever state they are in."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -125,7 +125,7 @@ class Scene:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _print(self, command: Sequence[str]) -> None:
-        output.say(output.paint(f"\n   $ {shlex.join(command)}", "green"))
+        output.echo(output.paint(f"\n   $ {shlex.join(command)}", "green"))
 
     def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
         stdio.flush()

@@ -8,13 +8,13 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.hunk_choice import check_terminal, choose, hunks_named
-from editd_client.cli.options import Authorship, authored, fitting, range_named, transaction_named
-from editd_client.cli.undo_report import moment_named, report_undo
+from editd_client.cli.options import AuthorOptions, authored, fitting, range_named, transaction_named
+from editd_client.cli.undo_report import report_undo, time_named
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
     from editd.wire.messages import Filter, Kind, OnConflict, Tx
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
 UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these
@@ -62,7 +62,7 @@ def verb(
     since: str | None,
     until: str | None,
     on_conflict: OnConflict,
-    authorship: Authorship,
+    authorship: AuthorOptions,
 ) -> int:
     """Take back a transaction, the newest or any other, or part of one.
 
@@ -106,7 +106,7 @@ def verb(
         raise click.UsageError("Give --all or --last.")
     chosen = None
     if not is_one and not interactive:
-        begin, end = between or (since and moment_named(since), until and moment_named(until))
+        begin, end = between or (since and time_named(since), until and time_named(until))
         names_only_paths = not any((sessions, actors, begin, end))
         if names_only_paths and not everything and last is None and paths:
             last = 1
@@ -125,7 +125,7 @@ def verb(
             choice = choose(client, tx, named)
             named, chosen_hunks = choice.paths or None, choice.hunks or None
             if named is None and chosen_hunks is None:
-                output.say("No hunk was chosen. Nothing was changed.")
+                output.echo("No hunk was chosen. Nothing was changed.")
                 return 0
         result = client.undo(
             tx,

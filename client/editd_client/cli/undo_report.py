@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from editd_client.cli import output
 from editd_client.cli.options import transaction_named
-from editd_client.cli.time_arguments import is_moment, moment
+from editd_client.cli.time_arguments import is_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import InTheWay, Tx, UndoResult
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 REFUSED_EXIT_CODE = 1
 
 
-def moment_named(text: str) -> Tx:
+def time_named(text: str) -> Tx:
     """A transaction, or a time as RFC 3339: `2h` is so long ago, a date or time without a zone is local."""
-    return moment(text) if is_moment(text) else transaction_named(text.strip())
+    return parse_time(text) if is_time(text) else transaction_named(text.strip())
 
 
 def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:
@@ -28,11 +28,11 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
     if not invocation.say_json(result):
         lines = output.applied(result, dry_run=dry_run)
         if conflicts:
-            output.say(next(lines))
+            output.echo(next(lines))
             for line in _in_the_way(conflicts, is_left=result.transaction is not None):
-                output.say(line)
+                output.echo(line)
         for line in lines:
-            output.say(line)
+            output.echo(line)
     return REFUSED_EXIT_CODE if conflicts else 0
 
 

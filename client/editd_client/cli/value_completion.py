@@ -32,7 +32,7 @@ TRANSACTIONS_MAX = 50
 SUBJECT_LENGTH_MAX = 60  # characters
 
 
-class Known(StringParamType):
+class DaemonValues(StringParamType):
     """Words of which the daemon knows which there are."""
 
     def __init__(self, values: Values, *, or_files: bool = False) -> None:
@@ -52,7 +52,7 @@ class Known(StringParamType):
         return found or ([CompletionItem(incomplete, type="file")] if self._or_files else [])
 
 
-class Paths(StringParamType):
+class WorkspacePaths(StringParamType):
     """Paths, which the shell itself knows best."""
 
     def __init__(self, kind: Literal["file", "dir"]) -> None:
@@ -136,32 +136,32 @@ def _tools(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
                 yield tool["name"], _plain(tool["description"].partition("\n")[0][:SUBJECT_LENGTH_MAX])
 
 
-TRANSACTIONS = Known(_transactions)
-SESSIONS = Known(_sessions)
-DIALECTS = Known(_dialects)
-FILES = Paths("file")
+TRANSACTIONS = DaemonValues(_transactions)
+SESSIONS = DaemonValues(_sessions)
+DIALECTS = DaemonValues(_dialects)
+FILES = WorkspacePaths("file")
 
 ARGUMENTS: dict[str, StringParamType] = {
     "transaction": TRANSACTIONS,
     "when": TRANSACTIONS,
-    "words": Known(_transactions, or_files=True),
+    "words": DaemonValues(_transactions, or_files=True),
     "path": FILES,
     "paths": FILES,
     "source": FILES,
     "target": FILES,
     "session": SESSIONS,
     "name": SESSIONS,
-    "lease": Known(_leases),
+    "lease": DaemonValues(_leases),
     "dialect": DIALECTS,
-    "tool": Known(_tools),
+    "tool": DaemonValues(_tools),
 }
 OPTIONS: dict[str, StringParamType] = {
     "TX": TRANSACTIONS,
     "WHEN": TRANSACTIONS,
     "SEQ": TRANSACTIONS,
     "PATH": FILES,
-    "PATH:K": Known(_hunks),
-    "DIR": Paths("dir"),
+    "PATH:K": DaemonValues(_hunks),
+    "DIR": WorkspacePaths("dir"),
 }
 
 

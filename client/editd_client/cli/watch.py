@@ -12,7 +12,7 @@ from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
     from editd_client.events import Happening
 
 WILDCARD = re.compile(r"[*?\[]")
@@ -49,9 +49,9 @@ def verb(
                 continue
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
-                output.say(line)
+                output.echo(line)
                 stdio.flush()
-    stdio.tell("editctl: the daemon has ended")
+    stdio.print_error("editctl: the daemon has ended")
 
 
 def _glob(invocation: Invocation, given: str) -> str:

@@ -15,10 +15,10 @@ from editd_client.cli.options import as_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
-class Found(Struct, frozen=True):
+class RunningWorkspace(Struct, frozen=True):
     """One workspace, as its state folder describes it."""
 
     root: str
@@ -45,14 +45,14 @@ def verb(invocation: Invocation, running: bool) -> None:
     """
     found = [one for one in _workspaces() if one.running or not running]
     if invocation.json:
-        output.say(output.json_text({"workspaces": to_builtins(found)}))
+        output.echo(output.json_text({"workspaces": to_builtins(found)}))
         return
     for one in found:
         state = f"running, pid {one.pid}" if one.running else "not running" if one.exists else "gone"
-        output.say(f"{output.plain(one.root)}  {output.paint(state, 'green' if one.running else None)}")
+        output.echo(f"{output.plain(one.root)}  {output.paint(state, 'green' if one.running else None)}")
 
 
-def _workspaces() -> Iterator[Found]:
+def _workspaces() -> Iterator[RunningWorkspace]:
     """Yield the workspaces by their paths."""
     histories = paths.histories_folder()
     try:
@@ -66,7 +66,9 @@ def _workspaces() -> Iterator[Found]:
         state = os.path.join(histories, name)
         is_running = paths.is_running(state)
         pid = _first_line(os.path.join(state, "lock")).partition(" ")[0] if is_running else ""
-        yield Found(root, name, state, is_running, int(pid) if pid.isdecimal() else None, os.path.isdir(root))
+        yield RunningWorkspace(
+            root, name, state, is_running, int(pid) if pid.isdecimal() else None, os.path.isdir(root)
+        )
 
 
 def _first_line(path: str) -> str:

@@ -7,13 +7,13 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from editd_client.cli.apply_report import apply_edits
-from editd_client.cli.options import Authorship, authored, based, merging
+from editd_client.cli.options import AuthorOptions, authored, based, merging
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from editd.wire.messages import OnStale
-    from editd_client.cli.context import Invocation
+    from editd_client.cli.invocation import Invocation
 
 
 @click.command()
@@ -35,7 +35,7 @@ def verb(
     force: bool,
     executable: bool | None,
     base: str | UnsetType | None,
-    authorship: Authorship,
+    authorship: AuthorOptions,
     on_stale: OnStale | None,
 ) -> None:
     """Write a whole file, from FILE or standard input.

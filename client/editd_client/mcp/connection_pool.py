@@ -21,7 +21,7 @@ from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.daemon_identity import elsewhere, root_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.handles import LOCK_SECONDS_MAX, Handle, Record, enter, leave_handle, new_record
+from editd_client.handles import LOCK_SECONDS_MAX, Handle, HandleRecord, enter, leave_handle, new_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ IDLE_MAX = 8  # connections kept for the next calls: a daemon takes 256 of all i
 Result = TypeVar("Result")
 
 
-class Claim(Struct, frozen=True):
+class SessionClaim(Struct, frozen=True):
     """The session to act in: exactly `name`, or a new session named after it.
 
     With a token somebody else has opened the session, and it is left open at the end.
@@ -47,7 +47,7 @@ class Claim(Struct, frozen=True):
     token: str | None = None
 
 
-class Line(Struct):
+class CallStream(Struct):
     """The connection that one call uses, so that another thread can cut it."""
 
     stream: socket.socket | None = None
@@ -61,22 +61,22 @@ class Line(Struct):
                 self.stream.shutdown(socket.SHUT_RDWR)
 
 
-class Connection(Struct, frozen=True):
+class PooledConnection(Struct, frozen=True):
     client: Client
     stream: socket.socket
 
 
 @dataclass
-class Link:
+class ConnectionPool:
     """A session of one workspace; used by several threads."""
 
     workspace: Workspace
-    claim: Claim
+    claim: SessionClaim
     actor: str
     session: str = field(init=False, default="")  # as it was opened; empty before
-    _record: Record = field(init=False)  # as it was when the last connection entered
+    _record: HandleRecord = field(init=False)  # as it was when the last connection entered
     _handle: Handle | None = field(init=False, default=None)
-    _idle: list[Connection] = field(init=False, default_factory=list)
+    _idle: list[PooledConnection] = field(init=False, default_factory=list)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -91,12 +91,12 @@ class Link:
             if self._handle is None:
                 self._handle = leave_handle(self.workspace, self._record)
 
-    def ask(self, question: Callable[[Client], Result], line: Line | None = None) -> Result:
+    def ask(self, question: Callable[[Client], Result], line: CallStream | None = None) -> Result:
         """What the daemon answers; asked again where it went away, or lost the session.
 
         Raises EditdError for a refusal, Unreachable where no daemon answers, or the line was cut.
         """
-        line = line or Line()
+        line = line or CallStream()
         deadline = time.monotonic() + AGAIN_SECONDS_MAX
         is_first = True
         while True:
@@ -134,7 +134,7 @@ class Link:
             self._lock.release()
             self._hang_up()
 
-    def _close_session(self, record: Record) -> None:
+    def _close_session(self, record: HandleRecord) -> None:
         with contextlib.suppress(EditdError, Unreachable, OSError):
             stream = connect(self.workspace.socket_path)
             if stream is not None:
@@ -143,7 +143,7 @@ class Link:
                     client.session_close(record.session)
 
     @contextlib.contextmanager
-    def _connection(self, line: Line) -> Iterator[Client]:
+    def _connection(self, line: CallStream) -> Iterator[Client]:
         """A client in the session, for one call; kept for the next where it is still good."""
         connection = self._take()
         line.stream = connection.stream
@@ -162,13 +162,13 @@ class Link:
         finally:
             line.stream = None
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: PooledConnection) -> None:
         if len(self._idle) < IDLE_MAX:
             self._idle.append(connection)
         else:
             connection.client.close()
 
-    def _take(self) -> Connection:
+    def _take(self) -> PooledConnection:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -180,7 +180,7 @@ class Link:
             except BaseException:
                 client.close()
                 raise
-            return Connection(client, stream)
+            return PooledConnection(client, stream)
 
     def _check_served(self, client: Client) -> None:
         """Raise EditdError (`path_outside`) where EDITD_SOCKET leads to the daemon of another folder."""
@@ -209,7 +209,7 @@ class Link:
             self.session = record.session
 
     @contextlib.contextmanager
-    def _locked_record(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[Record]:
+    def _locked_record(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[HandleRecord]:
         """What is known of the session; the handle has it, since a command may have opened it."""
         with contextlib.ExitStack() as stack:
             if self._handle is not None:

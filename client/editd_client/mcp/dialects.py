@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from editd.wire import messages
 from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
-from editd_client.mcp.tools import CHANGES, OWN, Tool, answered
+from editd_client.mcp.tools import CHANGES, OWN, McpTool, answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd_client.mcp.results import Answer
-    from editd_client.mcp.tools import Call
+    from editd_client.mcp.results import ToolResult
+    from editd_client.mcp.tools import ToolCall
 
 TOOLS: Mapping[str, tuple[str, ...]] = {
     "serena": ("replace_content",),
@@ -38,7 +38,7 @@ def offered_names(chosen: Sequence[str]) -> list[str]:
     return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, TOOLS)]
 
 
-def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[Tool]:
+def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[McpTool]:
     """Return the tools of the chosen dialects, in that order.
 
     Raises EditdError (`invalid_params`) for a dialect that there is not.
@@ -46,7 +46,7 @@ def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) ->
     known = {(entry.name, tool.name): tool for entry in entries for tool in entry.tools}
     names = {entry.name: [tool.name for tool in entry.tools] for entry in entries}
     return [
-        Tool(
+        McpTool(
             name,
             (tool := known[dialect, given]).description,
             tool.schema,
@@ -75,8 +75,8 @@ def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tu
     return [(dialect, tool, tool if times[tool] == 1 else f"{dialect}_{tool}") for dialect, tool in picked]
 
 
-def _runner(dialect: str, tool: str) -> Callable[[Call], Answer]:
-    def run(call: Call) -> Answer:
+def _runner(dialect: str, tool: str) -> Callable[[ToolCall], ToolResult]:
+    def run(call: ToolCall) -> ToolResult:
         edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
         result = call.client.apply([edit], request_id=call.request_id)
         said: Any = result.answers[0] if isinstance(result.answers, list) else None

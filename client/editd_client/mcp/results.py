@@ -65,7 +65,7 @@ IN_OUR_TOOLS = (
 PLAIN = io.StringIO()  # a stream that is no terminal: no colours
 
 
-class Answer(Struct, frozen=True):
+class ToolResult(Struct, frozen=True):
     """One text or several, the data, and whether it is a refusal."""
 
     texts: tuple[str, ...]
@@ -73,15 +73,15 @@ class Answer(Struct, frozen=True):
     is_refusal: bool = False
 
 
-def answer(*texts: str, **data: Any) -> Answer:
+def answer(*texts: str, **data: Any) -> ToolResult:
     """An answer of these texts and this data, in a form that every JSON parser takes."""
-    return Answer(tuple(map(_readable, texts)), json.loads(encode_json(data)))
+    return ToolResult(tuple(map(_readable, texts)), json.loads(encode_json(data)))
 
 
 # ── Done ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> Answer:
+def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> ToolResult:
     """Return the answer to an applying method.
 
     `says` is the answer of a dialect's tool in its own words: the first text. The second has the warnings,
@@ -105,7 +105,7 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
     return answer("\n".join(_report(result, warnings, is_dry_run=is_dry_run)), **data)
 
 
-def undone(result: UndoResult, *, is_dry_run: bool) -> Answer:
+def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
     """What an undo, a redo or a rollback did, or in a dry run what would be in its way."""
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
     found = applied(result, is_dry_run=is_dry_run)
@@ -118,7 +118,7 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> Answer:
     return answer("\n".join((*found.texts, *in_the_way)), **found.data, conflicts=conflicts)
 
 
-def content(result: ReadResult, start_line: int | None, end_line: int | None) -> Answer:
+def content(result: ReadResult, start_line: int | None, end_line: int | None) -> ToolResult:
     """A file: one text that says what it is, and one that is its content."""
     facts = [result.path, f"version {result.version}", f"{result.size} bytes"]
     facts += [_lines(result, start_line or 1, end_line)] if start_line or end_line else []
@@ -140,7 +140,7 @@ def _lines(result: ReadResult, first: int, last: int | None) -> str:
     return f"line {first} of {total}" if first == end else f"lines {first}-{end} of {total}"
 
 
-def log(result: LogResult) -> Answer:
+def log(result: LogResult) -> ToolResult:
     lines = [one_line(transaction, PLAIN) for transaction in result.transactions] or ["No transactions."]
     if result.more:
         lines.append(f"There are older ones: before={result.transactions[-1].seq}.")
@@ -148,13 +148,13 @@ def log(result: LogResult) -> Answer:
     return answer("\n".join(lines), transactions=entries, more=result.more)
 
 
-def diff(result: DiffResult) -> Answer:
+def diff(result: DiffResult) -> ToolResult:
     shown = _cut(result.diff, DIFF_CHARACTERS_MAX)
     files = [_file(file) for file in result.files]
     return answer(shown or "No differences.", diff=shown, files=files)
 
 
-def blame(path: str, result: BlameResult, start_line: int | None, end_line: int | None) -> Answer:
+def blame(path: str, result: BlameResult, start_line: int | None, end_line: int | None) -> ToolResult:
     """Who wrote the lines, neighbours of one transaction together."""
     wanted = [line for line in result.lines if (start_line or 1) <= line.line <= (end_line or line.line)]
     ranges = list(_ranges(wanted))
@@ -167,12 +167,12 @@ def blame(path: str, result: BlameResult, start_line: int | None, end_line: int 
     return answer("\n".join(lines) or "No lines.", path=path, version=result.version, lines=ranges)
 
 
-def lease(result: LeaseAcquireResult, what: str) -> Answer:
+def lease(result: LeaseAcquireResult, what: str) -> ToolResult:
     text = f"{what} {result.lease}, until {result.expires}."
     return answer(text, lease=result.lease, token=result.token, expires=result.expires)
 
 
-def leases(result: LeaseListResult) -> Answer:
+def leases(result: LeaseListResult) -> ToolResult:
     lines = [f"{it.lease} {it.session}: {' '.join(it.paths)}, until {it.expires}" for it in result.leases]
     return answer("\n".join(lines) or "No leases.", leases=result.leases, waiting=result.waiting)
 
@@ -180,13 +180,13 @@ def leases(result: LeaseListResult) -> Answer:
 # ── Refused ───────────────────────────────────────────────────────────────────────────────────
 
 
-def refused(error: EditdError) -> Answer:
+def refused(error: EditdError) -> ToolResult:
     """A refusal: what the daemon says, and of its data what helps with the next try."""
     message = spoken_here(error.message)
     text = "\n".join((message, *_particulars(error)))
     told = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
     data = answer(error=error.name, code=error.code, message=message, data=told).data
-    return Answer((_readable(text),), data, is_refusal=True)
+    return ToolResult((_readable(text),), data, is_refusal=True)
 
 
 def spoken_here(text: str) -> str:
@@ -196,11 +196,11 @@ def spoken_here(text: str) -> str:
     return text
 
 
-def unreachable(error: Unreachable) -> Answer:
+def unreachable(error: Unreachable) -> ToolResult:
     """No daemon answers; whether something was done is not known."""
     text = f"{error.message} {error.hint}".strip()
     data = answer(error="unreachable", code=None, message=text, data={}).data
-    return Answer((_readable(text),), data, is_refusal=True)
+    return ToolResult((_readable(text),), data, is_refusal=True)
 
 
 def _particulars(error: EditdError) -> Iterator[str]:

@@ -30,9 +30,9 @@ from editd.wire.errors import Malformed
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
-from editd_client.mcp.connection_pool import Claim, Line, Link
+from editd_client.mcp.connection_pool import CallStream, ConnectionPool, SessionClaim
 from editd_client.mcp.dialects import tools_of
-from editd_client.mcp.tools import Call, Tool, own_tools
+from editd_client.mcp.tools import McpTool, ToolCall, own_tools
 from editd_client.mcp.workspace_choice import choose_workspace, is_named
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from editd_client.mcp.options import Options
-    from editd_client.mcp.results import Answer
+    from editd_client.mcp.results import ToolResult
 
 ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
 PROGRESS_SECONDS = 1.0
@@ -58,7 +58,7 @@ INSTRUCTIONS = (
 
 def serve(options: Options) -> None:
     """Serve one client until it closes standard input, then close the session; its edits stay."""
-    desk = Desk(options)
+    desk = ToolServer(options)
     # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: desk.leave_now())
@@ -68,14 +68,14 @@ def serve(options: Options) -> None:
         desk.close()
 
 
-class Desk:
+class ToolServer:
     """One client, and all that is known of it; it has a link to a daemon from its first call on."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._link: Link | None = None
+        self._link: ConnectionPool | None = None
         self._announcing: asyncio.Task[None] | None = None
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, McpTool] = {}
         self._lock = anyio.Lock()
         # Of our own: the SDK reads standard input in a thread, too, and calls that wait must not keep it off.
         self._threads = anyio.CapacityLimiter(CALLS_MAX)
@@ -130,17 +130,19 @@ class Desk:
             found = results.refused(refusal(error.error.name, error.error.message))
         return _result(found)
 
-    async def _run(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: dict[str, Any]) -> Answer:
+    async def _run(
+        self, ctx: ServerRequestContext[Any], tool: McpTool, arguments: dict[str, Any]
+    ) -> ToolResult:
         """Run the tool in a thread, with the client told of it every second; cut where it is cancelled."""
-        link, line, request_id = await self._linked(ctx), Line(), str(uuid.uuid4())
+        link, line, request_id = await self._linked(ctx), CallStream(), str(uuid.uuid4())
 
-        def run() -> Answer:
+        def run() -> ToolResult:
             root = link.workspace.root
             try:
                 # A retry begins with the arguments as they were given.
                 return link.ask(
                     lambda client: tool.run(
-                        Call(
+                        ToolCall(
                             dict(arguments),
                             client,
                             link.session,
@@ -167,7 +169,7 @@ class Desk:
 
     # ── What it needs for that ────────────────────────────────────────────────────────────────
 
-    async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, Tool]:
+    async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, McpTool]:
         """Return the tools that are offered, by name; a daemon is asked for those of dialects."""
         options = self._options
         if not self._tools:
@@ -189,7 +191,7 @@ class Desk:
         with contextlib.suppress(EditdError):  # A call says why there is none.
             await self._linked(ctx)
 
-    async def _linked(self, ctx: ServerRequestContext[Any]) -> Link:
+    async def _linked(self, ctx: ServerRequestContext[Any]) -> ConnectionPool:
         """The link to the daemon of the workspace that is meant, which is decided once."""
         async with self._lock:
             if self._link is None:
@@ -197,8 +199,8 @@ class Desk:
                 roots = [] if is_named(options.workspace) else await _roots(ctx)
                 info = ctx.session.client_params
                 name = _readable(info.client_info.name if info is not None else "")
-                claim = Claim(options.session or name, options.session is not None, options.token)
-                self._link = Link(choose_workspace(options.workspace, roots), claim, name)
+                claim = SessionClaim(options.session or name, options.session is not None, options.token)
+                self._link = ConnectionPool(choose_workspace(options.workspace, roots), claim, name)
                 self._link.announce()
             return self._link
 
@@ -226,7 +228,7 @@ async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
         await ctx.session.report_progress(passed, None, f"{name}: {passed:.0f} s")
 
 
-def _named(name: str, tools: Mapping[str, Tool]) -> Tool:
+def _named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
     if name not in tools:
         raise unknown_name("tool", name, list(tools))
     return tools[name]
@@ -237,7 +239,7 @@ def _readable(name: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()[:NAME_CHARACTERS_MAX] or NOBODY
 
 
-def _listed(tool: Tool) -> types.Tool:
+def _listed(tool: McpTool) -> types.Tool:
     changes = None if tool.is_read_only else tool.is_destructive  # MCP: of what changes something only
     return types.Tool(
         name=tool.name,
@@ -254,7 +256,7 @@ def _listed(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: Answer) -> types.CallToolResult:
+def _result(answer: ToolResult) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in answer.texts],
         structured_content=answer.data,

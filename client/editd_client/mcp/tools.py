@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
     from editd_client.mcp.arguments import Typed
-    from editd_client.mcp.results import Answer
+    from editd_client.mcp.results import ToolResult
 
 READ_BYTES_MAX = 1 << 18  # a file that is larger is read by its lines
 LEASE_SECONDS = 300.0
 
 
-class Call(Struct, frozen=True):
+class ToolCall(Struct, frozen=True):
     """One call: its arguments, checked for unknown names, and who asks whom."""
 
     arguments: dict[str, Any]
@@ -52,13 +52,13 @@ class Call(Struct, frozen=True):
         return None if given is None else [self.path(path) for path in given]
 
 
-class Tool(Struct, frozen=True):
+class McpTool(Struct, frozen=True):
     """One tool as MCP lists it, and how it is run."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    run: Callable[[Call], Answer]
+    run: Callable[[ToolCall], ToolResult]
     is_read_only: bool = False
     is_destructive: bool = False
     is_idempotent: bool = False
@@ -147,7 +147,7 @@ _APPLY = _object(
 )  # fmt: skip
 
 
-def _apply(call: Call) -> Answer:
+def _apply(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Apply, edits=arguments.edits_of(call.arguments["edits"], _EDIT))
     edits = [_guarded(_with_relative_paths(edit, call)) for edit in asked.edits]
     result = call.client.apply(
@@ -166,12 +166,12 @@ def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
     return msgspec.structs.replace(edit, guard="text") if isinstance(edit, messages.Replace) else edit
 
 
-def _with_relative_paths(edit: messages.AnyEdit, call: Call) -> messages.AnyEdit:
+def _with_relative_paths(edit: messages.AnyEdit, call: ToolCall) -> messages.AnyEdit:
     names = [name for name in ("path", "to") if hasattr(edit, name)]
     return msgspec.structs.replace(edit, **{name: call.path(getattr(edit, name)) for name in names})
 
 
-def _read(call: Call) -> Answer:
+def _read(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Read)
     path = call.path(asked.path)
     if asked.start_line is None and asked.end_line is None and asked.at is None:
@@ -190,7 +190,7 @@ def _read(call: Call) -> Answer:
 # ── Undo ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _undo(call: Call) -> Answer:
+def _undo(call: ToolCall) -> ToolResult:
     force, asked = _forced(call, messages.Undo)
     result = call.client.undo(
         asked.tx,
@@ -204,7 +204,7 @@ def _undo(call: Call) -> Answer:
     return results.undone(result, is_dry_run=asked.dry_run)
 
 
-def _redo(call: Call) -> Answer:
+def _redo(call: ToolCall) -> ToolResult:
     force, asked = _forced(call, messages.Redo)
     result = call.client.redo(
         dry_run=asked.dry_run,
@@ -215,7 +215,7 @@ def _redo(call: Call) -> Answer:
     return results.undone(result, is_dry_run=asked.dry_run)
 
 
-def _rollback(call: Call) -> Answer:
+def _rollback(call: ToolCall) -> ToolResult:
     call.arguments.setdefault("session", call.session)
     force, asked = _forced(call, messages.Rollback)
     result = call.client.rollback(
@@ -230,7 +230,7 @@ def _rollback(call: Call) -> Answer:
     return results.undone(result, is_dry_run=asked.dry_run)
 
 
-def _forced(call: Call, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
+def _forced(call: ToolCall, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
     """`force` as the protocol has it, and the other arguments."""
     force = call.arguments.pop("force", False)
     if not isinstance(force, bool):
@@ -241,7 +241,7 @@ def _forced(call: Call, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
 # ── Looking ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _log(call: Call) -> Answer:
+def _log(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Log, limit=call.arguments.get("limit", 20))
     result = call.client.log(
         limit=asked.limit,
@@ -253,19 +253,19 @@ def _log(call: Call) -> Answer:
     return results.log(result)
 
 
-def _diff(call: Call) -> Answer:
+def _diff(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Diff)
     return results.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
 
 
-def _blame(call: Call) -> Answer:
+def _blame(call: ToolCall) -> ToolResult:
     start_line, end_line = (_line_number(call, name) for name in ("start_line", "end_line"))
     asked = call.typed(messages.Blame)
     path = call.path(asked.path)
     return results.blame(path, call.client.blame(path), start_line, end_line)
 
 
-def _line_number(call: Call, name: str) -> int | None:
+def _line_number(call: ToolCall, name: str) -> int | None:
     value = call.arguments.pop(name, None)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
@@ -275,7 +275,7 @@ def _line_number(call: Call, name: str) -> int | None:
 # ── Leases ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lease(call: Call) -> Answer:
+def _lease(call: ToolCall) -> ToolResult:
     action = call.arguments.pop("action")
     ttl = call.arguments.pop("ttl", LEASE_SECONDS)
     match action:
@@ -299,8 +299,8 @@ def _lease(call: Call) -> Answer:
             )
 
 
-OWN: tuple[Tool, ...] = (
-    Tool(
+OWN: tuple[McpTool, ...] = (
+    McpTool(
         "apply_edits",
         "Edit files: all edits together or none, in order, as one transaction that can be undone alone. "
         "Use it for every change of files here, with the edits that belong together in one call. "
@@ -313,7 +313,7 @@ OWN: tuple[Tool, ...] = (
         title="Edit files",
         output=answered(**CHANGES),
     ),
-    Tool(
+    McpTool(
         "read_file",
         "Read a text file, whole or some lines. What you read is remembered, so that your edits are refused "
         "if others changed it since.",
@@ -331,7 +331,7 @@ OWN: tuple[Tool, ...] = (
             content={"description": "The text; {base64} if it is not UTF-8"},
         ),
     ),
-    Tool(
+    McpTool(
         "undo",
         "Undo your newest edit, or any transaction of yours, however old. Later changes by anyone are kept; "
         "if they touch the same lines it is refused.",
@@ -345,7 +345,7 @@ OWN: tuple[Tool, ...] = (
         title="Undo",
         output=_UNDONE,
     ),
-    Tool(
+    McpTool(
         "redo",
         "Take back your newest undo.",
         _object(dry_run=_DRY_RUN, force=_FORCE),
@@ -354,7 +354,7 @@ OWN: tuple[Tool, ...] = (
         title="Redo",
         output=_UNDONE,
     ),
-    Tool(
+    McpTool(
         "rollback_session",
         "Roll back all that you did here, as one transaction. What others did stays, and so does what was "
         "published as a commit.",
@@ -370,7 +370,7 @@ OWN: tuple[Tool, ...] = (
         output=_UNDONE,
         reaching=frozenset({"session"}),
     ),
-    Tool(
+    McpTool(
         "log",
         "Who changed what, newest first: edits, undos, and what other programs wrote (`outside`).",
         _object(
@@ -383,7 +383,7 @@ OWN: tuple[Tool, ...] = (
         title="Show the history",
         output=answered(transactions=_ITEMS, more=_of("boolean", "There are older ones")),
     ),
-    Tool(
+    McpTool(
         "diff",
         "What changed after transaction `from` (left out: since the start) up to `to` (left out: now).",
         _object(**{"from": _TX, "to": _TX, "paths": _PATHS}),
@@ -393,7 +393,7 @@ OWN: tuple[Tool, ...] = (
         title="Show differences",
         output=answered(diff=_of("string"), files=_ITEMS),
     ),
-    Tool(
+    McpTool(
         "blame",
         "Which transaction, and who, each line of a file came with.",
         _object(("path",), path=_of("string"), start_line=_LINE, end_line=_LINE),
@@ -403,7 +403,7 @@ OWN: tuple[Tool, ...] = (
         title="Show who wrote each line",
         output=answered(path=_of("string"), version=_of("string"), lines=_ITEMS),
     ),
-    Tool(
+    McpTool(
         "lease",
         "Keep others from editing paths for a while: acquire, renew, release, or list who has leases.",
         _object(
@@ -423,11 +423,11 @@ OWN: tuple[Tool, ...] = (
 )  # fmt: skip
 
 
-def own_tools(*, may_undo_others: bool) -> list[Tool]:
+def own_tools(*, may_undo_others: bool) -> list[McpTool]:
     """Return our tools, without the arguments that reach other sessions' work unless that is allowed."""
     return list(OWN) if may_undo_others else [_without(tool, tool.reaching) for tool in OWN]
 
 
-def _without(tool: Tool, names: frozenset[str]) -> Tool:
+def _without(tool: McpTool, names: frozenset[str]) -> McpTool:
     properties = {name: about for name, about in tool.schema["properties"].items() if name not in names}
     return msgspec.structs.replace(tool, schema={**tool.schema, "properties": properties})

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from editd_client.author import acting
+from editd_client.author import current_actor
 from editd_client.cli import output, stdio
 from editd_client.errors import Unreachable, refusal
 from editd_client.locate import Workspace, current_folder, find_workspace
@@ -44,7 +44,7 @@ class Invocation:
             return Workspace(root, "socket")
         if workspace.found == "here":
             hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
-            stdio.tell(f"hint: {hint}")
+            stdio.print_error(f"hint: {hint}")
         return workspace
 
     def act_in(self, session: str) -> None:
@@ -89,14 +89,16 @@ class Invocation:
             token = os.environ.get("EDITD_TOKEN") or token_of(self.workspace, self.session)
             if token:
                 os.environ["EDITD_TOKEN"] = token
-            client.hello(acting(), self.session, token)
+            client.hello(current_actor(), self.session, token)
         elif self.session is None:
             handles = find_handles(self.workspace)
             if joined := join(client, handles):
                 self.session, token = joined
                 os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
             if len(handles) > 1:
-                stdio.tell("hint: the agent that runs this has several sessions; --session NAME says which")
+                stdio.print_error(
+                    "hint: the agent that runs this has several sessions; --session NAME says which"
+                )
 
     def _connected(self, *, start: bool) -> Client:
         from editd_client.cli.progress import PatientClient
@@ -206,12 +208,12 @@ class Invocation:
     def say_json(self, message: Message) -> bool:
         """Print the protocol's result where `--json` asks for it, and return whether it did."""
         if self.json:
-            output.say(output.json_text(message))
+            output.echo(output.json_text(message))
         return self.json
 
     def _say_starting(self) -> None:
         if sys.stderr.isatty():
-            stdio.tell(f"editctl: starting the daemon of {self.workspace.root} …")
+            stdio.print_error(f"editctl: starting the daemon of {self.workspace.root} …")
 
 
 def _is_in(path: str, root: str) -> bool:
