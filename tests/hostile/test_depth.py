@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+import harness
+from editd.values.path import WorkspacePath, ways_down
 from editd.wire.messages import Delete
+from editd.workspace.scope import Scope
+from harness import Harness, apply, done
 from workplace import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from workplace import Workplace
 
 LONG = pytest.mark.long
 DEEP = 900  # a walk below as many folders never ended
-SETTLE_SECONDS = 60  # of a machine that others use, too: alone it takes two
+SETTLE_SECONDS = 60  # of a machine that others use, too: alone it takes less than one
+LINEAR = 2.6  # twice as deep costs so many times as much at most; 4 would be quadratic
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +37,7 @@ def _removed_afterwards(place: Workplace) -> Iterator[None]:
     subprocess.run(["rm", "-rf", place.root], check=True)
 
 
-def make_deep(root: Path, names: list[str], *, with_files: bool = False) -> None:
+def make_deep(root: Path, names: list[str], *, with_files: bool = False, last: str = "last") -> None:
     """Make folders in one another, by names alone: the whole path may be longer than any call takes."""
     folder = os.open(root, os.O_RDONLY)
     for name in names:
@@ -41,8 +47,65 @@ def make_deep(root: Path, names: list[str], *, with_files: bool = False) -> None
         below = os.open(name, os.O_RDONLY, dir_fd=folder)
         os.close(folder)
         folder = below
-    os.close(os.open("last", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+    os.close(os.open(last, os.O_WRONLY | os.O_CREAT, dir_fd=folder))
     os.close(folder)
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """Return how many calls Python makes for `work`: what it costs, whatever else the machine does."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_an_edit_that_makes_twice_as_many_folders_costs_twice_as_much(place: Workplace) -> None:
+    def cost(depth: int) -> int:
+        folder = Harness(place.root / str(depth))
+        folder.baseline()
+        with folder.engine() as engine:
+            request = apply(harness.write("a/" * depth + "file", "one\n"))
+            return calls_in(lambda: done(engine, request))
+
+    assert cost(600) < LINEAR * cost(300)
+
+
+def test_what_is_found_in_a_folder_twice_as_deep_costs_twice_as_much(place: Workplace) -> None:
+    def cost(depth: int) -> int:
+        folder = Harness(place.root / str(depth))
+        folder.baseline()
+        make_deep(folder.root, ["a"] * depth, with_files=True)
+        scope = Scope(str(folder.root))
+        with folder.engine(is_ours=scope.is_in) as engine:
+            inspection = engine.inspect()
+
+            def take_in() -> None:
+                for above in range(depth):
+                    inspection.look(WorkspacePath("a/" * above + "file"))
+                inspection.record()
+
+            return calls_in(take_in)
+
+    assert cost(600) < LINEAR * cost(300)
+
+
+def test_a_generated_folder_is_known_by_its_mark_however_deep_it_is(place: Workplace) -> None:
+    names = ["n" * 203] * 20 + ["cache"]
+    make_deep(place.root, names, last="CACHEDIR.TAG")
+    scope = Scope(str(place.root))
+    raw = "/".join(names).encode()
+    assert len(os.fsencode(place.root)) + len(raw) > 4096, "no call takes the absolute path"
+    *above, generated = ways_down(raw, ())
+    assert all(scope.takes(way, None, is_folder=True) for way in above)
+    assert not scope.takes(generated, None, is_folder=True)
 
 
 @pytest.mark.timeout(300)

@@ -122,9 +122,11 @@ class Overlay:
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
         """True where something that is no folder in the snapshot stands on the way: nothing lies below."""
-        if not self._after:
-            return False
-        return any(folder in self._after and folder not in self._given_way for folder in folders_of(path))
+        if len(self._after) > path.text.count("/"):
+            above = [folder for folder in folders_of(path) if folder in self._after]
+        else:  # a deep path, and few that something was put to
+            above = [put for put in self._after if path.text.startswith(put.text + "/")]
+        return any(folder not in self._given_way for folder in above)
 
 
 def _outside(path: WorkspacePath) -> PathOutside:

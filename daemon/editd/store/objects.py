@@ -141,7 +141,7 @@ class Trees:
         """`read` gives a tree object's bytes by its id, from wherever they are; it may raise KeyError."""
         self.root = root
         self._read = read
-        self._folders: dict[bytes, Folder] = {}
+        self._folders: dict[bytes, Folder | None] = {}  # None: there is no such folder
 
     def entry(self, path: bytes) -> TreeEntry | None:
         """The file or symlink at `path`; None where there is none, or a folder."""
@@ -151,16 +151,23 @@ class Trees:
 
     def folder(self, path: bytes) -> Folder | None:
         """The folder at `path` (b"" is the root), read when first asked for."""
-        folder = self._folders.get(b"")
-        if folder is None:
-            folder = self._folders[b""] = _decoded(self._read, self.root)
+        if b"" not in self._folders:
+            self._folders[b""] = _decoded(self._read, self.root)
         for way in ways_down(path, self._folders):
-            above, _, name = way.rpartition(b"/")
-            entry = self._folders[above].entry(name)
-            if entry is None or entry.mode != _FOLDER_MODE:
+            folder = self._subfolder(way)
+            if folder is None and len(self._folders) > FOLDERS_KEPT_MAX:
                 return None
-            self._folders[way] = _decoded(self._read, entry.oid)
+            self._folders[way] = folder
         return self._folders[path]
+
+    def _subfolder(self, path: bytes) -> Folder | None:
+        """Read the folder at `path`, the one above it being known."""
+        above, _, name = path.rpartition(b"/")
+        folder = self._folders[above]
+        entry = None if folder is None else folder.entry(name)
+        if entry is None or entry.mode != _FOLDER_MODE:
+            return None
+        return _decoded(self._read, entry.oid)
 
     def splice(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> Splice:
         """Make the tree be as after `changes` (path and its new entry, None for none)."""
@@ -201,13 +208,19 @@ class Trees:
             found = self.folder(way)
             before.setdefault(way, found)
             self._folders[way] = found.copy() if found is not None else Folder([], [])
-        return self._folders[path]
+        return self._known(path)
+
+    def _known(self, path: bytes) -> Folder:
+        """Return a folder that is there and in memory."""
+        folder = self._folders[path]
+        assert folder is not None
+        return folder
 
     def _close(self, changed: dict[bytes, Folder | None], trees: dict[Oid, bytes]) -> Oid:
         """Hash the changed folders, deepest first, each into the one above; return the root's id."""
         root = EMPTY_TREE
         for path in sorted(changed, key=lambda path: (path != b"") + path.count(b"/"), reverse=True):
-            raw = self._folders[path].encode()
+            raw = self._known(path).encode()
             oid = object_id("tree", raw)
             if not path:
                 root = oid
@@ -217,10 +230,10 @@ class Trees:
             above, _, name = path.rpartition(b"/")
             if raw:
                 trees[oid] = raw
-                self._folders[above].put(name, TreeEntry(_FOLDER_MODE, oid))
+                self._known(above).put(name, TreeEntry(_FOLDER_MODE, oid))
             else:
                 del self._folders[path]
-                self._folders[above].remove_folder(name)
+                self._known(above).remove_folder(name)
         return root if changed else self.root
 
 

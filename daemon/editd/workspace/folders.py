@@ -68,6 +68,15 @@ def nearest_folder(disk: Disk, path: bytes) -> bytes:
     return path
 
 
+def open_nearest(disk: Disk, path: bytes) -> Folder:
+    """Open the folder `path` if it is one, otherwise the nearest one above it. Raises OSError."""
+    while path:
+        with suppress(OSError):
+            return disk.folder(path)
+        path, _ = split(path)
+    return disk.folder(path)
+
+
 def folders_below(disk: Disk, top: bytes) -> list[bytes]:
     """Return `top` and all folders in it, each before those in it. Links are not followed."""
     paths = [top]

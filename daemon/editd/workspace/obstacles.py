@@ -15,7 +15,7 @@ from msgspec import Struct
 from editd.errors import NotAFile, PermissionDenied
 from editd.system.filesystem import RealFolder
 from editd.system.name_folding import folding_elsewhere
-from editd.workspace.folders import NO_WAY, folders_below, nearest_folder, stat_of
+from editd.workspace.folders import NO_WAY, folders_below, open_nearest, stat_of
 from editd.workspace.item import Item, is_temporary, item_of, split
 from editd.workspace.tree import refusal_of
 
@@ -48,7 +48,7 @@ def check(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ())
 def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
     """Whether `path` is on a mount whose file system takes two spellings for one name. Raises Refused."""
     try:
-        with disk.folder(nearest_folder(disk, split(path.raw)[0])) as folder:
+        with open_nearest(disk, split(path.raw)[0]) as folder:
             return bool(_folding(disk, folder))
     except OSError as error:
         if error.errno in NO_WAY:  # A folder became a symlink, or went, just now.

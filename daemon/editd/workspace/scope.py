@@ -8,6 +8,7 @@ is taken on those mounts. Nested repositories and submodules each speak for thei
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import TYPE_CHECKING
@@ -24,10 +25,12 @@ GENERATED = frozenset(
     {"node_modules", ".venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
      ".hypothesis", ".gradle", ".next", ".svelte-kit", ".terraform", ".direnv"}
 )  # fmt: skip
-_GENERATED_BESIDE = {"target": "Cargo.toml", "build": "build.gradle", "vendor": "composer.json"}
-_GENERATED_WITH = ("CACHEDIR.TAG", "pyvenv.cfg")  # a folder that holds one of these says so itself
+_GENERATED_BESIDE = {"target": b"Cargo.toml", "build": b"build.gradle", "vendor": b"composer.json"}
+_GENERATED_WITH = (b"CACHEDIR.TAG", b"pyvenv.cfg")  # a folder that holds one of these says so itself
 # Of Emacs a lock and what it saves by itself; of Vim a swap file, and what it tries a folder out with.
 _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Scope:
@@ -38,6 +41,7 @@ class Scope:
         self._rules: dict[bytes, Rules | None] = {}
         self._folding: frozenset[bytes] | None = None
         self._places: dict[bytes, tuple[Rules | None, bool]] = {}
+        self._way = _Way(self._root)
 
     def is_in(self, path: WorkspacePath) -> bool:
         """Is this path looked after? For a single path; walking asks `takes` folder by folder."""
@@ -83,10 +87,9 @@ class Scope:
         return self._rules[folder] or above
 
     def _own_rules(self, folder: bytes) -> Rules | None:
-        place = os.path.join(self._root, folder) if folder else self._root
-        if not os.path.lexists(os.path.join(place, b".git")):
+        if not self._way.has(folder, b".git"):
             return None if folder else self._rules_above()
-        return _rules_of(place, folder, b"")
+        return _rules_of(os.path.join(self._root, folder) if folder else self._root, folder, b"")
 
     def _rules_above(self) -> Rules | None:
         """The workspace may be a folder in a repository: of one that ignores it whole, nothing is asked."""
@@ -106,12 +109,49 @@ class Scope:
         if text in GENERATED:
             return True
         sign = _GENERATED_BESIDE.get(text)
-        if sign is not None and self._exists(above, sign):
+        if sign is not None and self._way.has(above, sign):
             return True
-        return any(self._exists(path, sign) for sign in _GENERATED_WITH)
+        return any(self._way.has(path, sign) for sign in _GENERATED_WITH)
 
-    def _exists(self, folder: bytes, name: str) -> bool:
-        return os.path.lexists(os.path.join(self._root, folder, os.fsencode(name)))
+
+class _Way:
+    """The way from the root to the folder asked for last, which is kept open.
+
+    A folder below it is reached from there. So a walk down costs one step for each folder, however deep.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+        self._folder = b""
+        self._descriptor = -1
+
+    def __del__(self) -> None:
+        self._close()
+
+    def has(self, folder: bytes, name: bytes) -> bool:
+        """Return whether a folder holds `name`, whatever that is."""
+        try:
+            self._go_to(folder)
+            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                return os.path.lexists(os.path.join(self._root, folder, name))
+            return False
+        return True
+
+    def _go_to(self, folder: bytes) -> None:
+        if self._descriptor >= 0 and folder == self._folder:
+            return
+        is_below = self._descriptor >= 0 and folder.startswith(self._folder + b"/")
+        inside = folder[len(self._folder) + 1 :] if is_below else os.path.join(self._root, folder)
+        opened = os.open(inside, _FOLDER, dir_fd=self._descriptor if is_below else None)
+        self._close()
+        self._folder, self._descriptor = folder, opened
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def is_never_ours(name: bytes) -> bool:
