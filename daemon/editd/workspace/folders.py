@@ -68,7 +68,7 @@ def nearest_folder(disk: Disk, path: bytes) -> bytes:
     return path
 
 
-def open_nearest(disk: Disk, path: bytes) -> Folder:
+def open_nearest(disk: Disk, path: bytes) -> OpenFolder:
     """Open the folder `path` if it is one, otherwise the nearest one above it. Raises OSError."""
     while path:
         with suppress(OSError):
