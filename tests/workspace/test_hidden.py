@@ -1,4 +1,4 @@
-"""A mount that comes over a folder while the daemon runs: what it hides is not deleted."""
+"""A mount that comes over a folder: what it hides is not deleted."""
 
 from __future__ import annotations
 
@@ -60,3 +60,48 @@ def test_what_a_mount_hides_is_not_recorded_as_deleted_and_status_names_it(place
             client.apply([write("empty/new", "text\n")])
             assert not any("hidden" in sentence for sentence in client.status().uncovered)
     place.stop()
+
+
+def test_a_mount_that_came_while_no_daemon_ran_hides_what_the_history_knows(place: Workplace) -> None:
+    place.write({"data/a": "a\n", "data/deep/b": "b\n"})
+    with place.start() as client:
+        client.settle()
+    place.kill()
+    with ExitStack() as stack:
+        mount(stack, place.root / "data")
+        place.write({"data/other": "on the mount\n"})
+        for _ in range(2):  # of which the second start knows that it was hidden
+            with place.start() as client:
+                client.settle()
+                assert transactions(client) == []
+                assert client.check().problems == []
+                (told,) = (sentence for sentence in client.status().uncovered if "hidden" in sentence)
+                assert told.startswith("data is hidden")
+            place.stop()
+    with place.start() as client:
+        client.settle()
+        assert client.status().uncovered == []
+        assert transactions(client) == []
+        assert client.read("data/deep/b").content == "b\n"
+    place.stop()
+
+
+def test_a_mount_whose_files_the_history_knows_hides_nothing_after_a_restart(place: Workplace) -> None:
+    with ExitStack() as stack:
+        for name in ("before", "later"):
+            (place.root / name).mkdir()
+        mount(stack, place.root / "before")
+        place.write({"before/a": "a\n"})
+        with place.start() as client:
+            client.settle()
+            mount(stack, place.root / "later")
+            place.write({"later/b": "b\n"})
+            client.settle()
+        place.kill()
+        place.write({"before/a": "changed\n", "later/b": "changed\n"})
+        with place.start() as client:
+            client.settle()
+            assert not any("hidden" in sentence for sentence in client.status().uncovered)
+            assert client.read("before/a", at=client.status().head).content == "changed\n"
+            assert client.read("later/b", at=client.status().head).content == "changed\n"
+        place.stop()

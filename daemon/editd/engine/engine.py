@@ -159,7 +159,11 @@ class Engine:
         self._scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for people to read
-        self.hidden = Hidden(root, lambda path: history.entry(path) is not None or history.has_folder(path))
+        self.hidden = Hidden(
+            root,
+            history.folder,
+            lambda path: history.entry(path) is not None or history.has_folder(path),
+        )
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or Tooling()
         boot = boot_id()
