@@ -1,8 +1,8 @@
 """Hidden folders: those of which a mount took the place after the history knew their files.
 
 Their files are there and cannot be seen, so that nothing of them is deleted. The files on the mount are
-others, of which the history knows nothing. The mounts with files that the history does know are kept in the state
-folder: a mount that is not among them came while no daemon ran.
+others, of which the history knows nothing. The mounts with files that the history does know are kept in
+the state folder: a mount that is not among them came while no daemon ran.
 """
 
 from __future__ import annotations
