@@ -68,7 +68,7 @@ class Workspace:
                 self.told,
                 on_stale=on_stale,
                 fallback_encoding=self.encoding,
-                tooling=Tooling({name: dialect(name)}, ROOT, self.settings, AtOnce()),
+                tools=Tooling({name: dialect(name)}, ROOT, self.settings, AtOnce()),
             )
         except Unread as refusal:
             self._note(refusal.sights)

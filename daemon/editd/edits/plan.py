@@ -24,7 +24,6 @@ from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.replace import replace_exactly
 from editd.edits.text import edit_text
-from editd.edits.tooling import Tooling, call
 from editd.errors import (
     BaseRequired,
     FileExists,
@@ -100,6 +99,14 @@ class Knowledge(Protocol):
         ...
 
 
+class ToolRunner(Protocol):
+    """The edit tools of other systems."""
+
+    def run(self, work: Work, edit: Tool) -> str:
+        """Make one call on the changeset so far; return the tool's own answer."""
+        ...
+
+
 def plan(
     edits: Sequence[Edit],
     snapshot: Snapshot,
@@ -107,7 +114,7 @@ def plan(
     *,
     on_stale: OnStale | None = None,
     fallback_encoding: str | None = None,
-    tooling: Tooling | None = None,
+    tools: ToolRunner | None = None,
 ) -> Plan:
     """Return what `edits` do to `snapshot`: changes sorted by path, those that change nothing left out.
 
@@ -116,11 +123,12 @@ def plan(
     call without a base is taken for what the file holds now. Raises Unanswered where a tool needs a
     regular expression to be searched for first.
     """
-    work = Work(snapshot, knowledge, on_stale, fallback_encoding, tooling or Tooling())
+    work = Work(snapshot, knowledge, on_stale, fallback_encoding)
     try:
         for edit in edits:
             if isinstance(edit, Tool):
-                work.answers.append(call(work, work.tooling, edit))
+                assert tools is not None, "a call of a tool needs tools"
+                work.answers.append(tools.run(work, edit))
             else:
                 work.make(edit)
                 work.answers.append(None)
@@ -160,13 +168,11 @@ class Work:
         knowledge: Knowledge,
         on_stale: OnStale | None,
         fallback_encoding: str | None,
-        tooling: Tooling,
     ) -> None:
         self.overlay = Overlay(snapshot)
         self.knowledge = knowledge
         self.bases = Bases(self.overlay, knowledge, on_stale or "reject")
         self.is_on_stale_given = on_stale is not None
-        self.tooling = tooling
         self.answers: list[str | None] = []  # of each edit, what its tool says
         self.sights: list[tuple[str, WorkspacePath, Sight]] = []
         self.fallback_encoding = fallback_encoding

@@ -103,6 +103,15 @@ class Tooling(Struct, frozen=True):
         calls = [edit for edit in edits if isinstance(edit, changeset.Tool)]
         return any(tool.returns_content for call in calls if (tool := self._find(call)) is not None)
 
+    def run(self, work: Work, edit: changeset.Tool) -> str:
+        """Make one call and return the tool's own answer; a refused call keeps what it has read."""
+        tool = self.tool(edit)
+        try:
+            return tool.run(edit.args, Workbench(work, self, edit.base))
+        except Unread as refusal:
+            refusal.sights = tuple(work.sights)
+            raise
+
     def _find(self, call: changeset.Tool) -> Tool | None:
         dialect = self.dialects.get(call.dialect)
         tools = () if dialect is None else dialect.tools
@@ -202,16 +211,6 @@ class Workbench:
         self._work.report(path, replacements=replacements)
         for warning in warnings:
             self._work.report(path, warning=warning)
-
-
-def call(work: Work, tooling: Tooling, edit: changeset.Tool) -> str:
-    """Make one call and return the tool's own answer; what it says to have been read holds either way."""
-    tool = tooling.tool(edit)
-    try:
-        return tool.run(edit.args, Workbench(work, tooling, edit.base))
-    except Unread as refusal:
-        refusal.sights = tuple(work.sights)
-        raise
 
 
 def _encoded(text: str, old: Text | None, path: WorkspacePath) -> bytes:

@@ -388,7 +388,7 @@ class Engine:
                 knowledge,
                 on_stale=request.on_stale,
                 fallback_encoding=self._fallback_encoding,
-                tooling=self.tooling.answered(request.found) if request.found else self.tooling,
+                tools=self.tooling.answered(request.found) if request.found else self.tooling,
             )
         except Refused:
             for edit in request.edits:  # It says that a hidden file is missing, or another.
