@@ -20,11 +20,12 @@ FLOORS: dict[str, set[str]] = {
     "wire": set(),
     "values": {"errors"},
     "edits": {"values", "errors"},
+    "tools": {"edits", "values", "errors"},
     "store": {"edits", "values"} | GROUND,
     "workspace": {"edits", "values"} | GROUND,
-    "engine": {"store", "workspace", "edits", "values", "config"} | GROUND,
+    "engine": {"store", "workspace", "tools", "edits", "values", "config"} | GROUND,
     "config": {"values", "errors"},
-    "server": {"engine", "store", "workspace", "edits", "wire", "values", "config"} | GROUND,
+    "server": {"engine", "store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
 CLIENT_MAY_IMPORT = {"wire", "config"}  # what is said on the socket, and what is said in the file

@@ -9,10 +9,10 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from editd.edits.desk import Dialect, Settings
 from editd.edits.plan import plan
-from editd.edits.tooling import Tooling
 from editd.errors import Refused, Unread
+from editd.tools.api import Dialect, Settings
+from editd.tools.context import Tooling
 from editd.values.changeset import Base, Sight, Tool
 from editd.values.content import FileState
 from in_memory import InMemory, Told, link_to, path_of
@@ -27,7 +27,7 @@ ROOT = "/workspace"
 
 
 def dialect(name: str) -> Dialect:
-    found = importlib.import_module(f"editd.edits.dialects.{name}").DIALECT
+    found = importlib.import_module(f"editd.tools.{name}").DIALECT
     assert isinstance(found, Dialect)
     return found
 

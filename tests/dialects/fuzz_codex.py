@@ -9,8 +9,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from desk import Workspace, on
-from editd.edits.dialects.codex import Hunk, parse
 from editd.errors import MalformedEdit, Refused
+from editd.tools.codex import Hunk, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from desk import ROOT, on
-from editd.edits.dialects.registry import DIALECTS
+from editd.tools.registry import DIALECTS
 
 TARGET = "the line that is meant"
 LINE_ENDS = ["\n", "\r\n", "\r"]

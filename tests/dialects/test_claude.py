@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.claude`: the pure core, and the tool through the real planning."""
+"""Tests of `editd.tools.claude`: the pure core, and the tool through the real planning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from desk import ROOT, Workspace, on
-from editd.edits.dialects.claude import (
+from editd.edits.replace import replace
+from editd.errors import Ambiguous, InvalidParams, NoMatch
+from editd.tools.claude import (
     DIALECT,
     TOOL,
     insertion_of,
@@ -17,8 +19,6 @@ from editd.edits.dialects.claude import (
     replacement_of,
     undone_by,
 )
-from editd.edits.replace import replace
-from editd.errors import Ambiguous, InvalidParams, NoMatch
 from editd.values.changeset import Base
 from editd.values.content import version_of
 

@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.cline`: the pure core, and the tool through the real planning."""
+"""Tests of `editd.tools.cline`: the pure core, and the tool through the real planning."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from desk import ROOT, on
-from editd.edits.dialects.cline import DIALECT, Edits, edits_of
 from editd.edits.replace import replace
 from editd.errors import MalformedEdit, NoMatch, Refused
+from editd.tools.cline import DIALECT, Edits, edits_of
 from fuzz_cline import calls
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.codex`: the pure core, and the tool through the real planning."""
+"""Tests of `editd.tools.codex`: the pure core, and the tool through the real planning."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from desk import ROOT, Workspace, on
-from editd.edits.dialects.codex import TOOL, Hunk, Section, parse, place
-from editd.edits.page import Page
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.tools.codex import TOOL, Hunk, Section, parse, place
+from editd.tools.tool_text import Page
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from desk import ROOT, Workspace, on
-from editd.edits.dialects.registry import DIALECTS
 from editd.errors import Refused
+from editd.tools.registry import DIALECTS
 from editd.wire.messages import ERROR_CODES
 from recorded import rooted
 

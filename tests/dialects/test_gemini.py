@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.gemini`."""
+"""Tests of `editd.tools.gemini`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 import fuzz_gemini
 from desk import ROOT, on
-from editd.edits.dialects.gemini import replacements_of, unescaped
 from editd.edits.replace import replace
+from editd.tools.gemini import replacements_of, unescaped
 
 if TYPE_CHECKING:
     from editd.errors import Refused

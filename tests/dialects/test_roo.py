@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from desk import on
-from editd.edits.dialects.roo import Call, range_of, replacements_of, search_of
 from editd.edits.replace import replace
 from editd.edits.search import LINE_END, Span, with_plain_line_ends
 from editd.engine.expressions import search
 from editd.errors import InvalidParams, NoMatch, Refused
+from editd.tools.roo import Call, range_of, replacements_of, search_of
 from fuzz_roo import calls
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.serena`."""
+"""Tests of `editd.tools.serena`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 import fuzz_serena
 from desk import ROOT, Workspace, on
-from editd.edits.desk import Settings
-from editd.edits.dialects.serena import literal_matches, replacements_of
 from editd.edits.expressions import Match
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, InvalidParams
+from editd.tools.api import Settings
+from editd.tools.serena import literal_matches, replacements_of
 from editd.values.changeset import Base
 from editd.values.content import version_of
 

@@ -1,4 +1,4 @@
-"""Tests of `edits.dialects.wcgw`, through the real planning."""
+"""Tests of `editd.tools.wcgw`, through the real planning."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from desk import ROOT, Workspace, on
-from editd.edits.desk import Settings
-from editd.edits.dialects.wcgw import DIALECT
 from editd.errors import (
     FileMissing,
     InvalidParams,
@@ -26,6 +24,8 @@ from editd.errors import (
     Refused,
     Unread,
 )
+from editd.tools.api import Settings
+from editd.tools.wcgw import DIALECT
 from editd.values.content import version_of
 from fuzz_wcgw import REFUSALS, calls, check
 

@@ -12,7 +12,7 @@ import pytest
 import editd
 import editd_client.mcp
 import refusals
-from editd.edits.dialects.registry import DIALECTS
+from editd.tools.registry import DIALECTS
 from editd.wire.messages import DialectEntry, ToolEntry
 from editd_client.errors import EditdError
 from editd_client.mcp import results

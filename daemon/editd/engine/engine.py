@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
-from editd.edits.tooling import Tooling
 from editd.engine.adopt import (
     OUTSIDE,
     Adoption,
@@ -69,6 +68,7 @@ from editd.errors import (
     Unread,
 )
 from editd.system.clock import Clock, boot_id
+from editd.tools.context import Tooling
 from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, Sight
 from editd.values.path import WorkspacePath

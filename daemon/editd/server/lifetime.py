@@ -25,9 +25,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 import editd
-from editd.edits.desk import Settings
-from editd.edits.dialects.registry import DIALECTS
-from editd.edits.tooling import Tooling
 from editd.engine.engine import Engine
 from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
 from editd.server import translate
@@ -60,6 +57,9 @@ from editd.system.flock import NO_LOCKS, Flock, take, take_folder
 from editd.system.memory import release_free_memory
 from editd.system.name_folding import folding_of
 from editd.system.systemd_notify import SystemdNotifier
+from editd.tools.api import Settings
+from editd.tools.context import Tooling
+from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.files import Files

@@ -27,8 +27,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from editd.edits.desk import Dialect
     from editd.engine.engine import Reading
+    from editd.tools.api import Dialect
 
 Name = TypeVar("Name", bound=str)
 Made = TypeVar("Made", changeset.Change, transaction.Touch)

@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.edits.bases import version_at
-from editd.edits.desk import Settings
 from editd.edits.expressions import Answers
-from editd.edits.page import Page
 from editd.edits.search import with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
+from editd.tools.api import Settings
+from editd.tools.tool_text import Page
 from editd.values import changeset
 from editd.values.changeset import Base, Delete, Move
 from editd.values.content import FILE, FileState, Text
@@ -26,11 +26,11 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.edits.desk import Dialect, Tool
     from editd.edits.expressions import Expressions, Match, Search
     from editd.edits.plan import Work
     from editd.edits.replace import Replacement
     from editd.errors import Refused
+    from editd.tools.api import Dialect, Tool
     from editd.values.changeset import Sight
     from editd.values.content import Version
 

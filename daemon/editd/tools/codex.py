@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from editd.edits.arguments import refuse_unknown, text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.lines import offsets, runs
 from editd.edits.replace import Replacement, no_match, note_applied_hunk
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import refuse_unknown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.edits.desk import Desk
+    from editd.tools.api import Desk
     from editd.values.path import WorkspacePath
 
 Kind = Literal["Add", "Delete", "Update"]

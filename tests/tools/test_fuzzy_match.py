@@ -1,4 +1,4 @@
-"""Tests of `edits.tolerant`, against the same rules written as plainly as can be."""
+"""Tests of `tools.fuzzy_match`, against the same rules written as plainly as can be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.edits.tolerant import (
+from editd.errors import TooLarge
+from editd.tools.fuzzy_match import (
     PLACES_MAX,
     POINTS_MAX,
     Block,
@@ -20,12 +21,11 @@ from editd.edits.tolerant import (
     Work,
     place_together,
 )
-from editd.errors import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from editd.edits.tolerant import Chosen
+    from editd.tools.fuzzy_match import Chosen
 
 
 def blocks_of(*searches: Sequence[str]) -> list[Block]:

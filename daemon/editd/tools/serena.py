@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.arguments import kind_of, text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.expressions import Match, Search
 from editd.edits.ignore import Rule, is_ignored, rules_of
 from editd.edits.lines import numbered
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import kind_of, text_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.edits.desk import Desk
-    from editd.edits.page import Page
+    from editd.tools.api import Desk
+    from editd.tools.tool_text import Page
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
 _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})

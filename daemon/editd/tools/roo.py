@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.arguments import kind_of, text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.expressions import Search
 from editd.edits.lines import JS_WHITE_SPACE, numbered, offsets
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.edits.desk import Desk
     from editd.edits.expressions import Match
+    from editd.tools.api import Desk
 
 _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # what means something in an expression
 _TEMPLATE = re.compile(r"\$[$&`']")

@@ -1,4 +1,4 @@
-"""Tests of `edits.blocks`."""
+"""Tests of `tools.search_replace_blocks`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.edits.blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 
 if TYPE_CHECKING:
     from editd.errors import Refused

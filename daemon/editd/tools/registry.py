@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 
-from editd.edits.desk import Dialect
+from editd.tools.api import Dialect
 
 NAMES = ("serena", "gemini", "wcgw", "roo", "cline", "claude", "codex")
 
@@ -19,7 +19,7 @@ class Dialects(Mapping[str, Dialect]):
     def __getitem__(self, name: str) -> Dialect:
         if name not in NAMES:
             raise KeyError(name)
-        found: Dialect = importlib.import_module(f"editd.edits.dialects.{name}").DIALECT
+        found: Dialect = importlib.import_module(f"editd.tools.{name}").DIALECT
         return found
 
     def __iter__(self) -> Iterator[str]:

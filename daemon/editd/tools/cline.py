@@ -10,7 +10,7 @@ M2  What is not exact is told in a warning.
 M3  A diff that is not blocks through and through is refused, as far as the original takes it wrongly:
     a section that is never closed, a marker inside another section, lines that two blocks want.
 
-Knows nothing of line ends nor of encodings: text and diff have LF here, see `edits.page`.
+Knows nothing of line ends nor of encodings: text and diff have LF here, see `tools.tool_text`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace as with_fields
 
-from editd.edits.arguments import text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.lines import JS_WHITE_SPACE, js_trim, numbered, offsets
 from editd.edits.replace import Replacement, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.edits.desk import Desk
+    from editd.tools.api import Desk
 
 _MATCHES_MAX = 100  # other matches of a block that a warning counts
 _LINES_NAMED_MAX = 10

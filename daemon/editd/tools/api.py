@@ -2,7 +2,7 @@
 
 A tool takes a call with the argument names of the system that it comes from, looks at files and
 changes them through the desk, and returns that system's words for what it did. It reads no disk and
-knows no history: the desk stands on the changeset as it is so far (`edits.tooling`).
+knows no history: the desk stands on the changeset as it is so far (`tools.context`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.edits.expressions import Match, Search
-    from editd.edits.page import Page
     from editd.edits.replace import Replacement
+    from editd.tools.tool_text import Page
     from editd.values.changeset import Sight
     from editd.values.content import Version
     from editd.values.path import WorkspacePath

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.arguments import kind_of, refuse_unknown, text_of
-from editd.edits.blocks import apply_blocks, begins_block, parse, with_plain_quotes
-from editd.edits.desk import Dialect, Tool
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import kind_of, refuse_unknown, text_of
+from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.values.changeset import Base, Sight, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from editd.edits.blocks import Applied
-    from editd.edits.desk import Desk
-    from editd.edits.page import Page
+    from editd.tools.api import Desk
+    from editd.tools.search_replace_blocks import Applied
+    from editd.tools.tool_text import Page
     from editd.values.path import WorkspacePath
 
 Ranges = tuple[tuple[int, int], ...]  # of lines, from 1, both ends included

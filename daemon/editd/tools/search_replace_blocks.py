@@ -1,6 +1,6 @@
 """SEARCH/REPLACE blocks: how they are written, and what a text becomes by them.
 
-The blocks are placed together, see `edits.tolerant`; where that cannot be, one at a time, each from the
+The blocks are placed together, see `tools.fuzzy_match`; where that cannot be, one at a time, each from the
 top of what the one before it made. What goes in is put right where the match was only near: line
 numbers, indentation.
 
@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from editd.edits.lines import offsets
 from editd.edits.replace import Replacement, no_match
-from editd.edits.tolerant import POINTS_MAX, Block, Missing, Several, Work, place_together, without_number
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
+from editd.tools.fuzzy_match import POINTS_MAX, Block, Missing, Several, Work, place_together, without_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.edits.tolerant import Chosen, Place
+    from editd.tools.fuzzy_match import Chosen, Place
 
 _MARKERS = {
     "<": re.compile(r"<{6,}\s*SEARCH>?\s*"),

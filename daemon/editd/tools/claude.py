@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.edits.arguments import kind_of, text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import kind_of, text_of
 from editd.values.changeset import Base, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.edits.desk import Desk
-    from editd.edits.page import Page
+    from editd.tools.api import Desk
+    from editd.tools.tool_text import Page
     from editd.values.path import WorkspacePath
 
 OWN = ""  # the reader that sends the request, as against one that a tool names

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.arguments import kind_of, text_of
-from editd.edits.desk import Dialect, Tool
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, overlapping
 from editd.errors import (
@@ -28,12 +26,14 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
+from editd.tools.api import Dialect, Tool
+from editd.tools.arguments import kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.edits.desk import Desk
-    from editd.edits.page import Page
+    from editd.tools.api import Desk
+    from editd.tools.tool_text import Page
     from editd.values.path import WorkspacePath
 
 _ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")
