@@ -20,7 +20,7 @@ from in_memory import InMemory, Told, link_to, path_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.values.changeset import OnStale, Plan
 
 ROOT = "/workspace"

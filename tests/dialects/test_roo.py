@@ -18,7 +18,7 @@ from editd.tools.roo import Call, range_of, replacements_of, search_of
 from fuzz_roo import calls
 
 if TYPE_CHECKING:
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
 
 ROWS = "row 1 pine\nrow 2 pine\nrow 3 pine\n"
 

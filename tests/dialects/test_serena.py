@@ -10,7 +10,7 @@ import pytest
 
 import fuzz_serena
 from desk import ROOT, Workspace, on
-from editd.edits.expressions import Match
+from editd.edits.regex import Match
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, InvalidParams
 from editd.tools.api import Settings

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from editd.edits.expressions import Match, Search
+from editd.edits.regex import Match, Search
 from editd.edits.replace import Replacement, replace
 from editd.engine.ecmascript import Bounds, find
 from editd.errors import InvalidRegex, Timeout, TooLarge

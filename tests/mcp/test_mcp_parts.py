@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(editd_client.mcp.__path__[0])
 DAEMON = Path(editd.__path__[0])
 HINTING = (  # the modules whose refusals a tool of editd's own can meet
-    "edits/bases.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
+    "edits/preconditions.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
     "engine/guard.py", "engine/leases.py", "engine/obstructions.py", "engine/scopes.py", "server/blaming.py",
     "server/leases.py", "values/content.py", "values/path.py",
 )  # fmt: skip

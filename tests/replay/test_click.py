@@ -214,7 +214,7 @@ def split(before: Release, after: Release) -> Iterable[tuple[Release, Release]]:
 def without(now: Release, made: Release, before: Release) -> tuple[Release, set[str]]:
     """Return `now` without the step from `before` to `made`, and the paths at which git's merge collides.
 
-    At such a path undo may still find that only neighbours were changed (tests/edits/test_collisions.py).
+    At such a path undo may still find that only neighbours were changed (tests/edits/test_line_changes.py).
     """
     result, colliding = dict(now), set[str]()
     for path in made.keys() | before.keys():

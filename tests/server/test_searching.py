@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.expressions import Match, Search
+from editd.edits.regex import Match, Search
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
 from editd.server.searching import Searcher
 from torment import in_company, own_time

@@ -17,7 +17,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
-from editd.edits.collisions import Collision, Winner, hunks_between, join
+from editd.edits.line_changes import Collision, Winner, hunks_between, join
 from editd.edits.lines import numbered
 from editd.edits.mode import with_mode
 from editd.errors import Conflict
@@ -25,7 +25,7 @@ from editd.errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.edits.collisions import Hunk
+    from editd.edits.line_changes import Hunk
     from editd.values.content import FileState
 
 HUNKS_MAX = 10  # of one file in a `conflict`

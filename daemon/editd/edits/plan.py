@@ -5,7 +5,7 @@ move what an earlier one wrote. Whatever is to be refused is refused here: a sta
 is not found, a path in the way. The first refusal ends it, for a changeset is made whole or not at
 all.
 
-Whether an edit is stale is `edits.bases`' business; where a path leads, `edits.overlay`'s.
+Whether an edit is stale is `edits.preconditions`' business; where a path leads, `edits.overlay`'s.
 
 Reads no file and no history: both are given.
 """
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import Struct
 
-from editd.edits.bases import Bases, version_at
 from editd.edits.hunks import Applied
 from editd.edits.mode import with_mode
 from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
+from editd.edits.preconditions import Bases, version_at
 from editd.edits.replace import replace_exactly
-from editd.edits.text import edit_text
+from editd.edits.text_edits import edit_text
 from editd.errors import (
     BaseRequired,
     FileExists,

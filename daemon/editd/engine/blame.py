@@ -16,7 +16,7 @@ import heapq
 import time
 from typing import TYPE_CHECKING
 
-from editd.edits.lineage import count_lines, kept_lines
+from editd.edits.line_origins import count_lines, kept_lines
 from editd.errors import HistoryDamaged
 
 if TYPE_CHECKING:

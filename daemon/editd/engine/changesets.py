@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from editd.errors import InvalidParams, Overloaded, TooLarge
 
 if TYPE_CHECKING:
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.engine.requests import Reader
     from editd.errors import Refused
     from editd.values.changeset import Edit, OnStale

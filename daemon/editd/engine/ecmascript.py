@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from editd.edits.expressions import Match
+from editd.edits.regex import Match
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.edits.expressions import Search
+    from editd.edits.regex import Search
 
 MEMORY_BYTES_MAX = 512 * 1024 * 1024  # of the engine's heap, within what the process may have
 

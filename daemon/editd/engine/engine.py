@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.expressions import Unanswered
 from editd.edits.plan import plan
+from editd.edits.regex import Unanswered
 from editd.engine.adopt import (
     OUTSIDE,
     Adoption,
@@ -78,7 +78,7 @@ from editd.workspace.hidden import Hidden
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.engine.guard import Guard
     from editd.store.history import History
     from editd.store.journal import Position

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from editd.edits.expressions import Match, Search
+from editd.edits.regex import Match, Search
 from editd.engine import ecmascript
 from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge

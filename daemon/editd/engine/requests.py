@@ -11,7 +11,7 @@ from editd.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.engine.hooks import Hooked, Trial
     from editd.engine.scopes import Scope
     from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Sight

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.edits.collisions import carried_out, join, reverse, shown_hunks
+from editd.edits.line_changes import carried_out, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.adopt import displaced, recorded_state
 from editd.errors import Conflict, InvalidParams
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from editd.edits.collisions import Hunk
+    from editd.edits.line_changes import Hunk
     from editd.engine.requests import OnConflict
     from editd.engine.scopes import Target
     from editd.store.history import History

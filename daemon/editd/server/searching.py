@@ -17,7 +17,7 @@ from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
 from editd.server.children import PYTHON, Child
 
 if TYPE_CHECKING:
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.system.frames import Frame
 
 log = logging.getLogger(__name__)

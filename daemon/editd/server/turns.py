@@ -25,7 +25,7 @@ from editd.server.waiting import Activity
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from editd.edits.expressions import Search
+    from editd.edits.regex import Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import Trial
     from editd.server.dispatch import Call

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.edits.expressions import Match, Search
+    from editd.edits.regex import Match, Search
     from editd.edits.replace import Replacement
     from editd.tools.tool_text import Page
     from editd.values.changeset import Sight
@@ -94,7 +94,7 @@ class Desk(Protocol):
         ...
 
     def matches(self, search: Search) -> tuple[Match, ...]:
-        """See `edits.expressions`: may end the planning for now."""
+        """See `edits.regex`: may end the planning for now."""
         ...
 
     def sight(self, reader: str, path: WorkspacePath) -> Sight | None:

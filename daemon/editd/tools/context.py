@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.edits.bases import version_at
-from editd.edits.expressions import Answers
+from editd.edits.preconditions import version_at
+from editd.edits.regex import Answers
 from editd.edits.search import with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
 from editd.tools.api import Settings
@@ -26,8 +26,8 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.edits.expressions import Expressions, Match, Search
     from editd.edits.plan import Work
+    from editd.edits.regex import Expressions, Match, Search
     from editd.edits.replace import Replacement
     from editd.errors import Refused
     from editd.tools.api import Dialect, Tool

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.expressions import Search
 from editd.edits.lines import JS_WHITE_SPACE, numbered, offsets
+from editd.edits.regex import Search
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
@@ -24,7 +24,7 @@ from editd.tools.arguments import kind_of, text_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.edits.expressions import Match
+    from editd.edits.regex import Match
     from editd.tools.api import Desk
 
 _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # what means something in an expression

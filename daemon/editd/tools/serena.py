@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.expressions import Match, Search
-from editd.edits.ignore import Rule, is_ignored, rules_of
+from editd.edits.gitignore import Rule, is_ignored, rules_of
 from editd.edits.lines import numbered
+from editd.edits.regex import Match, Search
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from msgspec import Struct, field
 
-from editd.edits.ignore import Rule, rules_of
+from editd.edits.gitignore import Rule, rules_of
 from editd.system.regular_file import open_regular, would_block
 from editd.values.path import ways_down
 from editd.workspace.gitindex import GitIndex

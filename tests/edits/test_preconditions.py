@@ -1,4 +1,4 @@
-"""Tests of `edits.bases`; what comes of it in a changeset is tested with `edits.plan`."""
+"""Tests of `edits.preconditions`; what comes of it in a changeset is tested with `edits.plan`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.bases import Bases
 from editd.edits.overlay import Overlay
+from editd.edits.preconditions import Bases
 from editd.errors import Conflict, FileMissing, Stale
 from editd.values.content import FileState, version_of
 from in_memory import InMemory, Told, base_of, path_of

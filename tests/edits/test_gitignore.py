@@ -1,4 +1,4 @@
-"""Tests of `edits.ignore`."""
+"""Tests of `edits.gitignore`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.ignore import is_ignored, rules_of
+from editd.edits.gitignore import is_ignored, rules_of
 
 if TYPE_CHECKING:
     from pathlib import Path

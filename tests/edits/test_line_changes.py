@@ -1,4 +1,4 @@
-"""Tests of `edits.collisions`, and of `merge.merge_lines`, which is git's merge and this beyond it."""
+"""Tests of `edits.line_changes`, and of `merge.merge_lines`, which is git's merge and this beyond it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from editd.edits.collisions import Collision, hunks_between, join, lines_of
+from editd.edits.line_changes import Collision, hunks_between, join, lines_of
 from editd.edits.merge import Collided, Merged, merge, merge_lines
 
 BASE = b"a\nb\nc\nd\n"
