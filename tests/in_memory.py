@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from editd.errors import NotAFile, PathOutside
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 from editd.values.content import SYMLINK, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 
@@ -72,7 +72,7 @@ class Told:
 
     contents: list[bytes] = field(default_factory=list)
     read: dict[str, bytes | None] = field(default_factory=dict)
-    sights: dict[tuple[str, str], Sight] = field(default_factory=dict)
+    sights: dict[tuple[str, str], ReadMark] = field(default_factory=dict)
 
     def content(self, version: Version) -> bytes | None:
         return {version_of(content): content for content in self.contents}.get(version)
@@ -82,7 +82,7 @@ class Told:
             return None
         return base_of(self.read[path.text])
 
-    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.sights.get((reader, path.text))
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from editd.edits.plan import plan
 from editd.errors import Refused, Unread
-from editd.tools.api import Dialect, Settings
-from editd.tools.context import Tooling
-from editd.values.changeset import Base, Sight, Tool
+from editd.tools.api import Dialect, ToolSettings
+from editd.tools.context import ToolSet
+from editd.values.changeset import Base, ReadMark, Tool
 from editd.values.content import FileState
 from in_memory import InMemory, Told, link_to, path_of
 
@@ -45,7 +45,7 @@ class AtOnce:
 class Workspace:
     files: dict[str, bytes]
     links: dict[str, str] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
+    settings: ToolSettings = field(default_factory=ToolSettings)
     encoding: str | None = None  # the configured fallback
     told: Told = field(default_factory=Told)
 
@@ -68,7 +68,7 @@ class Workspace:
                 self.told,
                 on_stale=on_stale,
                 fallback_encoding=self.encoding,
-                tools=Tooling({name: dialect(name)}, ROOT, self.settings, AtOnce()),
+                tools=ToolSet({name: dialect(name)}, ROOT, self.settings, AtOnce()),
             )
         except Unread as refusal:
             self._note(refusal.sights)
@@ -95,7 +95,7 @@ class Workspace:
         """Let a reader see the file, or lines of it."""
         base = Base(FileState(self.files[path]).version)
         lines = None if first is None or last is None else ((first, last),)
-        self.told.sights[reader, path] = Sight(base, lines)
+        self.told.sights[reader, path] = ReadMark(base, lines)
 
     def text(self, path: str) -> str:
         return self.files[path].decode()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from desk import Workspace, on
 from editd.errors import MalformedEdit, Refused
-from editd.tools.codex import Hunk, parse
+from editd.tools.codex import CodexHunk, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ def _refusal(place: Workspace, args: dict[str, Any]) -> Refused | None:
     return None
 
 
-def _only_hunks(patch: str) -> tuple[Hunk, ...] | None:
+def _only_hunks(patch: str) -> tuple[CodexHunk, ...] | None:
     """The hunks of a patch that has but one update of `f.txt`."""
     try:
         sections = parse(patch)
@@ -115,7 +115,7 @@ def _only_hunks(patch: str) -> tuple[Hunk, ...] | None:
     return sections[0].hunks if len(sections) == 1 and sections[0].kind == "Update" else None
 
 
-def _ways(lines: Sequence[str], hunks: Sequence[Hunk]) -> set[tuple[tuple[int, int], ...]]:
+def _ways(lines: Sequence[str], hunks: Sequence[CodexHunk]) -> set[tuple[tuple[int, int], ...]]:
     """Every way to place the hunks: for each where it begins and how many lines it takes there."""
     options: list[list[tuple[int, int, int]]] = []
     cursor = 0
@@ -138,7 +138,7 @@ def _is_in_order(way: Sequence[tuple[int, int, int]]) -> bool:
     return True
 
 
-def _options(lines: Sequence[str], hunk: Hunk, cursor: int) -> list[tuple[int, int, int]]:
+def _options(lines: Sequence[str], hunk: CodexHunk, cursor: int) -> list[tuple[int, int, int]]:
     old = [text for sign, text in hunk.lines if sign != "+"]
     if not old:
         return [(len(lines), len(lines), 0)]
@@ -186,7 +186,7 @@ def _following(
     return []
 
 
-def _made(text: str, hunks: Sequence[Hunk], way: Sequence[tuple[int, int]]) -> str:
+def _made(text: str, hunks: Sequence[CodexHunk], way: Sequence[tuple[int, int]]) -> str:
     lines: list[list[str]] = [[line] for line in _lines(text)]
     added: list[str] = []
     before: dict[int, list[str]] = {}

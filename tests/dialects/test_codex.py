@@ -10,8 +10,8 @@ import pytest
 from desk import ROOT, Workspace, on
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
-from editd.tools.codex import TOOL, Hunk, Section, parse, place
-from editd.tools.tool_text import Page
+from editd.tools.codex import TOOL, CodexHunk, CodexSection, parse, place
+from editd.tools.tool_text import ToolText
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def update(*lines: str, path: str = "a.txt") -> str:
     return patch_of(f"*** Update File: {path}", *lines)
 
 
-def hunks_of(*lines: str) -> tuple[Hunk, ...]:
+def hunks_of(*lines: str) -> tuple[CodexHunk, ...]:
     (section,) = parse(update(*lines))
     return section.hunks
 
@@ -40,7 +40,7 @@ def patched(text: str, *lines: str) -> str:
 
 
 def raw_patched(raw: str, *lines: str) -> str:
-    page = Page(WorkspacePath.parse("a.txt"), raw)
+    page = ToolText(WorkspacePath.parse("a.txt"), raw)
     return page.with_replacements(place(page.text, hunks_of(*lines))[0])
 
 
@@ -74,22 +74,22 @@ def test_a_patch_is_read_section_by_section() -> None:
         "*** Add File: new.txt", "+one", "+", "*** Delete File: old.txt", "*** Update File: a.txt",
         "*** Move to: b.txt", "@@ def f():", "-x", "+y", " z", "*** End of File",
     )  # fmt: skip
-    hunk = Hunk(8, ("def f():",), (("-", "x"), ("+", "y"), (" ", "z")), is_at_end=True)
+    hunk = CodexHunk(8, ("def f():",), (("-", "x"), ("+", "y"), (" ", "z")), is_at_end=True)
     assert parse(patch) == (
-        Section("Add", "new.txt", 2, text="one\n\n"),
-        Section("Delete", "old.txt", 5),
-        Section("Update", "a.txt", 6, "b.txt", hunks=(hunk,)),
+        CodexSection("Add", "new.txt", 2, text="one\n\n"),
+        CodexSection("Delete", "old.txt", 5),
+        CodexSection("Update", "a.txt", 6, "b.txt", hunks=(hunk,)),
     )
 
 
 def test_the_first_hunk_may_do_without_its_header() -> None:
     assert hunks_of(" x", "-y", "@@", "+z") == (
-        Hunk(3, (), ((" ", "x"), ("-", "y"))), Hunk(5, (), (("+", "z"),)),
+        CodexHunk(3, (), ((" ", "x"), ("-", "y"))), CodexHunk(5, (), (("+", "z"),)),
     )  # fmt: skip
 
 
 def test_an_empty_line_of_a_hunk_is_an_empty_context_line() -> None:
-    assert hunks_of("@@", "-x", "", "-y") == (Hunk(3, (), (("-", "x"), (" ", ""), ("-", "y"))),)
+    assert hunks_of("@@", "-x", "", "-y") == (CodexHunk(3, (), (("-", "x"), (" ", ""), ("-", "y"))),)
 
 
 def test_blank_lines_between_sections_and_before_hunks_are_left_out() -> None:
@@ -103,7 +103,7 @@ def test_blank_lines_between_sections_and_before_hunks_are_left_out() -> None:
 
 def test_white_space_around_the_markers_does_not_matter() -> None:
     patch = " \n *** Begin Patch \n  *** Delete File: a b.txt \n*** End Patch  \n\n"
-    assert parse(patch) == (Section("Delete", "a b.txt", 3),)
+    assert parse(patch) == (CodexSection("Delete", "a b.txt", 3),)
 
 
 def test_a_patch_with_crlf_is_read_as_one_with_lf() -> None:
@@ -115,7 +115,7 @@ def test_a_patch_with_crlf_is_read_as_one_with_lf() -> None:
     "first", ["<<EOF", "<<'EOF'", '<<"EOF"', "apply_patch <<'EOF'", "applypatch <<EOF", "<< 'EOF'"]
 )
 def test_a_here_document_around_the_patch_is_taken_off(first: str) -> None:
-    assert parse(f"{first}\n{patch_of('*** Delete File: a')}\nEOF\n") == (Section("Delete", "a", 3),)
+    assert parse(f"{first}\n{patch_of('*** Delete File: a')}\nEOF\n") == (CodexSection("Delete", "a", 3),)
 
 
 def test_a_header_with_a_space_before_it_is_a_context_line_within_an_update() -> None:

@@ -14,7 +14,7 @@ from editd.edits.replace import replace
 from editd.edits.search import LINE_END, Span, with_plain_line_ends
 from editd.engine.expressions import search
 from editd.errors import InvalidParams, NoMatch, Refused
-from editd.tools.roo import Call, range_of, replacements_of, search_of
+from editd.tools.roo import RooCall, range_of, replacements_of, search_of
 from fuzz_roo import calls
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def no_worker(_search: Search) -> tuple[Match, ...]:
 
 
 def test_a_text_is_replaced_wherever_it_is_without_the_worker() -> None:
-    made = replacements_of(Call("f", "a.b", "$&"), "a.b axb a.b", no_worker)
+    made = replacements_of(RooCall("f", "a.b", "$&"), "a.b axb a.b", no_worker)
     assert replace("a.b axb a.b", made) == "$& axb $&"
 
 
@@ -83,7 +83,7 @@ def test_the_range_is_searched_once_as_one_text() -> None:
 def test_a_range_is_counted_in_lines_without_the_last_line_end(
     start: int | None, end: int | None, span: Span
 ) -> None:
-    assert range_of(Call("f", "x", "y", start_line=start, end_line=end), "a\nb\nc") == span
+    assert range_of(RooCall("f", "x", "y", start_line=start, end_line=end), "a\nb\nc") == span
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_range_is_counted_in_lines_without_the_last_line_end(
 )
 def test_a_range_that_makes_no_sense_is_refused(start: int | None, end: int | None) -> None:
     with pytest.raises(InvalidParams) as caught:
-        range_of(Call("f", "x", "y", start_line=start, end_line=end), "a\nb\nc")
+        range_of(RooCall("f", "x", "y", start_line=start, end_line=end), "a\nb\nc")
     assert "from 1 to 3" in caught.value.hint
     assert caught.value.data["lines"] == 3
 
@@ -107,7 +107,7 @@ def test_the_empty_piece_after_a_final_line_end_is_a_line() -> None:
 )  # fmt: skip
 def test_a_line_number_is_read_as_javascript_reads_it(given: Any, number: int | None) -> None:
     args = {"path": "f", "search": "a", "replace": "", "start_line": given, "end_line": given}
-    call = Call.parse(args)
+    call = RooCall.parse(args)
     assert (call.start_line, call.end_line) == (number, number)
 
 
@@ -118,7 +118,7 @@ def test_a_line_number_is_read_as_javascript_reads_it(given: Any, number: int | 
 )  # fmt: skip
 def test_an_argument_that_makes_no_sense_is_refused_by_its_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
-        Call.parse({"path": "f", "search": "a", "replace": "b", name: value})
+        RooCall.parse({"path": "f", "search": "a", "replace": "b", name: value})
     assert caught.value.data == {"argument": name}
     assert caught.value.hint
 
@@ -137,7 +137,7 @@ def test_an_argument_that_makes_no_sense_is_refused_by_its_name(name: str, value
 )
 def test_a_flag_is_a_boolean_or_one_as_a_string(given: Any, flag: bool) -> None:
     args = {"path": "f", "search": "a", "replace": "b", "use_regex": given, "ignore_case": given, "other": 1}
-    call = Call.parse(args)
+    call = RooCall.parse(args)
     assert (call.is_regex, call.ignore_case) == (flag, flag)
 
 
@@ -231,7 +231,7 @@ def test_a_plain_search_finds_what_its_text_as_an_expression_does() -> None:
     for raw, args in islice(calls(random.Random(8)), 500):
         text = with_plain_line_ends(raw)
         try:
-            call = Call.parse({**args, "use_regex": False, "ignore_case": False})
+            call = RooCall.parse({**args, "use_regex": False, "ignore_case": False})
             plain = replacements_of(call, text, no_worker)
         except (InvalidParams, NoMatch):
             continue

@@ -13,7 +13,7 @@ from desk import ROOT, Workspace, on
 from editd.edits.regex import Match
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, InvalidParams
-from editd.tools.api import Settings
+from editd.tools.api import ToolSettings
 from editd.tools.serena import literal_matches, replacements_of
 from editd.values.changeset import Base
 from editd.values.content import version_of
@@ -234,7 +234,7 @@ def test_a_path_that_leads_to_no_file_is_refused(path: str, code: str) -> None:
 def test_an_ignored_file_is_refused(path: str) -> None:
     files = {".gitignore": "*.log\nbuild/\n", "d/.gitignore": "/e\n"}
     held = ("a.log", "d/a.log", "d/e/x", "build/x", "gen/x")
-    place = on(files | dict.fromkeys(held, "a"), settings=Settings(ignored_paths=("gen",)))
+    place = on(files | dict.fromkeys(held, "a"), settings=ToolSettings(ignored_paths=("gen",)))
     assert place.refusal("serena", "replace_content", args("a", "b", path=path)).code == "path_ignored"
 
 

@@ -24,7 +24,7 @@ from editd.errors import (
     Refused,
     Unread,
 )
-from editd.tools.api import Settings
+from editd.tools.api import ToolSettings
 from editd.tools.wcgw import DIALECT
 from editd.values.content import version_of
 from fuzz_wcgw import REFUSALS, calls, check
@@ -209,7 +209,7 @@ def test_a_thread_must_have_a_name_whatever_else_is_wrong() -> None:
 def test_a_path_is_absolute_or_begins_at_home() -> None:
     for path in ("a.txt", "", "~/a.txt", "~bob/a.txt"):
         refused(InvalidParams, on({"a.txt": TEXT}), block("read", "x"), 10, path)
-    place = on({"h/a.txt": TEXT}, settings=Settings(home=f"{ROOT}/h/"))
+    place = on({"h/a.txt": TEXT}, settings=ToolSettings(home=f"{ROOT}/h/"))
     edited(place, block("read", "x"), 10, "~/a.txt")
     assert place.text("h/a.txt") == "open\nx\nlog\nclose\n"
 
@@ -241,7 +241,7 @@ def test_a_path_stays_in_the_workspace() -> None:
     ],
 )
 def test_globs_say_what_may_be_changed(glob: str, matches: bool) -> None:
-    place = on({"src/a.py": ""}, settings=Settings(edit_globs=(), write_globs=("/no", glob)))
+    place = on({"src/a.py": ""}, settings=ToolSettings(edit_globs=(), write_globs=("/no", glob)))
     path = f"{ROOT}/other/../src/a.py"
     assert refused(PermissionDenied, place, block("", "x"), 10, path).data["path"] == "src/a.py"
     if matches:
@@ -253,7 +253,7 @@ def test_globs_say_what_may_be_changed(glob: str, matches: bool) -> None:
 def test_a_hidden_name_must_be_written_in_a_glob() -> None:
     for glob, matches in ((f"{ROOT}/**", False), (f"{ROOT}/*/a", False), (f"{ROOT}/.c/*", True),
                           (f"{ROOT}/**/.c/**", True), (f"{ROOT}/.*/a", True)):  # fmt: skip
-        place = on({}, settings=Settings(write_globs=(glob,)))
+        place = on({}, settings=ToolSettings(write_globs=(glob,)))
         if matches:
             edited(place, "x", 100, f"{ROOT}/.c/a")
         else:

@@ -16,10 +16,10 @@ from editd.errors import NoMatch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.edits.hunks import Applied
+    from editd.edits.hunks import AppliedPatch
 
 
-def put(content: bytes, hunks: str, fuzz: int = 0) -> Applied:
+def put(content: bytes, hunks: str, fuzz: int = 0) -> AppliedPatch:
     (file,) = parse(f"--- a/f\n+++ b/f\n{hunks}")
     return apply_hunks(content, file.hunks, fuzz=fuzz, path="f")
 

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from editd.edits.line_changes import Collision, hunks_between, join, lines_of
-from editd.edits.merge import Collided, Merged, merge, merge_lines
+from editd.edits.merge import MergeConflict, Merged, merge, merge_lines
 
 BASE = b"a\nb\nc\nd\n"
 
@@ -33,14 +33,14 @@ def test_changes_of_neighbouring_lines_are_joined_where_git_has_a_conflict(
     ours: str, theirs: str, joined: str
 ) -> None:
     sides = text("abcd"), text(ours), text(theirs)
-    assert isinstance(merge(*sides), Collided)
+    assert isinstance(merge(*sides), MergeConflict)
     assert merge_lines(*sides) == Merged(text(joined))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("aXcd", "aYcd"), ("aXcd", "ad"), ("abXcd", "abYcd")])
 def test_changes_of_the_same_lines_and_insertions_at_one_point_collide(ours: str, theirs: str) -> None:
     merged = merge_lines(text("abcd"), text(ours), text(theirs))
-    assert isinstance(merged, Collided)
+    assert isinstance(merged, MergeConflict)
     assert len(merged.collisions) == 1
 
 
@@ -68,7 +68,7 @@ def test_an_insertion_among_lines_that_repeat_is_one_before_or_behind_them() -> 
 
 
 def test_a_line_is_not_put_behind_one_without_an_end() -> None:
-    assert isinstance(merge_lines(b"a\nb\n", b"a\nb", b"a\nb\nc\n"), Collided)
+    assert isinstance(merge_lines(b"a\nb\n", b"a\nb", b"a\nb\nc\n"), MergeConflict)
     assert join(b"a\nb\n", b"a\nb", b"a\nb\nc\n", "theirs").content == b"a\nb\nc\n"
 
 

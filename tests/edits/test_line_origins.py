@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.edits.line_origins import count_lines, kept_lines
+from editd.edits.line_origins import count_lines, unchanged_lines
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=12)
 
 
 def check(before: bytes, after: bytes, expected: dict[int, int]) -> None:
-    assert kept_lines(before, after, range(count_lines(after))) == expected
+    assert unchanged_lines(before, after, range(count_lines(after))) == expected
 
 
 @pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"\n\n", 2)])
@@ -43,7 +43,7 @@ def test_what_was_empty_had_no_lines_and_what_is_binary_has_none_that_are_known(
 
 
 def test_only_the_lines_that_are_asked_for_are_looked_for() -> None:
-    assert kept_lines(b"1\n2\n3\n4\n", b"0\n1\n2\n4\n", [1, 3]) == {1: 0, 3: 3}
+    assert unchanged_lines(b"1\n2\n3\n4\n", b"0\n1\n2\n4\n", [1, 3]) == {1: 0, 3: 3}
 
 
 @settings(deadline=None)  # a loaded machine is no fault
@@ -51,7 +51,7 @@ def test_only_the_lines_that_are_asked_for_are_looked_for() -> None:
 def test_what_is_found_is_the_same_line_and_their_order_stays(
     before: list[bytes], after: list[bytes]
 ) -> None:
-    found = kept_lines(b"".join(before), b"".join(after), range(len(after)))
+    found = unchanged_lines(b"".join(before), b"".join(after), range(len(after)))
     assert all(before[there] == after[here] for here, there in found.items())
     assert list(found.values()) == sorted(set(found.values()))
     assert len(found) == len(after) or before != after

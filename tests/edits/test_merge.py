@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.edits.merge import Collided, Merged, Region, merge, merge_states
+from editd.edits.merge import MergeConflict, Merged, Region, merge, merge_states
 from editd.errors import Conflict
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
     merged = merge(base, ours, theirs)
-    assert isinstance(merged, Collided)
+    assert isinstance(merged, MergeConflict)
     return merged.regions
 
 
@@ -50,7 +50,7 @@ def test_content_with_a_nul_is_joined_only_where_one_side_left_it_alone() -> Non
     assert merge(b"\0a", b"\0a", b"\0b") == Merged(b"\0b")
     assert merge(b"\0a", b"\0b", b"\0a") == Merged(b"\0b")
     assert merge(b"\0a", b"\0b", b"\0b") == Merged(b"\0b")
-    assert merge(b"\0\na\nb\n", b"\0\nA\nb\n", b"\0\na\nB\n") == Collided(())
+    assert merge(b"\0\na\nb\n", b"\0\nA\nb\n", b"\0\na\nB\n") == MergeConflict(())
 
 
 def mutated(dice: random.Random, lines: list[bytes]) -> list[bytes]:
@@ -81,7 +81,7 @@ def test_it_is_what_git_merge_file_gives(tmp_path: Path) -> None:
             assert result == Merged(git.stdout), sides
         else:
             conflicts += 1
-            assert isinstance(result, Collided), sides
+            assert isinstance(result, MergeConflict), sides
             count = sides[1].count(b"\n") + 1
             assert result.regions
             assert all(1 <= region.start_line <= region.end_line <= count for region in result.regions), sides

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.edits.overlay import Overlay
-from editd.edits.preconditions import Bases
+from editd.edits.preconditions import BaseChecker
 from editd.errors import Conflict, FileMissing, Stale
 from editd.values.content import FileState, version_of
 from in_memory import InMemory, Told, base_of, path_of
@@ -19,9 +19,9 @@ A = path_of("a")
 OLD, NOW = b"a\nb\nc\n", b"A\nb\nc\n"
 
 
-def bases(told: Told, on_stale: OnStale = "merge") -> tuple[Bases, Overlay]:
+def bases(told: Told, on_stale: OnStale = "merge") -> tuple[BaseChecker, Overlay]:
     overlay = Overlay(InMemory({"a": FileState(NOW)}))
-    return Bases(overlay, told, on_stale), overlay
+    return BaseChecker(overlay, told, on_stale), overlay
 
 
 def test_a_path_is_judged_when_it_is_first_named() -> None:

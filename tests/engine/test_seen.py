@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from editd.engine.requests import reader_of
 from editd.engine.seen import READERS_MAX, Seen
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 from editd.values.path import WorkspacePath
 
 PATH = WorkspacePath.parse("a")
@@ -15,7 +15,7 @@ def test_names_that_nobody_opened_are_forgotten_where_there_are_too_many() -> No
     seen.keep(reader_of("kept"), ())
     names = ["kept", *(f"passing {number}" for number in range(READERS_MAX + 10))]
     for name in names:
-        seen.note(reader_of(name), PATH, Sight(Base(None)))
+        seen.note(reader_of(name), PATH, ReadMark(Base(None)))
     assert len(seen) == READERS_MAX + 1
     assert seen.by(reader_of("kept"), PATH) is not None
     assert seen.by(reader_of("passing 0"), PATH) is None
@@ -27,4 +27,4 @@ def test_lines_that_were_seen_again_or_beside_others_are_one_range_with_them() -
     reader = reader_of("passing")
     for first, last in ((5, 6), (1, 2), (5, 6), (7, 9), (2, 2), (11, 12)):
         seen.note_lines(reader, PATH, Base(None), first, last)
-    assert seen.sight(reader, PATH) == Sight(Base(None), ((1, 2), (5, 9), (11, 12)))
+    assert seen.sight(reader, PATH) == ReadMark(Base(None), ((1, 2), (5, 9), (11, 12)))

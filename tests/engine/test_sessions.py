@@ -15,7 +15,7 @@ from editd.engine.sessions import Sessions
 from editd.errors import IoError, NothingToUndo
 from editd.store.registry import Registry
 from editd.store.sights import Sights
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version, version_of
 from editd.values.session import Bounds
 from editd.values.transaction import Authorship
@@ -60,7 +60,7 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
 ) -> None:
     sessions = opened(tmp_path, seen)
     open_one(sessions)
-    seen.note(reader_of("s"), A, Sight(Base(None)))
+    seen.note(reader_of("s"), A, ReadMark(Base(None)))
 
     def fail(*_arguments: object) -> None:
         raise IoError(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "seen.db cannot be written")
@@ -75,7 +75,7 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
 
 
 def test_which_lines_were_read_outlives_the_daemon(tmp_path: Path) -> None:
-    sight = Sight(Base(Version(version_of(b"text\n"))), ((1, 2), (5, 7)))
+    sight = ReadMark(Base(Version(version_of(b"text\n"))), ((1, 2), (5, 7)))
     written = Sights(str(tmp_path))
     written.write([("s", A, sight)], {})
     written.close()

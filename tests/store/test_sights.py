@@ -15,7 +15,7 @@ from editd.errors import IoError
 from editd.store import sqlite
 from editd.store.registry import Registry
 from editd.store.sights import Sights
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob
 from editd.values.lease import Lease
@@ -36,7 +36,7 @@ FLIPS, FLIPS_LONG = 40, 3000
 
 def sights(folder: Path) -> Path:
     made = Sights(str(folder))
-    seen = Sight(Base(Version("1" * 40)), ((1, 4), (9, 12)))
+    seen = ReadMark(Base(Version("1" * 40)), ((1, 4), (9, 12)))
     made.write([("somebody", WorkspacePath(f"path/{number}"), seen) for number in range(5)], {"somebody": 9})
     made.close()
     return folder / "seen.db"

@@ -14,11 +14,11 @@ from editd.errors import TooLarge
 from editd.tools.fuzzy_match import (
     PLACES_MAX,
     POINTS_MAX,
-    Block,
-    Missing,
-    Place,
-    Several,
-    Work,
+    BlockAmbiguous,
+    BlockNotFound,
+    BlockPosition,
+    ComparisonBudget,
+    FuzzyBlock,
     place_together,
 )
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from editd.tools.fuzzy_match import Chosen
 
 
-def blocks_of(*searches: Sequence[str]) -> list[Block]:
-    return [Block(number, 0, tuple(search), ()) for number, search in enumerate(searches, 1)]
+def blocks_of(*searches: Sequence[str]) -> list[FuzzyBlock]:
+    return [FuzzyBlock(number, 0, tuple(search), ()) for number, search in enumerate(searches, 1)]
 
 
-def placed(lines: Sequence[str], *searches: Sequence[str]) -> Chosen | Missing | Several:
+def placed(lines: Sequence[str], *searches: Sequence[str]) -> Chosen | BlockNotFound | BlockAmbiguous:
     blocks = blocks_of(*searches)
-    return place_together(lines, blocks, Work(blocks, len(lines)))
+    return place_together(lines, blocks, ComparisonBudget(blocks, len(lines)))
 
 
 def check(lines: Sequence[str], search: Sequence[str], points: int, *kinds: str, at: int = 0) -> None:
     """The one block is taken for as many lines from `at` on."""
     found = placed(lines, search)
     assert isinstance(found, list)
-    assert [place for _, place in found] == [Place(at, at + len(search), points, frozenset(kinds))]
+    assert [place for _, place in found] == [BlockPosition(at, at + len(search), points, frozenset(kinds))]
 
 
 # ── One block ──────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +79,7 @@ def test_a_line_may_differ_by_one_tolerance(
     ],
 )  # fmt: skip
 def test_tolerances_do_not_add_up_and_there_are_no_others(line: str, wanted: str) -> None:
-    assert placed([line, "other"], [wanted]) == Missing(blocks_of([wanted])[0])
+    assert placed([line, "other"], [wanted]) == BlockNotFound(blocks_of([wanted])[0])
 
 
 def test_each_line_of_a_block_is_charged_the_same_one_twice_too() -> None:
@@ -93,25 +93,25 @@ def test_what_stands_there_exactly_is_taken_before_what_is_near() -> None:
 def test_of_near_places_the_cheapest_is_taken_and_between_equal_ones_nothing() -> None:
     check(["  a", "a ", "f"], ["a"], 1, at=1)
     found = placed(["a ", "a\t"], ["a"])
-    assert isinstance(found, Several)
+    assert isinstance(found, BlockAmbiguous)
     assert [place.start for place in found.places] == [0, 1]
 
 
 def test_places_that_overlap_are_several() -> None:
-    assert isinstance(placed(["a", "a", "a"], ["a", "a"]), Several)
+    assert isinstance(placed(["a", "a", "a"], ["a", "a"]), BlockAmbiguous)
 
 
 def test_blank_lines_do_not_matter_where_nothing_else_fits() -> None:
     found = placed(["", "a", " ", "b", ""], ["a", "b", ""], ["c"])
-    assert isinstance(found, Missing)
+    assert isinstance(found, BlockNotFound)
     assert found.block.number == 2
     found = placed(["", "a", " ", "b", "c"], ["a", "", "", "b"])
     assert isinstance(found, list)
-    assert found[0][1] == Place(1, 4, is_loose=True)
+    assert found[0][1] == BlockPosition(1, 4, is_loose=True)
 
 
 def test_a_block_of_blank_lines_only_needs_as_many() -> None:
-    assert isinstance(placed(["a", "b"], ["", ""]), Missing)
+    assert isinstance(placed(["a", "b"], ["", ""]), BlockNotFound)
     check(["a", " ", "", "b"], ["", ""], 1, at=1)
 
 
@@ -119,7 +119,7 @@ def test_more_than_the_allowed_points_is_missing_just_as_many_is_not() -> None:
     lines = [f"  {number}" for number in range(101)]
     check(lines, [line.strip() for line in lines[:100]], POINTS_MAX, "indentation")
     found = placed(lines, [line.strip() for line in lines])
-    assert isinstance(found, Missing)
+    assert isinstance(found, BlockNotFound)
     assert found.points == POINTS_MAX + 10
 
 
@@ -130,7 +130,7 @@ def test_a_block_is_looked_for_after_the_one_before_it() -> None:
     found = placed(["b", "a", "b"], ["a"], ["b"])
     assert isinstance(found, list)
     assert [place.start for _, place in found] == [1, 2]
-    assert placed(["b", "a"], ["a"], ["b"]) == Missing(blocks_of(["a"], ["b"])[1])
+    assert placed(["b", "a"], ["a"], ["b"]) == BlockNotFound(blocks_of(["a"], ["b"])[1])
 
 
 def test_a_later_block_may_tell_which_place_is_meant() -> None:
@@ -141,13 +141,15 @@ def test_a_later_block_may_tell_which_place_is_meant() -> None:
 
 def test_where_the_ways_part_is_told() -> None:
     found = placed(["top", "cat", "dog", "cat", "end"], ["top"], ["cat"], ["end"])
-    assert isinstance(found, Several)
+    assert isinstance(found, BlockAmbiguous)
     assert found.block.number == 2
     assert [place.start for place in found.places] == [1, 3]
 
 
 def test_the_block_that_stops_every_way_is_told() -> None:
-    assert placed(["x", "a", "b", "x"], ["a"], ["b"], ["a"]) == Missing(blocks_of(["a"], ["b"], ["a"])[2])
+    assert placed(["x", "a", "b", "x"], ["a"], ["b"], ["a"]) == BlockNotFound(
+        blocks_of(["a"], ["b"], ["a"])[2]
+    )
 
 
 # ── The rules, written plainly ─────────────────────────────────────────────────────────────────────
@@ -163,7 +165,9 @@ FORMS: list[tuple[str, int, Callable[[str], str]]] = [
 ]
 
 
-def tried_out(lines: Sequence[str], blocks: Sequence[Block], start: int = 0) -> Iterator[list[Place]]:
+def tried_out(
+    lines: Sequence[str], blocks: Sequence[FuzzyBlock], start: int = 0
+) -> Iterator[list[BlockPosition]]:
     """Yield every way to place the blocks."""
     if not blocks:
         yield []
@@ -173,7 +177,7 @@ def tried_out(lines: Sequence[str], blocks: Sequence[Block], start: int = 0) -> 
             yield [place, *rest]
 
 
-def places(lines: Sequence[str], search: Sequence[str], start: int) -> list[Place]:
+def places(lines: Sequence[str], search: Sequence[str], start: int) -> list[BlockPosition]:
     near = near_places(lines, search, start)
     exact = [place for place in near if tuple(lines[place.start : place.end]) == tuple(search)]
     if exact or near:
@@ -181,10 +185,10 @@ def places(lines: Sequence[str], search: Sequence[str], start: int) -> list[Plac
     kept = [number for number in range(start, len(lines)) if lines[number].strip()]
     wanted = [line for line in search if line.strip()]
     loose = near_places([lines[number] for number in kept], wanted, 0) if wanted else []
-    return [Place(kept[p.start], kept[p.end - 1] + 1, p.points, p.kinds, True) for p in loose]
+    return [BlockPosition(kept[p.start], kept[p.end - 1] + 1, p.points, p.kinds, True) for p in loose]
 
 
-def near_places(lines: Sequence[str], search: Sequence[str], start: int) -> list[Place]:
+def near_places(lines: Sequence[str], search: Sequence[str], start: int) -> list[BlockPosition]:
     found = []
     for first in range(start, len(lines) - len(search) + 1):
         points, kinds = 0, set()
@@ -195,7 +199,7 @@ def near_places(lines: Sequence[str], search: Sequence[str], start: int) -> list
             kinds.add(fits[0][0])
             points += fits[0][1]
         else:
-            found.append(Place(first, first + len(search), points, frozenset(kinds - {""})))
+            found.append(BlockPosition(first, first + len(search), points, frozenset(kinds - {""})))
     return found
 
 
@@ -213,14 +217,14 @@ def test_the_outcome_is_that_of_trying_out_every_way(lines: list[str], searches:
     ways = list(tried_out(lines, blocks_of(*searches)))
     found = placed(lines, *searches)
     if not ways:
-        assert isinstance(found, Missing)
+        assert isinstance(found, BlockNotFound)
         reached = max(n for n in range(len(searches)) if list(tried_out(lines, blocks_of(*searches[:n]))))
-        assert found == Missing(blocks_of(*searches)[reached])
+        assert found == BlockNotFound(blocks_of(*searches)[reached])
         return
     costs = [sum(place.points for place in way) for way in ways]
     best = [way for way, cost in zip(ways, costs, strict=True) if cost == min(costs)]
     if len(best) > 1:
-        assert isinstance(found, Several)
+        assert isinstance(found, BlockAmbiguous)
         index = found.block.number - 1
         assert set(found.places) == {way[index] for way in best}
         assert len(found.places) > 1
@@ -252,7 +256,7 @@ def test_equal_lines_do_not_explode() -> None:
 
 def test_a_block_that_is_in_too_many_places_is_several_without_weighing_them() -> None:
     found = placed(["x"] * (PLACES_MAX + 2), ["x"], ["never looked at"])
-    assert isinstance(found, Several)
+    assert isinstance(found, BlockAmbiguous)
     assert found.block.number == 1
     assert len(found.places) == PLACES_MAX + 2
 

@@ -25,7 +25,7 @@ from editd.errors import NoMatch
 Lines = Sequence[bytes]  # each with its line end; only a file's last may be without
 
 
-class Hunk(Struct, frozen=True):
+class PatchHunk(Struct, frozen=True):
     """One contiguous part of a patch; `lines` are signs (space, `-`, `+`) with texts."""
 
     number: int  # in its file, from 1
@@ -46,14 +46,16 @@ class Hunk(Struct, frozen=True):
         return changed[0], len(self.lines) - 1 - changed[-1]
 
 
-class Applied(Struct, frozen=True):
+class AppliedPatch(Struct, frozen=True):
     """The content after all hunks, and what is to be said of how they fitted."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
-def apply_hunks(content: bytes, hunks: Sequence[Hunk], *, fuzz: int = 0, path: str = "the file") -> Applied:
+def apply_hunks(
+    content: bytes, hunks: Sequence[PatchHunk], *, fuzz: int = 0, path: str = "the file"
+) -> AppliedPatch:
     """Put `hunks` into `content`, in their order; NoMatch for the first that has no place.
 
     What is put in stands as it is in the patch where the hunk matches to the byte, else it takes the
@@ -77,7 +79,7 @@ def apply_hunks(content: bytes, hunks: Sequence[Hunk], *, fuzz: int = 0, path: s
                 f"({place.offset:+d} lines from where it says, fuzz {place.fuzz})."
             )
     result += file.lines[taken:]
-    return Applied(_joined(result), tuple(warnings))
+    return AppliedPatch(_joined(result), tuple(warnings))
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class _Place(Struct, frozen=True):
     exact: bool
 
 
-def _locate(file: _File, hunk: Hunk, low: int, offset: int, fuzz: int) -> _Place | None:
+def _locate(file: _File, hunk: PatchHunk, low: int, offset: int, fuzz: int) -> _Place | None:
     leading, trailing = hunk.context
     for dropped in range(min(fuzz, max(leading, trailing)) + 1):
         # As in patch(1): the side with more context loses first.
@@ -175,7 +177,7 @@ def _joined(lines: Lines) -> bytes:
     )
 
 
-def _refusal(content: bytes, file: _File, hunk: Hunk, path: str) -> NoMatch:
+def _refusal(content: bytes, file: _File, hunk: PatchHunk, path: str) -> NoMatch:
     data = {"path": path, "hunk": hunk.number, "line": hunk.line, "expected_line": hunk.old_start}
     signs = [sign.decode() for sign, _ in hunk.lines]
     new = [_bare(text) for sign, text in hunk.lines if sign != b"-"]

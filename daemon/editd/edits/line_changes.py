@@ -23,7 +23,7 @@ LINES_SHOWN_MAX = 20  # of each side of a collision
 CONTEXT_LINES = 3  # around a hunk that is shown, as in git
 
 
-class Hunk(Struct, frozen=True):
+class LineChange(Struct, frozen=True):
     """One contiguous change: which lines of the base (half open, from 0), and what they became."""
 
     start: int
@@ -58,12 +58,12 @@ class Collision(Struct, frozen=True):
         return f"@@ {old} {new} @@\n{_shown('-', self.base)}{_shown('+', self.ours)}"
 
 
-class Joined(Struct, frozen=True):
+class JoinedText(Struct, frozen=True):
     """Two changes in one text, and where they collide: there it holds what the winner made."""
 
     content: bytes
     collisions: tuple[Collision, ...]
-    collided: tuple[Hunk, ...] = ()  # the hunks of theirs that do
+    collided: tuple[LineChange, ...] = ()  # the hunks of theirs that do
 
 
 def lines_of(content: bytes) -> Lines:
@@ -72,7 +72,7 @@ def lines_of(content: bytes) -> Lines:
     return (*(line + b"\n" for line in ended), *([last] if last else ()))
 
 
-def hunks_between(before: bytes, after: bytes) -> list[Hunk]:
+def hunks_between(before: bytes, after: bytes) -> list[LineChange]:
     """The changes from one text to another, without context, in their order."""
     lines = lines_of(after)
     patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
@@ -81,15 +81,15 @@ def hunks_between(before: bytes, after: bytes) -> list[Hunk]:
         # Of a run without lines, git gives the line before it.
         start = hunk.old_start - (1 if hunk.old_lines else 0)
         new = lines[hunk.new_start - 1 : hunk.new_start - 1 + hunk.new_lines] if hunk.new_lines else ()
-        found.append(Hunk(start, start + hunk.old_lines, hunk.new_start, new))
+        found.append(LineChange(start, start + hunk.old_lines, hunk.new_start, new))
     return found
 
 
-def reverse(before: bytes, after: bytes) -> list[Hunk]:
+def reverse(before: bytes, after: bytes) -> list[LineChange]:
     """The changes from `after` back to `before`: hunk by hunk those of `hunks_between`."""
     lines = lines_of(before)
     return [
-        Hunk(
+        LineChange(
             start := hunk.first_line - bool(hunk.lines),
             start + len(hunk.lines),
             hunk.start + (not hunk.is_insertion),
@@ -124,13 +124,15 @@ def shown_hunks(before: bytes, after: bytes) -> list[str]:
     return found
 
 
-def carried_out(base: bytes, hunks: Iterable[Hunk]) -> bytes:
+def apply_changes(base: bytes, hunks: Iterable[LineChange]) -> bytes:
     """The base with some of its hunks carried out."""
     lines = lines_of(base)
     return b"".join(_carried_out(lines, 0, len(lines), hunks))
 
 
-def join(base: bytes, ours: bytes, theirs: bytes | Sequence[Hunk], winner: Winner = "ours") -> Joined:
+def join(
+    base: bytes, ours: bytes, theirs: bytes | Sequence[LineChange], winner: Winner = "ours"
+) -> JoinedText:
     """Join the changes base→ours and base→theirs; where they collide, `winner` has it."""
     lines = lines_of(base)
     their_hunks = hunks_between(base, theirs) if isinstance(theirs, bytes) else theirs
@@ -141,7 +143,7 @@ def join(base: bytes, ours: bytes, theirs: bytes | Sequence[Hunk], winner: Winne
     ]
     made: list[bytes] = []
     collisions: list[Collision] = []
-    lost: list[Hunk] = []
+    lost: list[LineChange] = []
     at = 0
     for mine, yours in _clusters(our_hunks, their_hunks, lines):
         start, end = _bounds([*mine, *yours])
@@ -154,15 +156,15 @@ def join(base: bytes, ours: bytes, theirs: bytes | Sequence[Hunk], winner: Winne
             lost += yours
         made += kept if mine and (not yours or winner == "ours") else wanted
     made += lines[at:]
-    return Joined(b"".join(made), tuple(collisions), tuple(lost))
+    return JoinedText(b"".join(made), tuple(collisions), tuple(lost))
 
 
 def _clusters(
-    ours: Sequence[Hunk], theirs: Sequence[Hunk], lines: Lines
-) -> Iterator[tuple[list[Hunk], list[Hunk]]]:
+    ours: Sequence[LineChange], theirs: Sequence[LineChange], lines: Lines
+) -> Iterator[tuple[list[LineChange], list[LineChange]]]:
     """The runs of lines that change, in their order, as the hunks of both sides that overlap in each."""
     sides = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
-    cluster: tuple[list[Hunk], list[Hunk]] = ([], [])
+    cluster: tuple[list[LineChange], list[LineChange]] = ([], [])
     for hunk, side in sorted(sides, key=lambda pair: (pair[0].start, pair[0].end)):
         if any(cluster) and not any(_overlap(hunk, other, lines) for other in cluster[1 - side]):
             yield cluster
@@ -172,11 +174,11 @@ def _clusters(
         yield cluster
 
 
-def _bounds(hunks: Sequence[Hunk]) -> tuple[int, int]:
+def _bounds(hunks: Sequence[LineChange]) -> tuple[int, int]:
     return min(hunk.start for hunk in hunks), max(hunk.end for hunk in hunks)
 
 
-def _overlap(first: Hunk, second: Hunk, lines: Lines) -> bool:
+def _overlap(first: LineChange, second: LineChange, lines: Lines) -> bool:
     """Whether two hunks change the same line, or put lines in at the same point."""
     if first.is_insertion and second.is_insertion:
         return first.start == second.start
@@ -187,7 +189,7 @@ def _overlap(first: Hunk, second: Hunk, lines: Lines) -> bool:
     return after.start == len(lines) and bool(before.lines) and not before.lines[-1].endswith(b"\n")
 
 
-def _moved_aside(hunk: Hunk, lines: Lines, others: Iterable[Hunk]) -> Hunk:
+def _moved_aside(hunk: LineChange, lines: Lines, others: Iterable[LineChange]) -> LineChange:
     """Return an insertion amid lines that the other side changes as one before or behind them, if it is one.
 
     Where lines repeat, a diff has several places for the same insertion and picks the last.
@@ -206,13 +208,13 @@ def _moved_aside(hunk: Hunk, lines: Lines, others: Iterable[Hunk]) -> Hunk:
     return moved if moved.start == around[0].end else hunk
 
 
-def _moved(hunk: Hunk, by: int, lines: Lines) -> Hunk:
+def _moved(hunk: LineChange, by: int, lines: Lines) -> LineChange:
     return replace(
         hunk, start=hunk.start + by, end=hunk.end + by, first_line=hunk.first_line + by, lines=lines
     )
 
 
-def _line_by_line(hunk: Hunk, others: Iterable[Hunk]) -> Iterator[Hunk]:
+def _line_by_line(hunk: LineChange, others: Iterable[LineChange]) -> Iterator[LineChange]:
     """Split a hunk that changes so many lines into as many, so that the others do not collide too.
 
     One into which the other side puts lines stays whole.
@@ -223,10 +225,10 @@ def _line_by_line(hunk: Hunk, others: Iterable[Hunk]) -> Iterator[Hunk]:
         return
     for index, line in enumerate(hunk.lines):
         start = hunk.start + index
-        yield Hunk(start, start + 1, hunk.first_line + index, (line,))
+        yield LineChange(start, start + 1, hunk.first_line + index, (line,))
 
 
-def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[Hunk]) -> Lines:
+def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[LineChange]) -> Lines:
     """The lines from `start` to `end` with the hunks carried out, which lie among them."""
     made: list[bytes] = []
     for hunk in hunks:
@@ -235,7 +237,7 @@ def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[Hunk]) -> L
     return (*made, *lines[start:end])
 
 
-def _first_line(hunks: Sequence[Hunk], start: int) -> int:
+def _first_line(hunks: Sequence[LineChange], start: int) -> int:
     """The line of the side that `hunks` made, from 1, at which the lines from `start` on begin."""
     first = hunks[0]
     return max(first.first_line - (first.start - start), 1) if first.lines else max(first.first_line, 1)

@@ -20,7 +20,7 @@ def count_lines(content: bytes) -> int:
     return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
 
 
-def kept_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[int, int]:
+def unchanged_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[int, int]:
     """Of `lines` of `after` (rising, from 0), those that `before` has too, with their places there.
 
     A content with a NUL has no lines: all of it is new unless it is the same.

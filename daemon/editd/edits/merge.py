@@ -25,7 +25,7 @@ from editd.errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.edits.line_changes import Hunk
+    from editd.edits.line_changes import LineChange
     from editd.values.content import FileState
 
 HUNKS_MAX = 10  # of one file in a `conflict`
@@ -45,7 +45,7 @@ class Region(Struct, frozen=True):
     end_line: int
 
 
-class Collided(Struct, frozen=True):
+class MergeConflict(Struct, frozen=True):
     """It does not merge cleanly; no regions where the content has no lines (a NUL in it).
 
     `collisions` are those of the same lines; without them only neighbouring lines were changed.
@@ -55,29 +55,29 @@ class Collided(Struct, frozen=True):
     collisions: tuple[Collision, ...] = ()
 
 
-def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | Collided:
+def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
     """Join the changes base→ours and base→theirs; contents with a NUL only where that is trivial."""
     if theirs in (ours, base):
         return Merged(ours)
     if base == ours:
         return Merged(theirs)
     if any(b"\0" in side for side in (base, ours, theirs)):
-        return Collided(())
+        return MergeConflict(())
     content = _merge_by_git(base, ours, theirs)
     if content is not None:
         return Merged(content)
     collisions = join(base, ours, theirs).collisions
-    return Collided(_regions(base, ours, theirs) or _all_lines(ours), collisions)
+    return MergeConflict(_regions(base, ours, theirs) or _all_lines(ours), collisions)
 
 
-def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> Merged | Collided:
+def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
     """Join as `merge` does, and where that does not, all that is not a change of the same lines."""
     merged = merge(base, ours, theirs)
     if isinstance(merged, Merged) or not merged.regions:
         return merged
     if merged.collisions:
         regions = tuple(Region(one.first_line, one.last_line) for one in merged.collisions)
-        return Collided(regions, merged.collisions)
+        return MergeConflict(regions, merged.collisions)
     return Merged(join(base, ours, theirs).content)
 
 
@@ -87,7 +87,7 @@ def merge_states(
     theirs: FileState | None,
     *,
     path: str = "The file",
-    merge: Callable[[bytes, bytes, bytes], Merged | Collided] = merge,
+    merge: Callable[[bytes, bytes, bytes], Merged | MergeConflict] = merge,
 ) -> FileState | None:
     """Join what `ours` (what is there) and `theirs` (what is asked for) made of `base`.
 
@@ -143,7 +143,7 @@ def resolved_states(
     return with_mode(ours, mode).with_content(content)
 
 
-def _conflict(path: str, reason: str, message: str, collided: Collided | None = None) -> Conflict:
+def _conflict(path: str, reason: str, message: str, collided: MergeConflict | None = None) -> Conflict:
     regions, collisions = ((), ()) if collided is None else (collided.regions, collided.collisions)
     lines = [{"start_line": region.start_line, "end_line": region.end_line} for region in regions]
     file: dict[str, Any] = {"path": path, "reason": reason, "lines": lines}
@@ -224,5 +224,5 @@ def _all_lines(content: bytes) -> tuple[Region, ...]:
     return (Region(1, content.count(b"\n") + 1),)
 
 
-def _same(first: Hunk, second: Hunk) -> bool:
+def _same(first: LineChange, second: LineChange) -> bool:
     return (first.start, first.end, first.lines) == (second.start, second.end, second.lines)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.edits.binary import Binary, apply_delta, parse_binary
-from editd.edits.hunks import Applied, Hunk, apply_hunks
+from editd.edits.hunks import AppliedPatch, PatchHunk, apply_hunks
 from editd.errors import MalformedEdit, NoMatch
 from editd.values.content import SYMLINK, GitMode, mode_of, version_of
 from editd.values.path import WorkspacePath
@@ -32,7 +32,7 @@ class FilePatch(Struct, frozen=True):
     line: int  # of its header in the patch, from 1
     source: WorkspacePath | None
     target: WorkspacePath | None
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[PatchHunk, ...] = ()
     binary: Binary | None = None
     mode: GitMode | None = None  # the mode to be, where the patch says one
     is_copy: bool = False
@@ -76,14 +76,14 @@ def parse(patch: str) -> tuple[FilePatch, ...]:
     return tuple(found)
 
 
-def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> Applied:
+def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> AppliedPatch:
     """Return what `file` makes of the content of its source (b"" for a new file).
 
     NoMatch where a hunk has no place, or a file to be deleted holds more than the patch says.
     """
     path = (file.source or file.target or WorkspacePath("the file")).text
     if file.binary is not None:
-        applied = Applied(_binary(content, file, file.binary, path), ())
+        applied = AppliedPatch(_binary(content, file, file.binary, path), ())
     else:
         applied = apply_hunks(content, file.hunks, fuzz=fuzz, path=path)
     if file.target is None and applied.content:
@@ -354,8 +354,8 @@ def _parsed(name: bytes | None) -> WorkspacePath | None:
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 
-def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[Hunk, ...]:
-    hunks: list[Hunk] = []
+def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[PatchHunk, ...]:
+    hunks: list[PatchHunk] = []
     while match := _HUNK.match(reader.peek()):
         hunks.append(_hunk(reader, match, len(hunks) + 1, is_crlf))
     if reader.peek().startswith(b"@@"):
@@ -370,7 +370,7 @@ def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[Hunk, ...]:
     return tuple(hunks)
 
 
-def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -> Hunk:
+def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -> PatchHunk:
     first = reader.number
     old, new = (1 if match[group] is None else int(match[group]) for group in (2, 4))
     reader.take()
@@ -391,7 +391,7 @@ def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -
             text = text.removesuffix(b"\n")
             reader.take()
         lines.append((sign, text))
-    return Hunk(number, first, int(match[1]), tuple(lines))
+    return PatchHunk(number, first, int(match[1]), tuple(lines))
 
 
 def _hunk_line(reader: _Reader, number: int) -> tuple[bytes, bytes]:

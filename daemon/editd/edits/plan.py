@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import Struct
 
-from editd.edits.hunks import Applied
+from editd.edits.hunks import AppliedPatch
 from editd.edits.mode import with_mode
 from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
-from editd.edits.preconditions import Bases, version_at
+from editd.edits.preconditions import BaseChecker, version_at
 from editd.edits.replace import replace_exactly
 from editd.edits.text_edits import edit_text
 from editd.errors import (
@@ -46,8 +46,8 @@ from editd.values.changeset import (
     OnStale,
     Patch,
     Plan,
+    ReadMark,
     Replace,
-    Sight,
     Symlink,
     Tool,
     Write,
@@ -83,7 +83,7 @@ class Snapshot(Protocol):
         ...
 
 
-class Knowledge(Protocol):
+class BaseSource(Protocol):
     """What the history and the session know."""
 
     def content(self, version: Version) -> bytes | None:
@@ -94,7 +94,7 @@ class Knowledge(Protocol):
         """What this session last read or wrote there."""
         ...
 
-    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         """What the reader of that name, or else this session, has seen there."""
         ...
 
@@ -102,7 +102,7 @@ class Knowledge(Protocol):
 class ToolRunner(Protocol):
     """The edit tools of other systems."""
 
-    def run(self, work: Work, edit: Tool) -> str:
+    def run(self, work: PlanBuilder, edit: Tool) -> str:
         """Make one call on the changeset so far; return the tool's own answer."""
         ...
 
@@ -110,7 +110,7 @@ class ToolRunner(Protocol):
 def plan(
     edits: Sequence[Edit],
     snapshot: Snapshot,
-    knowledge: Knowledge,
+    knowledge: BaseSource,
     *,
     on_stale: OnStale | None = None,
     fallback_encoding: str | None = None,
@@ -123,14 +123,14 @@ def plan(
     call without a base is taken for what the file holds now. Raises Unanswered where a tool needs a
     regular expression to be searched for first.
     """
-    work = Work(snapshot, knowledge, on_stale, fallback_encoding)
+    work = PlanBuilder(snapshot, knowledge, on_stale, fallback_encoding)
     try:
         for edit in edits:
             if isinstance(edit, Tool):
                 assert tools is not None, "a call of a tool needs tools"
                 work.answers.append(tools.run(work, edit))
             else:
-                work.make(edit)
+                work.apply(edit)
                 work.answers.append(None)
     except NoMatch as refusal:
         refusal.path = work.searched
@@ -159,29 +159,29 @@ class _Moving(Struct, frozen=True):
     is_merged: bool = False
 
 
-class Work:
+class PlanBuilder:
     """The changeset while it is being made: the overlay, and what is to be said of it."""
 
     def __init__(
         self,
         snapshot: Snapshot,
-        knowledge: Knowledge,
+        knowledge: BaseSource,
         on_stale: OnStale | None,
         fallback_encoding: str | None,
     ) -> None:
         self.overlay = Overlay(snapshot)
         self.knowledge = knowledge
-        self.bases = Bases(self.overlay, knowledge, on_stale or "reject")
+        self.bases = BaseChecker(self.overlay, knowledge, on_stale or "reject")
         self.is_on_stale_given = on_stale is not None
         self.answers: list[str | None] = []  # of each edit, what its tool says
-        self.sights: list[tuple[str, WorkspacePath, Sight]] = []
+        self.sights: list[tuple[str, WorkspacePath, ReadMark]] = []
         self.fallback_encoding = fallback_encoding
         self.removed: set[WorkspacePath] = set()  # the paths whose first content has gone
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
         self.searched: WorkspacePath | None = None  # the file whose text was asked for last
 
-    def make(self, edit: FileEdit) -> None:
+    def apply(self, edit: FileEdit) -> None:
         """Make one edit on what the ones before it left."""
         match edit:
             case Write():
@@ -240,7 +240,7 @@ class Work:
 
     # ── The edits, one by one ──────────────────────────────────────────────────────────────────
 
-    def follow(self, path: WorkspacePath) -> WorkspacePath:
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
         """The path that an edit of content is made at, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
@@ -254,7 +254,7 @@ class Work:
         self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
-        path = self.follow(edit.path)
+        path = self.resolve(edit.path)
         state = self.overlay.at(path)
         mode = edit.mode or (FILE if state is None else state.mode)
         if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
@@ -277,7 +277,7 @@ class Work:
         self.overlay.put(path, after)
 
     def _replace(self, edit: Replace) -> None:
-        path = self.follow(edit.path)
+        path = self.resolve(edit.path)
         if edit.is_guarded_by_text and edit.base is None and not self.is_on_stale_given:
             state = self.bases.existing_unjudged(path)
         else:
@@ -288,7 +288,7 @@ class Work:
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
     def _edit_text(self, edit: EditText) -> None:
-        path = self.follow(edit.path)
+        path = self.resolve(edit.path)
         state = self.bases.existing(path, edit.base)
         if edit.base is not None and edit.base.version != version_at(state):
             # It was good for the edits before this one; what they have changed moves its positions.
@@ -349,7 +349,7 @@ class Work:
             self.bases.merged.add(to)
 
     def _chmod(self, edit: Chmod) -> None:
-        path = self.follow(edit.path)
+        path = self.resolve(edit.path)
         state = self.bases.existing(path, None)
         self.overlay.put(path, with_mode(state, EXECUTABLE if edit.executable else FILE))
 
@@ -393,7 +393,7 @@ class Work:
     def _patch_here(self, file: FilePatch, source: WorkspacePath, fuzz: int) -> None:
         """A file that is modified or deleted."""
         is_followed = file.target is not None and not file.is_symlink
-        path = self.follow(source) if is_followed else self.overlay.resolve_folder(source)
+        path = self.resolve(source) if is_followed else self.overlay.resolve_folder(source)
         state = self._patched(path, self.bases.existing(path, None), file, fuzz)
         if file.target is None:
             self._remove(path)
@@ -402,7 +402,7 @@ class Work:
 
     def _patch_new(self, file: FilePatch, fuzz: int) -> None:
         assert file.target is not None
-        path = self.overlay.resolve_folder(file.target) if file.is_symlink else self.follow(file.target)
+        path = self.overlay.resolve_folder(file.target) if file.is_symlink else self.resolve(file.target)
         if self.overlay.at(path) is not None:
             raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
         self.bases.look(path, Base(None))
@@ -432,7 +432,7 @@ class Work:
                 raise
             applied = apply_to(text.text.encode(), file, fuzz=fuzz)
             content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
-            applied = Applied(content, applied.warnings)
+            applied = AppliedPatch(content, applied.warnings)
         for warning in applied.warnings:
             self.report(path, warning=warning)
         mode = file.mode or state.mode

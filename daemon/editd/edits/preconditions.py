@@ -16,16 +16,16 @@ from editd.values.content import FileState
 
 if TYPE_CHECKING:
     from editd.edits.overlay import Overlay
-    from editd.edits.plan import Knowledge
+    from editd.edits.plan import BaseSource
     from editd.values.changeset import OnStale
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
 
-class Bases:
+class BaseChecker:
     """What the author of a changeset knows of each path that it names."""
 
-    def __init__(self, overlay: Overlay, knowledge: Knowledge, on_stale: OnStale) -> None:
+    def __init__(self, overlay: Overlay, knowledge: BaseSource, on_stale: OnStale) -> None:
         self._overlay = overlay
         self._knowledge = knowledge
         self._on_stale = on_stale

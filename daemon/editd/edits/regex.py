@@ -2,7 +2,7 @@
 
 A pattern of a client's may take for ever, and Python's `re` holds the interpreter's lock while it
 does. So planning asks (`Expressions.matches`), and where the answer is not there yet it ends with
-`Unanswered`; who called it has the search made by the worker process, and plans again with the
+`NeedsSearch`; who called it has the search made by the worker process, and plans again with the
 answer at hand.
 """
 
@@ -46,7 +46,7 @@ class Match(Struct, frozen=True):
     has_inner: bool = False  # see `Search.looks_inside`
 
 
-class Unanswered(Exception):
+class NeedsSearch(Exception):
     """Planning cannot go on before this search has been made. No refusal: nobody is told."""
 
     def __init__(self, search: Search) -> None:
@@ -54,20 +54,20 @@ class Unanswered(Exception):
         self.search = search
 
 
-class Expressions(Protocol):
+class SearchSource(Protocol):
     def matches(self, search: Search) -> tuple[Match, ...]:
         """The matches; Unanswered where nobody has looked yet, InvalidRegex or Timeout."""
         ...
 
 
-class Answers(Struct, frozen=True):
+class SearchResults(Struct, frozen=True):
     """Searches that have been made, with what came of them."""
 
     found: Mapping[Search, tuple[Match, ...] | Refused]
 
     def matches(self, search: Search) -> tuple[Match, ...]:
         if search not in self.found:
-            raise Unanswered(search)
+            raise NeedsSearch(search)
         answer = self.found[search]
         if isinstance(answer, Exception):
             raise answer

@@ -16,7 +16,7 @@ import heapq
 import time
 from typing import TYPE_CHECKING
 
-from editd.edits.line_origins import count_lines, kept_lines
+from editd.edits.line_origins import count_lines, unchanged_lines
 from editd.errors import HistoryDamaged
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Blame:
         if before == after:
             return lines
         here = sorted(lines.items(), key=lambda pair: pair[1])
-        places = kept_lines(self._content(before), self._content(after), [place for _, place in here])
+        places = unchanged_lines(self._content(before), self._content(after), [place for _, place in here])
         return {line: places[place] for line, place in here if place in places}
 
     def _parents(self, seq: int, touch: Touch) -> Iterator[tuple[WorkspacePath, int]]:

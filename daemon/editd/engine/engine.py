@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.edits.plan import plan
-from editd.edits.regex import Unanswered
+from editd.edits.regex import NeedsSearch
 from editd.engine.adopt import (
     OUTSIDE,
     Adoption,
@@ -68,9 +68,9 @@ from editd.errors import (
     Unread,
 )
 from editd.system.clock import Clock, boot_id
-from editd.tools.context import Tooling
+from editd.tools.context import ToolSet
 from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, Sight
+from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
 from editd.workspace.hidden import Hidden
@@ -119,7 +119,7 @@ class _Knowledge(Struct, frozen=True):
     def seen(self, path: WorkspacePath) -> Base | None:
         return self.expected.get((self.reader, path)) or self.seen_by.by(self.reader, path)
 
-    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
 
 
@@ -134,7 +134,7 @@ class Engine:
         is_in_place: Callable[[], bool],
         *,
         fallback_encoding: str | None = None,
-        tooling: Tooling | None = None,
+        tooling: ToolSet | None = None,
         mount: bytes = b"",
         root: str = "",
     ) -> None:
@@ -165,7 +165,7 @@ class Engine:
             lambda path: history.entry(path) is not None or history.has_folder(path),
         )
         self._fallback_encoding = fallback_encoding
-        self.tooling = tooling or Tooling()
+        self.tooling = tooling or ToolSet()
         boot = boot_id()
         # What is in the page cache outlives a killed daemon, but not these. A mount alone says nothing, since
         # its id is used again after the next boot.
@@ -310,7 +310,7 @@ class Engine:
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return Postponed(refusal, WRITER_WAIT_SECONDS)
-        except Unanswered as need:
+        except NeedsSearch as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return Asking(need.search)
@@ -667,7 +667,7 @@ class Engine:
         if state is None:
             raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
         if lines is None:
-            self.seen.note(reader, here, Sight(Base(state.version)))
+            self.seen.note(reader, here, ReadMark(Base(state.version)))
         else:
             self.seen.note_lines(reader, here, Base(state.version), *lines)
         return Reading(path, state)
@@ -804,13 +804,13 @@ class Engine:
         for change in (*outcome.changes, *outcome.unchanged):
             known = self.seen.sight(reader, change.path)
             if is_news or known is None or known.lines == ():
-                self.seen.note(reader, change.path, Sight(_base_after(change)))
+                self.seen.note(reader, change.path, ReadMark(_base_after(change)))
         if outcome.sights:
             self._note_sights(outcome.sights, reader, {change.path: change for change in outcome.changes})
 
     def _note_sights(
         self,
-        sights: Iterable[tuple[str, WorkspacePath, Sight]],
+        sights: Iterable[tuple[str, WorkspacePath, ReadMark]],
         reader: Reader,
         changes: Mapping[WorkspacePath, Change],
     ) -> None:

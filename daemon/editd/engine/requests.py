@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from editd.edits.regex import Match, Search
     from editd.engine.hooks import Hooked, Trial
     from editd.engine.scopes import Scope
-    from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Sight
+    from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction
 
@@ -104,7 +104,7 @@ class Outcome(Struct, frozen=True):
     merged: tuple[WorkspacePath, ...] = ()
     warnings: tuple[str, ...] = ()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
-    sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what sessions that a tool names have seen
+    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what sessions that a tool names have seen
     conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run, or does only what fits
     formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # what the reader knew of a path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from editd.values.changeset import Base, Sight, merged_ranges
+from editd.values.changeset import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,12 +21,12 @@ class Seen:
     """In memory. Of the readers that are kept it says what is new, for `store.sights` to write down."""
 
     def __init__(self) -> None:
-        self._seen: dict[Reader, OrderedDict[WorkspacePath, Sight]] = {}
+        self._seen: dict[Reader, OrderedDict[WorkspacePath, ReadMark]] = {}
         self._passing: OrderedDict[Reader, None] = OrderedDict()  # those that are not kept, the oldest first
         self._kept: set[Reader] = set()
         self._changed: set[tuple[Reader, WorkspacePath]] = set()
 
-    def note(self, reader: Reader, path: WorkspacePath, sight: Sight) -> None:
+    def note(self, reader: Reader, path: WorkspacePath, sight: ReadMark) -> None:
         paths = self._seen.setdefault(reader, OrderedDict())
         paths[path] = sight
         paths.move_to_end(path)
@@ -44,15 +44,15 @@ class Seen:
         """Lines `first` to `last`, from 1, have been seen; those seen before of this version still count."""
         known = self.sight(reader, path)
         if known is None or known.base != base:
-            self.note(reader, path, Sight(base, ((first, last),)))
+            self.note(reader, path, ReadMark(base, ((first, last),)))
         elif known.lines is not None:
-            self.note(reader, path, Sight(base, merged_ranges((*known.lines, (first, last)))))
+            self.note(reader, path, ReadMark(base, merged_ranges((*known.lines, (first, last)))))
 
     def by(self, reader: Reader, path: WorkspacePath) -> Base | None:
         sight = self.sight(reader, path)
         return None if sight is None else sight.base
 
-    def sight(self, reader: Reader, path: WorkspacePath) -> Sight | None:
+    def sight(self, reader: Reader, path: WorkspacePath) -> ReadMark | None:
         paths = self._seen.get(reader)
         return None if paths is None else paths.get(path)
 
@@ -68,7 +68,7 @@ class Seen:
         self._seen.pop(reader, None)
         self._passing.pop(reader, None)
 
-    def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, Sight]]) -> None:
+    def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, ReadMark]]) -> None:
         """From now on this reader is kept; `known` is what it has seen until now, the oldest first."""
         self._seen[reader] = OrderedDict(known)
         self._passing.pop(reader, None)
@@ -79,7 +79,7 @@ class Seen:
         self._kept.discard(reader)
         self._changed = {entry for entry in self._changed if entry[0] != reader}
 
-    def take_changed(self, limit: int) -> list[tuple[Reader, WorkspacePath, Sight | None]]:
+    def take_changed(self, limit: int) -> list[tuple[Reader, WorkspacePath, ReadMark | None]]:
         """What kept readers have seen, or forgotten, since this was last asked; `limit` of it at most."""
         keys = [self._changed.pop() for _ in range(min(limit, len(self._changed)))]
         return [(reader, path, self.sight(reader, path)) for reader, path in keys]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from editd.engine.seen import Seen
     from editd.store.registry import Registry
     from editd.store.sights import Sights
-    from editd.values.changeset import OnStale, Sight
+    from editd.values.changeset import OnStale, ReadMark
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ class Sessions:
         self._sights.close()
         self._registry.close(is_clean=not self._was_lost)
 
-    def _put(self, changed: Iterable[tuple[str, WorkspacePath, Sight | None]]) -> None:
+    def _put(self, changed: Iterable[tuple[str, WorkspacePath, ReadMark | None]]) -> None:
         names = {reader_of(name): name for name in self._open}
         rows = [(names[reader], path, sight) for reader, path, sight in changed if reader in names]
         with self._failing_safe():

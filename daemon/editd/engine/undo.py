@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.edits.line_changes import carried_out, join, reverse, shown_hunks
+from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.adopt import displaced, recorded_state
 from editd.errors import Conflict, InvalidParams
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from editd.edits.line_changes import Hunk
+    from editd.edits.line_changes import LineChange
     from editd.engine.requests import OnConflict
     from editd.engine.scopes import Target
     from editd.store.history import History
@@ -502,7 +502,7 @@ def undone_in_part(past: Past, target: Target, touch: Touch) -> FileState | None
         raise _no_such_hunk(target.transaction.seq, touch.path, wrong[0], len(hunks))
     made = past.state(touch.after)
     assert made is not None, "a file that is not there has no hunks"
-    return made.with_content(carried_out(made.content, [hunks[n - 1] for n in target.hunks[touch.path]]))
+    return made.with_content(apply_changes(made.content, [hunks[n - 1] for n in target.hunks[touch.path]]))
 
 
 def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> InvalidParams:
@@ -541,7 +541,7 @@ def hunks_of(past: Past, transaction: Transaction, touch: Touch) -> tuple[FileSt
     return old, new
 
 
-def _reversed(past: Past, target: Target, touch: Touch) -> list[Hunk]:
+def _reversed(past: Past, target: Target, touch: Touch) -> list[LineChange]:
     """The hunks that lead back from what the transaction made of a file; none where it is not text."""
     states = hunks_of(past, target.transaction, touch)
     return [] if states is None else reverse(states[0].content, states[1].content)

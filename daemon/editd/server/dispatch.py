@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import UNSET, Struct
 
 import editd
-from editd.edits.regex import Unanswered
+from editd.edits.regex import NeedsSearch
 from editd.engine.changesets import Changeset, Changesets
 from editd.engine.engine import Engine, Reading
 from editd.engine.notes import request_of
@@ -237,7 +237,7 @@ class Dispatch:
                 changeset.authorship.session,
                 changeset.on_stale,
             )
-        except Unanswered as need:
+        except NeedsSearch as need:
             search = need.search
 
             async def find() -> None:

@@ -57,8 +57,8 @@ from editd.system.flock import NO_LOCKS, Flock, take, take_folder
 from editd.system.memory import release_free_memory
 from editd.system.name_folding import folding_of
 from editd.system.systemd_notify import SystemdNotifier
-from editd.tools.api import Settings
-from editd.tools.context import Tooling
+from editd.tools.api import ToolSettings
+from editd.tools.context import ToolSet
 from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
@@ -341,15 +341,15 @@ class Daemon:
         replaced = Replaced(os.path.join(self._places.state, "replaced"))
         return replaced if self._shortfalls.is_state_beside else None
 
-    def _tooling(self) -> Tooling:
+    def _tooling(self) -> ToolSet:
         config = self._config
-        settings = Settings(
+        settings = ToolSettings(
             ignored_paths=config.serena.ignored_paths,
             edit_globs=config.wcgw.edit_globs,
             write_globs=config.wcgw.write_globs,
             home=os.path.expanduser("~"),
         )
-        return Tooling(DIALECTS, self._places.root, settings, real_path=_real_path)
+        return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)
 
     async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> None:
         """Take the baseline, then serve what has waited for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.server import translate
-from editd.values.changeset import Sight
+from editd.values.changeset import ReadMark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ def recall(sightings: Sequence[messages.ReadVersion], visitor: Visitor, guard: G
     A session that was opened is left out: what it has seen is known here, or it is in doubt.
     """
     known = [
-        (visitor.reader(name), translate.path(one.path), Sight(translate.base_of(one.version), ()))
+        (visitor.reader(name), translate.path(one.path), ReadMark(translate.base_of(one.version), ()))
         for one in sightings
         for name in [one.session if one.session is not None else visitor.session]
         if name is None or guard.sessions.get(name) is None

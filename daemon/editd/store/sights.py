@@ -15,7 +15,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from editd.store import sqlite
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.path import WorkspacePath
 
@@ -32,7 +32,7 @@ create table if not exists sight (
 create table if not exists used (session blob primary key, time_us integer not null) without rowid;
 """
 
-Row = tuple[str, WorkspacePath, Sight | None]  # of a session, by its name; None where it is forgotten
+Row = tuple[str, WorkspacePath, ReadMark | None]  # of a session, by its name; None where it is forgotten
 
 
 class Sights:
@@ -54,7 +54,7 @@ class Sights:
                 self._database = _opened(self._path)
         sqlite.is_open(self._database)
 
-    def of(self, session: str) -> list[tuple[WorkspacePath, Sight]]:
+    def of(self, session: str) -> list[tuple[WorkspacePath, ReadMark]]:
         with self._refusing("read"):
             rows = self._database.execute(
                 "select path, version, lines from sight where session = ?", (os.fsencode(session),)
@@ -125,6 +125,6 @@ def _prove(opened: sqlite3.Connection) -> None:
     opened.execute("select session, time_us from used").fetchall()
 
 
-def _sight(version: str | None, lines: str | None) -> Sight:
+def _sight(version: str | None, lines: str | None) -> ReadMark:
     seen = None if lines is None else tuple((first, last) for first, last in json.loads(lines))
-    return Sight(Base(None if version is None else Version(version)), seen)
+    return ReadMark(Base(None if version is None else Version(version)), seen)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from editd.edits.regex import Match, Search
     from editd.edits.replace import Replacement
-    from editd.tools.tool_text import Page
-    from editd.values.changeset import Sight
+    from editd.tools.tool_text import ToolText
+    from editd.values.changeset import ReadMark
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
 
-class Settings(Struct, frozen=True):
+class ToolSettings(Struct, frozen=True):
     """What the configuration says of the dialects."""
 
     ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside those of the workspace
@@ -31,7 +31,7 @@ class Settings(Struct, frozen=True):
     home: str = ""  # what `~` stands for
 
 
-class Desk(Protocol):
+class ToolApi(Protocol):
     """Whatever it raises is a Refused: PathOutside, PathProtected, NotAFile, NotText, TooLarge, Stale …"""
 
     @property
@@ -40,7 +40,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> ToolSettings: ...
 
     def path(self, given: str) -> WorkspacePath:
         """The path that a tool was given: relative to the root, or absolute and below it.
@@ -49,11 +49,11 @@ class Desk(Protocol):
         """
         ...
 
-    def page(self, path: WorkspacePath) -> Page | None:
+    def page(self, path: WorkspacePath) -> ToolText | None:
         """The text of the file there, symlinks followed; None where there is none."""
         ...
 
-    def glance(self, path: WorkspacePath) -> Page | None:
+    def glance(self, path: WorkspacePath) -> ToolText | None:
         """The text of a file that the call only goes by, such as a `.gitignore`: no base is asked for.
 
         None where there is no text that can be read. The page's path has its symlinks followed.
@@ -64,7 +64,7 @@ class Desk(Protocol):
         """The version of what is there now, be it text or not; None where there is no file."""
         ...
 
-    def edit(self, page: Page, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
+    def edit(self, page: ToolText, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
         """Make the replacements in the file that `page` shows; return its text afterwards, with LF.
 
         `warnings` begin with a word for their kind and a colon.
@@ -97,22 +97,22 @@ class Desk(Protocol):
         """See `edits.regex`: may end the planning for now."""
         ...
 
-    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
+    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         """What the reader of that name has seen of the file last; else who sends the request."""
         ...
 
-    def note(self, reader: str, path: WorkspacePath, sight: Sight) -> None:
+    def note(self, reader: str, path: WorkspacePath, sight: ReadMark) -> None:
         """From now on the reader ("": who sends the request) has seen that, also if the call is refused."""
         ...
 
 
-class Tool(Struct, frozen=True):
+class ToolDefinition(Struct, frozen=True):
     """One tool: `schema` is the JSON Schema of its arguments; `run` returns its own answer as text."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    run: Callable[[Mapping[str, Any], Desk], str]
+    run: Callable[[Mapping[str, Any], ToolApi], str]
     is_read_only: bool = False
     is_destructive: bool = True
     is_idempotent: bool = False
@@ -124,4 +124,4 @@ class Tool(Struct, frozen=True):
 class Dialect(Struct, frozen=True):
     name: str
     description: str
-    tools: tuple[Tool, ...]
+    tools: tuple[ToolDefinition, ...]

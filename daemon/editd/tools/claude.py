@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import kind_of, text_of
-from editd.values.changeset import Base, Sight
+from editd.values.changeset import Base, ReadMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.tools.api import Desk
-    from editd.tools.tool_text import Page
+    from editd.tools.api import ToolApi
+    from editd.tools.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 OWN = ""  # the reader that sends the request, as against one that a tool names
@@ -108,7 +108,7 @@ def _counted(count: int) -> str:
 # ── The commands ───────────────────────────────────────────────────────────────────────────────────
 
 
-def run(arguments: Mapping[str, Any], desk: Desk) -> str:
+def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
     """Make one call and return the original's answer."""
     given = {name: value for name, value in arguments.items() if value is not None}
     command = text_of(given, "command")
@@ -122,7 +122,7 @@ def run(arguments: Mapping[str, Any], desk: Desk) -> str:
     return _COMMANDS[command](given, desk, path)
 
 
-def _view(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+def _view(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
     names = desk.names(name)
     if names is not None:
         if "view_range" in given:
@@ -140,12 +140,12 @@ def _view(given: Mapping[str, Any], desk: Desk, name: str) -> str:
     page = desk.glance(path) or _existing(desk, name)[1]  # reading asks for no version, and is never stale
     lines = lines_in(page.text)
     span = range_of(given.get("view_range"), len(lines))
-    desk.note(OWN, path, Sight(Base(desk.version(path)), None if span is None else (span,)))
+    desk.note(OWN, path, ReadMark(Base(desk.version(path)), None if span is None else (span,)))
     first, last = span or (1, len(lines))
     return f"Here's the result of running `cat -n` on {name}:\n{numbered(lines[first - 1 : last], first)}"
 
 
-def _below(desk: Desk, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:
+def _below(desk: ToolApi, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:
     """The paths of what is in the folder and, down to the depth that is shown, below it."""
     found = []
     for name in names:
@@ -158,7 +158,7 @@ def _below(desk: Desk, folder: str, names: Sequence[str], depth: int = 1) -> lis
     return found
 
 
-def _create(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+def _create(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
     text = text_of(given, "file_text")
     path = desk.path(name)
     if desk.version(path) is not None:
@@ -171,7 +171,7 @@ def _create(given: Mapping[str, Any], desk: Desk, name: str) -> str:
     return f"File created successfully at: {name}"
 
 
-def _str_replace(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+def _str_replace(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
     old = text_of(given, "old_str", may_be_empty=False)
     new = text_of(given, "new_str") if "new_str" in given else ""
     _, page = _existing(desk, name)
@@ -187,7 +187,7 @@ def _str_replace(given: Mapping[str, Any], desk: Desk, name: str) -> str:
     )
 
 
-def _insert(given: Mapping[str, Any], desk: Desk, name: str) -> str:
+def _insert(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
     if "insert_line" not in given or type(given["insert_line"]) is not int:
         what = "is missing" if "insert_line" not in given else f"is {kind_of(given['insert_line'])}"
         raise InvalidParams(
@@ -217,7 +217,7 @@ def undone_by(arguments: Mapping[str, Any]) -> str | None:
     return text_of(arguments, "path", may_be_empty=False) if is_undo else None
 
 
-def _undo_edit(_given: Mapping[str, Any], _desk: Desk, _name: str) -> str:
+def _undo_edit(_given: Mapping[str, Any], _desk: ToolApi, _name: str) -> str:
     raise InvalidParams(
         "undo_edit stands alone in a request.",
         hint="Send it as the only edit: it takes back the last edit that this session made of the file.",
@@ -225,7 +225,7 @@ def _undo_edit(_given: Mapping[str, Any], _desk: Desk, _name: str) -> str:
     )
 
 
-_COMMANDS: dict[str, Callable[[Mapping[str, Any], Desk, str], str]] = {
+_COMMANDS: dict[str, Callable[[Mapping[str, Any], ToolApi, str], str]] = {
     "view": _view,
     "create": _create,
     "str_replace": _str_replace,
@@ -234,7 +234,7 @@ _COMMANDS: dict[str, Callable[[Mapping[str, Any], Desk, str], str]] = {
 }
 
 
-def _existing(desk: Desk, name: str) -> tuple[WorkspacePath, Page]:
+def _existing(desk: ToolApi, name: str) -> tuple[WorkspacePath, ToolText]:
     path = desk.path(name)
     page = desk.page(path)
     if page is None:
@@ -246,7 +246,7 @@ def _existing(desk: Desk, name: str) -> tuple[WorkspacePath, Page]:
     return path, page
 
 
-TOOL = Tool(
+TOOL = ToolDefinition(
     name="str_replace_based_edit_tool",
     description=(
         "View, create and edit text files. `view` shows a file with line numbers, or lists a folder two "

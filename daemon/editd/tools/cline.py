@@ -29,13 +29,13 @@ from editd.edits.lines import JS_WHITE_SPACE, js_trim, numbered, offsets
 from editd.edits.replace import Replacement, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import Desk
+    from editd.tools.api import ToolApi
 
 _MATCHES_MAX = 100  # other matches of a block that a warning counts
 _LINES_NAMED_MAX = 10
@@ -45,7 +45,7 @@ _FORM = (
 )
 
 
-def replace_in_file(arguments: Mapping[str, Any], desk: Desk) -> str:
+def replace_in_file(arguments: Mapping[str, Any], desk: ToolApi) -> str:
     """Make the blocks of `diff` in the file at `path`, which an empty SEARCH section makes anew."""
     given = text_of(arguments, "path", may_be_empty=False)
     diff = text_of(arguments, "diff", may_be_empty=False)
@@ -95,7 +95,7 @@ def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
 # Reading the diff
 
 
-class Block(Struct, frozen=True):
+class ClineBlock(Struct, frozen=True):
     """Old lines and the text in their place. `line` is that of its first marker in the diff, from 1."""
 
     number: int
@@ -110,10 +110,10 @@ class Block(Struct, frozen=True):
         return f"block {self.number} (line {self.line} of the diff)"
 
 
-class Blocks(Struct, frozen=True):
+class ClineBlocks(Struct, frozen=True):
     """The blocks of a diff up to its first fault. The last of them may have no replacement yet then."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ClineBlock, ...]
     warnings: tuple[str, ...] = ()
     fault: MalformedEdit | None = None
 
@@ -159,14 +159,14 @@ _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| RE
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
 
 
-def read(diff: str) -> Blocks:
+def read(diff: str) -> ClineBlocks:
     """Return the blocks of `diff`, and what is wrong with it from the first fault on."""
     reader = _Reader(diff.replace("\r\n", "\n").split("\n"))
     try:
         reader.run()
     except MalformedEdit as fault:
-        return Blocks(tuple(reader.blocks), tuple(reader.warnings), fault)
-    return Blocks(tuple(reader.blocks), tuple(reader.warnings))
+        return ClineBlocks(tuple(reader.blocks), tuple(reader.warnings), fault)
+    return ClineBlocks(tuple(reader.blocks), tuple(reader.warnings))
 
 
 class _Reader(Struct):
@@ -176,7 +176,7 @@ class _Reader(Struct):
     """
 
     lines: list[str]
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[ClineBlock] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     section: _Section = _Section.OUTSIDE
     opened: int = 0
@@ -218,11 +218,11 @@ class _Reader(Struct):
         count = len(self.blocks) + 1
         if self.section is _Section.OUTSIDE:
             self.opened = number
-            self.blocks.append(Block(count, number, (), has_start=False, hint=self._nearly() or _FORM))
+            self.blocks.append(ClineBlock(count, number, (), has_start=False, hint=self._nearly() or _FORM))
             return
-        # A CR on its own is a line end in a file, see `Page`; in a replacement it stands as it is.
+        # A CR on its own is a line end in a file, see `ToolText`; in a replacement it stands as it is.
         search = with_plain_line_ends(_joined(self.content)).split("\n")[:-1]
-        self.blocks.append(Block(count, self.opened, tuple(search)))
+        self.blocks.append(ClineBlock(count, self.opened, tuple(search)))
 
     def _close(self) -> None:
         self.blocks[-1] = with_fields(self.blocks[-1], replacement=_joined(self.content))
@@ -370,7 +370,7 @@ class _Way(Struct, frozen=True):
 class _Match(Struct, frozen=True):
     """The lines from `start` up to, not including, `end` are the block's."""
 
-    block: Block
+    block: ClineBlock
     way: _Way
     start: int
     end: int
@@ -382,7 +382,7 @@ class _Match(Struct, frozen=True):
         return numbered((self.start + 1, max(self.end, self.start + 1)))
 
 
-def _locate(file: _File, block: Block, low: int, path: str) -> _Match | None:
+def _locate(file: _File, block: ClineBlock, low: int, path: str) -> _Match | None:
     """Return the first place of `block` from line `low` on, else the first one above; None for neither."""
     exact, *others = _ways(file, block.search)
     if not block.search:
@@ -504,7 +504,7 @@ def _other_matches(file: _File, match: _Match, taken: Mapping[int, int]) -> list
 # Refusals
 
 
-def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatch:
+def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> NoMatch:
     data: dict[str, Any] = {"block": block.number, "line": block.line}
     if text is None:
         return NoMatch(
@@ -525,7 +525,7 @@ def _not_there(text: str | None, file: _File, block: Block, path: str) -> NoMatc
     return refusal
 
 
-def _empty_search(block: Block, path: str) -> MalformedEdit:
+def _empty_search(block: ClineBlock, path: str) -> MalformedEdit:
     if not block.has_start:
         return _malformed(
             f"Line {block.line} of the diff is a `=======` line with no SEARCH marker before it.",
@@ -547,7 +547,7 @@ DIALECT = Dialect(
     "cline",
     "Cline's edit tool: SEARCH/REPLACE blocks in one text.",
     (
-        Tool(
+        ToolDefinition(
             "replace_in_file",
             "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as "
             "they stand in the file now, and gives the lines to put in their place. A block replaces only "

@@ -29,19 +29,19 @@ from msgspec import Struct, field
 from editd.edits.lines import offsets, runs
 from editd.edits.replace import Replacement, no_match, note_applied_hunk
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import refuse_unknown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import Desk
+    from editd.tools.api import ToolApi
     from editd.values.path import WorkspacePath
 
 Kind = Literal["Add", "Delete", "Update"]
 
 
-class Hunk(Struct, frozen=True):
+class CodexHunk(Struct, frozen=True):
     """One place of a file to change; `lines` are signs (space, `-`, `+`) with texts."""
 
     line: int  # where it begins in the patch, from 1
@@ -58,7 +58,7 @@ class Hunk(Struct, frozen=True):
         return [text for sign, text in self.lines if sign != "-"]
 
 
-class Section(Struct, frozen=True):
+class CodexSection(Struct, frozen=True):
     """What the patch does to one file."""
 
     kind: Kind
@@ -66,7 +66,7 @@ class Section(Struct, frozen=True):
     line: int  # of its header in the patch, from 1
     to: str | None = None
     text: str = ""  # Add: what the file is to hold
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[CodexHunk, ...] = ()
 
 
 # ── Reading a patch ────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +108,7 @@ class _Reader(Struct):
             self.take()
 
 
-def parse(patch: str) -> tuple[Section, ...]:
+def parse(patch: str) -> tuple[CodexSection, ...]:
     """Return the sections of a patch, in their order; MalformedEdit with the line where it cannot be read."""
     reader = _reader_of(patch)
     sections = []
@@ -143,7 +143,7 @@ def _reader_of(patch: str) -> _Reader:
     return _Reader(lines[first + 1 : last - 1], first + 2)
 
 
-def _section(reader: _Reader) -> Section:
+def _section(reader: _Reader) -> CodexSection:
     number = reader.number
     line = reader.peek().strip()
     match = _HEADER.fullmatch(line)
@@ -155,12 +155,12 @@ def _section(reader: _Reader) -> Section:
     reader.take()
     path = match[2].strip()
     if match[1] == "Delete":
-        return Section("Delete", path, number)
+        return CodexSection("Delete", path, number)
     if match[1] == "Add":
         added = []
         while reader.peek().startswith("+"):
             added.append(reader.take()[1:] + "\n")
-        return Section("Add", path, number, text="".join(added))
+        return CodexSection("Add", path, number, text="".join(added))
     move = _MOVE.fullmatch(reader.peek().strip())
     if move is not None:
         reader.take()
@@ -168,10 +168,10 @@ def _section(reader: _Reader) -> Section:
     if not hunks and move is None:
         hint = "After its header come hunks: `@@`, then lines that begin with a space, `-` or `+`."
         raise _malformed(f"The update of {path} has no hunk", hint, number)
-    return Section("Update", path, number, move[1].strip() if move is not None else None, hunks=hunks)
+    return CodexSection("Update", path, number, move[1].strip() if move is not None else None, hunks=hunks)
 
 
-def _hunks(reader: _Reader) -> Iterator[Hunk]:
+def _hunks(reader: _Reader) -> Iterator[CodexHunk]:
     is_first = True
     while True:
         reader.skip_blank()
@@ -188,7 +188,7 @@ def _hunks(reader: _Reader) -> Iterator[Hunk]:
         is_first = False
 
 
-def _hunk(reader: _Reader) -> Hunk:
+def _hunk(reader: _Reader) -> CodexHunk:
     number = reader.number
     headers = []
     while reader.peek().rstrip() == "@@" or reader.peek().startswith("@@ "):
@@ -215,7 +215,7 @@ def _hunk(reader: _Reader) -> Hunk:
             "Without a line after `@@`, they are added at the end of the file."
         )
         raise _malformed(f"After `@@ {_cut(headers[-1])}` stand only new lines", hint, number)
-    return Hunk(number, tuple(headers), tuple(lines), is_at_end)
+    return CodexHunk(number, tuple(headers), tuple(lines), is_at_end)
 
 
 def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
@@ -289,7 +289,9 @@ class _Choice(Struct, frozen=True):
         return self.starts[0]
 
 
-def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[list[Replacement], list[str]]:
+def place(
+    text: str, hunks: Sequence[CodexHunk], path: str = "the file"
+) -> tuple[list[Replacement], list[str]]:
     """Return what the hunks replace in `text`, and a warning for each that does not match exactly.
 
     NoMatch for a hunk that has no place, Ambiguous where there is more than one way to place them.
@@ -309,7 +311,7 @@ def place(text: str, hunks: Sequence[Hunk], path: str = "the file") -> tuple[lis
     return _replacements(file, changed), warnings
 
 
-def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Choice]:
+def _assign(file: _File, hunks: Sequence[CodexHunk], path: str) -> list[_Choice]:
     """The places of each hunk, of which the first is its own; Ambiguous where it could be another.
 
     The hunks stand in the file in their order, so one may decide for another. There is but one way to
@@ -325,7 +327,7 @@ def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Choice]:
         choices.append(choice)
         cursor = choice.start + choice.size if hunk.old else cursor
     limit = end
-    doubtful: list[tuple[Hunk, Sequence[int]]] = []
+    doubtful: list[tuple[CodexHunk, Sequence[int]]] = []
     for hunk, choice in zip(reversed(hunks), reversed(choices), strict=True):
         if hunk.old:
             fitting = bisect_right(choice.starts, limit - choice.size)
@@ -337,7 +339,7 @@ def _assign(file: _File, hunks: Sequence[Hunk], path: str) -> list[_Choice]:
     return choices
 
 
-def _choice(file: _File, hunk: Hunk, cursor: int) -> _Choice | None:
+def _choice(file: _File, hunk: CodexHunk, cursor: int) -> _Choice | None:
     """Where the hunk could stand from line `cursor` on, in the strictest form in which it does."""
     begins = _begins(file, hunk.headers, cursor)
     if not begins:
@@ -357,7 +359,7 @@ def _choice(file: _File, hunk: Hunk, cursor: int) -> _Choice | None:
     return None
 
 
-def _olds(hunk: Hunk) -> Iterator[list[str]]:
+def _olds(hunk: CodexHunk) -> Iterator[list[str]]:
     """The hunk's old lines, and without empty context lines at the end.
 
     Those may mean no more than the end of the line before.
@@ -398,7 +400,7 @@ def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tup
     return [(begin, start) for start, begin in found.items()]
 
 
-def _ambiguous(doubtful: Sequence[tuple[Hunk, Sequence[int]]], path: str) -> Ambiguous:
+def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -> Ambiguous:
     told = "; ".join(
         f"the hunk at line {hunk.line} of the patch could be applied at lines "
         + ", ".join(str(start + 1) for start in starts[:10])
@@ -415,7 +417,7 @@ def _ambiguous(doubtful: Sequence[tuple[Hunk, Sequence[int]]], path: str) -> Amb
     )
 
 
-def _refusal(file: _File, hunk: Hunk, cursor: int, path: str) -> NoMatch:
+def _refusal(file: _File, hunk: CodexHunk, cursor: int, path: str) -> NoMatch:
     """Why the hunk has no place from line `cursor` on."""
     data: dict[str, Any] = {"path": path, "line": hunk.line}
     reached = [cursor]  # where each header is looked for from, and then the old lines
@@ -491,7 +493,7 @@ class _Run(Struct):
     new: list[str] = field(default_factory=list)
 
 
-def _runs_of(hunk: Hunk, here: _Choice) -> Iterator[_Run]:
+def _runs_of(hunk: CodexHunk, here: _Choice) -> Iterator[_Run]:
     """What the hunk changes, without its context lines."""
     line = here.start
     for is_context, group in groupby(hunk.lines, lambda signed: signed[0] == " "):
@@ -530,7 +532,7 @@ def _replacement(file: _File, run: _Run, starts: Sequence[int]) -> Replacement:
 # ── The tool ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(arguments: Mapping[str, Any], desk: Desk) -> str:
+def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
     """Apply a patch and return the original's list of files."""
     refuse_unknown(arguments, frozenset({"input", "patch"}))
     if "input" in arguments and "patch" in arguments:
@@ -548,7 +550,7 @@ def run(arguments: Mapping[str, Any], desk: Desk) -> str:
     return f"Success. Updated the following files:\n{listed}"
 
 
-def _apply(section: Section, desk: Desk) -> tuple[str, str]:
+def _apply(section: CodexSection, desk: ToolApi) -> tuple[str, str]:
     """Make one section; return the letter and the name that it is listed under."""
     path = desk.path(section.path)
     match section.kind:
@@ -563,7 +565,7 @@ def _apply(section: Section, desk: Desk) -> tuple[str, str]:
             return "M", _update(section, path, desk)
 
 
-def _update(section: Section, path: WorkspacePath, desk: Desk) -> str:
+def _update(section: CodexSection, path: WorkspacePath, desk: ToolApi) -> str:
     if section.hunks:
         page = desk.page(path)
         if page is None:
@@ -583,7 +585,7 @@ def _update(section: Section, path: WorkspacePath, desk: Desk) -> str:
     return section.to
 
 
-def _refuse_existing(name: str, path: WorkspacePath, desk: Desk) -> None:
+def _refuse_existing(name: str, path: WorkspacePath, desk: ToolApi) -> None:
     if desk.version(path) is not None:
         raise FileExists(
             f"{name} exists already.",
@@ -592,7 +594,7 @@ def _refuse_existing(name: str, path: WorkspacePath, desk: Desk) -> None:
         )
 
 
-TOOL = Tool(
+TOOL = ToolDefinition(
     name="apply_patch",
     description=(
         "Add, delete, update and move files with one patch, all of it or nothing. It begins with `*** Begin "

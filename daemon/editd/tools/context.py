@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.edits.preconditions import version_at
-from editd.edits.regex import Answers
+from editd.edits.regex import SearchResults
 from editd.edits.search import with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
-from editd.tools.api import Settings
-from editd.tools.tool_text import Page
+from editd.tools.api import ToolSettings
+from editd.tools.tool_text import ToolText
 from editd.values import changeset
 from editd.values.changeset import Base, Delete, Move
 from editd.values.content import FILE, FileState, Text
@@ -26,31 +26,31 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.edits.plan import Work
-    from editd.edits.regex import Expressions, Match, Search
+    from editd.edits.plan import PlanBuilder
+    from editd.edits.regex import Match, Search, SearchSource
     from editd.edits.replace import Replacement
     from editd.errors import Refused
-    from editd.tools.api import Dialect, Tool
-    from editd.values.changeset import Sight
+    from editd.tools.api import Dialect, ToolDefinition
+    from editd.values.changeset import ReadMark
     from editd.values.content import Version
 
 _MARK = "\ufeff"
 
 
-class Tooling(Struct, frozen=True):
+class ToolSet(Struct, frozen=True):
     """What planning needs for the tools of dialects, beside what it needs anyway."""
 
     dialects: Mapping[str, Dialect] = field(default_factory=dict)
     root: str = ""  # the workspace's real path
-    settings: Settings = field(default_factory=Settings)
-    expressions: Expressions = field(default_factory=lambda: Answers({}))
+    settings: ToolSettings = field(default_factory=ToolSettings)
+    expressions: SearchSource = field(default_factory=lambda: SearchResults({}))
     real_path: Callable[[str], str] = str  # an absolute path with the symlinks among its folders followed
 
-    def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> Tooling:
+    def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> ToolSet:
         """The same, with these searches made."""
-        return replace(self, expressions=Answers(found))
+        return replace(self, expressions=SearchResults(found))
 
-    def tool(self, call: changeset.Tool) -> Tool:
+    def tool(self, call: changeset.Tool) -> ToolDefinition:
         """The tool that a call names; InvalidParams where there is none of that name."""
         dialect = self.dialects.get(call.dialect)
         if dialect is None:
@@ -103,25 +103,25 @@ class Tooling(Struct, frozen=True):
         calls = [edit for edit in edits if isinstance(edit, changeset.Tool)]
         return any(tool.returns_content for call in calls if (tool := self._find(call)) is not None)
 
-    def run(self, work: Work, edit: changeset.Tool) -> str:
+    def run(self, work: PlanBuilder, edit: changeset.Tool) -> str:
         """Make one call and return the tool's own answer; a refused call keeps what it has read."""
         tool = self.tool(edit)
         try:
-            return tool.run(edit.args, Workbench(work, self, edit.base))
+            return tool.run(edit.args, PlanToolApi(work, self, edit.base))
         except Unread as refusal:
             refusal.sights = tuple(work.sights)
             raise
 
-    def _find(self, call: changeset.Tool) -> Tool | None:
+    def _find(self, call: changeset.Tool) -> ToolDefinition | None:
         dialect = self.dialects.get(call.dialect)
         tools = () if dialect is None else dialect.tools
         return next((tool for tool in tools if tool.name == call.tool), None)
 
 
-class Workbench:
+class PlanToolApi:
     """A `Desk` for one call. Its edits go into `work`, which holds the changeset."""
 
-    def __init__(self, work: Work, tooling: Tooling, base: Base | None) -> None:
+    def __init__(self, work: PlanBuilder, tooling: ToolSet, base: Base | None) -> None:
         self._work = work
         self._tooling = tooling
         self._base = base
@@ -131,27 +131,27 @@ class Workbench:
         return self._tooling.root
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ToolSettings:
         return self._tooling.settings
 
     def path(self, given: str) -> WorkspacePath:
         return self._tooling.path(given)
 
-    def page(self, path: WorkspacePath) -> Page | None:
-        real = self._work.follow(path)
+    def page(self, path: WorkspacePath) -> ToolText | None:
+        real = self._work.resolve(path)
         state = self._look(real)
-        return None if state is None else Page(real, self._work.text(real, state).text)
+        return None if state is None else ToolText(real, self._work.text(real, state).text)
 
-    def glance(self, path: WorkspacePath) -> Page | None:
+    def glance(self, path: WorkspacePath) -> ToolText | None:
         try:
             real = self._work.overlay.resolve(path)
             state = self._work.overlay.at(real)
-            return None if state is None else Page(real, self._work.text(real, state).text)
+            return None if state is None else ToolText(real, self._work.text(real, state).text)
         except (NotAFile, NotText, PathOutside, PermissionDenied):
             return None
 
     def version(self, path: WorkspacePath) -> Version | None:
-        return version_at(self._work.overlay.at(self._work.follow(path)))
+        return version_at(self._work.overlay.at(self._work.resolve(path)))
 
     def _look(self, path: WorkspacePath) -> FileState | None:
         """What the file holds, judged where the caller gave a base or asked for judgement.
@@ -163,7 +163,7 @@ class Workbench:
             known[path] = {Base(version_at(self._work.overlay.before(path)))}
         return self._work.bases.look(path, self._base)
 
-    def edit(self, page: Page, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
+    def edit(self, page: ToolText, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
         state = self._work.bases.existing(page.path, None)
         text = self._work.text(page.path, state)
         assert text.text == page.raw, "the page is not of what the file holds"
@@ -174,7 +174,7 @@ class Workbench:
         return with_plain_line_ends(raw)
 
     def write(self, path: WorkspacePath, text: str, warnings: Sequence[str] = ()) -> None:
-        real = self._work.follow(path)
+        real = self._work.resolve(path)
         state = self._look(real)
         if state is None:
             after = FileState(_encoded(text, None, real), FILE)
@@ -185,10 +185,10 @@ class Workbench:
         self._work.overlay.put(real, after)
 
     def delete(self, path: WorkspacePath) -> None:
-        self._work.make(Delete(path, self._base))
+        self._work.apply(Delete(path, self._base))
 
     def move(self, path: WorkspacePath, to: WorkspacePath) -> None:
-        self._work.make(Move(path, to, self._base))
+        self._work.apply(Move(path, to, self._base))
 
     def names(self, given: str) -> list[str] | None:
         names = self._tooling.names_of(given)
@@ -199,13 +199,13 @@ class Workbench:
     def matches(self, search: Search) -> tuple[Match, ...]:
         return self._tooling.expressions.matches(search)
 
-    def sight(self, reader: str, path: WorkspacePath) -> Sight | None:
-        real = self._work.follow(path)
+    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
+        real = self._work.resolve(path)
         noted = [sight for who, where, sight in self._work.sights if (who, where) == (reader, real)]
         return noted[-1] if noted else self._work.knowledge.sight(reader, real)
 
-    def note(self, reader: str, path: WorkspacePath, sight: Sight) -> None:
-        self._work.sights.append((reader, self._work.follow(path), sight))
+    def note(self, reader: str, path: WorkspacePath, sight: ReadMark) -> None:
+        self._work.sights.append((reader, self._work.resolve(path), sight))
 
     def _report(self, path: WorkspacePath, warnings: Sequence[str], *, replacements: int = 0) -> None:
         self._work.report(path, replacements=replacements)

@@ -27,7 +27,7 @@ COMPARISONS_MAX = 1_000_000  # of lines in one call, beside those that grow with
 PLACES_MAX = 50_000  # of one call's blocks; a block that is in so many says nothing
 
 
-class Block(Struct, frozen=True):
+class FuzzyBlock(Struct, frozen=True):
     """Lines to be found, and those that take their place; `line` is where it begins in the argument."""
 
     number: int  # from 1
@@ -36,7 +36,7 @@ class Block(Struct, frozen=True):
     replacement: tuple[str, ...]
 
 
-class Place(NamedTuple):
+class BlockPosition(NamedTuple):
     """Lines from `start` up to, not including, `end`, and what it costs to take them for the block's.
 
     A tuple, since there may be very many of them.
@@ -52,21 +52,21 @@ class Place(NamedTuple):
 # ── All blocks together ────────────────────────────────────────────────────────────────────────────
 
 
-class Missing(Struct, frozen=True):
+class BlockNotFound(Struct, frozen=True):
     """No way to place the blocks that costs at most POINTS_MAX; `points` None: no way at all."""
 
-    block: Block
+    block: FuzzyBlock
     points: int | None = None
 
 
-class Several(Struct, frozen=True):
+class BlockAmbiguous(Struct, frozen=True):
     """Ways that cost the same, which part at this block; or it is in too many places to tell."""
 
-    block: Block
-    places: Sequence[Place]
+    block: FuzzyBlock
+    places: Sequence[BlockPosition]
 
 
-Chosen = list[tuple[Block, Place]]
+Chosen = list[tuple[FuzzyBlock, BlockPosition]]
 
 
 class _Stage:
@@ -75,7 +75,7 @@ class _Stage:
     For a given first line those count that begin there or later, of the first list that has any.
     """
 
-    def __init__(self, block: Block, lists: Sequence[list[Place]]) -> None:
+    def __init__(self, block: FuzzyBlock, lists: Sequence[list[BlockPosition]]) -> None:
         self.block = block
         self._lists = lists
         self._starts = [[place.start for place in places] for places in lists]
@@ -102,7 +102,7 @@ class _Stage:
                 return best[index]
         return _NEVER
 
-    def cheapest(self, line: int, following: _Stage | None) -> list[Place]:
+    def cheapest(self, line: int, following: _Stage | None) -> list[BlockPosition]:
         """The places that a cheapest way from that line on leads through."""
         points, _ = self.best(line)
         for places, starts in zip(self._lists, self._starts, strict=True):
@@ -112,7 +112,7 @@ class _Stage:
         return []
 
     @staticmethod
-    def _through(place: Place, following: _Stage | None) -> tuple[int, int]:
+    def _through(place: BlockPosition, following: _Stage | None) -> tuple[int, int]:
         points, ways = (0, 1) if following is None else following.best(place.end)
         return points + place.points, ways
 
@@ -120,7 +120,9 @@ class _Stage:
 _NEVER = (1 << 60, 1)  # more points than any lines can cost
 
 
-def place_together(lines: Sequence[str], blocks: Sequence[Block], work: Work) -> Chosen | Missing | Several:
+def place_together(
+    lines: Sequence[str], blocks: Sequence[FuzzyBlock], work: ComparisonBudget
+) -> Chosen | BlockNotFound | BlockAmbiguous:
     """Place the blocks one after the other, by the cheapest way if there is one such way."""
     listed = _Lines(lines, {line for block in blocks for line in block.search}, work)
     stages: list[_Stage] = []
@@ -129,10 +131,10 @@ def place_together(lines: Sequence[str], blocks: Sequence[Block], work: Work) ->
         lists = _reachable(listed, block, starts)
         room -= sum(map(len, lists))
         if room < 0:
-            return Several(block, max(lists, key=len))
+            return BlockAmbiguous(block, max(lists, key=len))
         starts = sorted({place.end for places in lists for place in places})
         if not starts:
-            return Missing(block)
+            return BlockNotFound(block)
         stages.append(_Stage(block, lists))
     following: list[_Stage | None] = [*stages[1:], None]
     for stage, after in zip(reversed(stages), reversed(following), strict=True):
@@ -142,14 +144,14 @@ def place_together(lines: Sequence[str], blocks: Sequence[Block], work: Work) ->
     for stage, after in zip(stages, following, strict=True):
         places = stage.cheapest(chosen[-1][1].end if chosen else 0, after)
         if ways > 1 and points <= POINTS_MAX and len(places) > 1:
-            return Several(stage.block, places)
+            return BlockAmbiguous(stage.block, places)
         chosen.append((stage.block, places[0]))
     if points > POINTS_MAX:
-        return Missing(max(chosen, key=lambda pair: pair[1].points)[0], points)
+        return BlockNotFound(max(chosen, key=lambda pair: pair[1].points)[0], points)
     return chosen
 
 
-def _reachable(lines: _Lines, block: Block, starts: Sequence[int]) -> list[list[Place]]:
+def _reachable(lines: _Lines, block: FuzzyBlock, starts: Sequence[int]) -> list[list[BlockPosition]]:
     """The places of the block that count for any of these first lines; nearly only where it must be."""
     lists = []
     waiting = starts
@@ -168,7 +170,7 @@ def _reachable(lines: _Lines, block: Block, starts: Sequence[int]) -> list[list[
 class _Lines:
     """The lines of a text, and where those stand that are looked for."""
 
-    def __init__(self, lines: Sequence[str], wanted: Iterable[str], work: Work) -> None:
+    def __init__(self, lines: Sequence[str], wanted: Iterable[str], work: ComparisonBudget) -> None:
         self._lines = lines
         self._work = work
         self._exact: Mapping[str, list[int]] = {line: [] for line in wanted}
@@ -177,33 +179,39 @@ class _Lines:
             if line in self._exact:
                 self._exact[line].append(number)
 
-    def exact(self, search: Sequence[str], first: int) -> list[Place]:
+    def exact(self, search: Sequence[str], first: int) -> list[BlockPosition]:
         """Where the lines stand as they are from the line `first` on, in order."""
         size, goal = len(search), list(search)
         rarest = min(range(size), key=lambda index: len(self._exact[search[index]]))
         hits = self._exact[search[rarest]]
         starts = [hit - rarest for hit in hits[bisect_left(hits, first + rarest) :]]
         self._work.spend(len(starts) * size)
-        return [Place(start, start + size) for start in starts if self._lines[start : start + size] == goal]
+        return [
+            BlockPosition(start, start + size)
+            for start in starts
+            if self._lines[start : start + size] == goal
+        ]
 
-    def near(self, search: Sequence[str], first: int) -> list[Place]:
+    def near(self, search: Sequence[str], first: int) -> list[BlockPosition]:
         """Where they stand when each line may match by a tolerance."""
         return self._near(self._lines, search, self._numbers, first)
 
-    def loose(self, search: Sequence[str], first: int) -> list[Place]:
+    def loose(self, search: Sequence[str], first: int) -> list[BlockPosition]:
         """Where they do so when the blank lines of both are left out."""
         wanted = [line for line in search if line.strip()]
         if not wanted:
             return []
         kept, lines, numbers = self._inked
         return [
-            Place(kept[place.start], kept[place.end - 1] + 1, place.points, place.kinds, is_loose=True)
+            BlockPosition(
+                kept[place.start], kept[place.end - 1] + 1, place.points, place.kinds, is_loose=True
+            )
             for place in self._near(lines, wanted, numbers, bisect_left(kept, first))
         ]
 
     def _near(
         self, lines: Sequence[str], search: Sequence[str], numbers: _Numbers, first: int
-    ) -> list[Place]:
+    ) -> list[BlockPosition]:
         alike = [self._work.alike(line) for line in search]
         rarest = min(
             range(len(search)), key=lambda index: sum(len(numbers.get(line, ())) for line in alike[index])
@@ -246,7 +254,7 @@ class _Lines:
 _Numbers = dict[str, list[int]]
 
 
-def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> Place | None:
+def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockPosition | None:
     """What it costs to take the lines from `start` on for those looked for; None where they are others."""
     points, kinds = 0, set[str]()
     for offset, tolerances in enumerate(known, start):
@@ -256,7 +264,7 @@ def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> Place 
         if tolerance.points:
             points += tolerance.points
             kinds.add(tolerance.kind)
-    return Place(start, start + len(known), points, frozenset(kinds - {""}))
+    return BlockPosition(start, start + len(known), points, frozenset(kinds - {""}))
 
 
 # ── Tolerances ─────────────────────────────────────────────────────────────────────────────────────
@@ -316,10 +324,10 @@ class _Known(dict[str, Tolerance | None]):
         return found
 
 
-class Work:
+class ComparisonBudget:
     """What is known and spent while blocks are placed in a text of so many lines."""
 
-    def __init__(self, blocks: Sequence[Block], lines: int) -> None:
+    def __init__(self, blocks: Sequence[FuzzyBlock], lines: int) -> None:
         wanted = {line for block in blocks for line in block.search}
         self._by_form: list[dict[str, list[str]]] = [
             {tolerance.form(line): [] for line in wanted} for tolerance in _WIDE

@@ -26,14 +26,14 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import Desk
-    from editd.tools.tool_text import Page
+    from editd.tools.api import ToolApi
+    from editd.tools.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 _ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")
@@ -42,7 +42,7 @@ _LINES_TOLD_MAX = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Call(Struct, frozen=True):
+class GeminiCall(Struct, frozen=True):
     path: str
     old: str
     new: str
@@ -50,7 +50,7 @@ class Call(Struct, frozen=True):
     is_by_user: bool
 
     @classmethod
-    def parse(cls, args: Mapping[str, Any]) -> Call:
+    def parse(cls, args: Mapping[str, Any]) -> GeminiCall:
         """The arguments; InvalidParams for one that is missing or of the wrong kind."""
         path, old, new = (text_of(args, name) for name in ("file_path", "old_string", "new_string"))
         count = args.get("expected_replacements", 1)
@@ -65,14 +65,14 @@ class Call(Struct, frozen=True):
         return cls(path, old, new, count, bool(by_user) or isinstance(by_user, list | dict))
 
 
-class Made(Struct, frozen=True):
+class ReplaceResult(Struct, frozen=True):
     replacements: tuple[Replacement, ...]
     warnings: tuple[str, ...] = ()
 
 
-def run(args: Mapping[str, Any], desk: Desk) -> str:
+def run(args: Mapping[str, Any], desk: ToolApi) -> str:
     """Make a file, or replace a text in one, and answer as the original does."""
-    call = Call.parse(args)
+    call = GeminiCall.parse(args)
     path = _path(call.path, desk)
     page = desk.page(path)
     if page is None:
@@ -94,7 +94,9 @@ def run(args: Mapping[str, Any], desk: Desk) -> str:
     )
 
 
-def replacements_of(text: str, old: str, new: str, count: float = 1, *, path: str = "the file") -> Made:
+def replacements_of(
+    text: str, old: str, new: str, count: float = 1, *, path: str = "the file"
+) -> ReplaceResult:
     """The replacements of `old`, which is not empty, by `new` at each of its `count` places.
 
     NoMatch, Ambiguous or CountMismatch where it has not so many; NoChange where the two are the same.
@@ -114,7 +116,7 @@ def replacements_of(text: str, old: str, new: str, count: float = 1, *, path: st
     spans = [Span(place, place + len(looked_for)) for place in places]
     warnings = [_how_it_was_read(text, places)] if is_unescaped else []
     warnings += _overlap(text, spans[-1])
-    return Made(tuple(Replacement(span.start, span.end, new) for span in spans), tuple(warnings))
+    return ReplaceResult(tuple(Replacement(span.start, span.end, new) for span in spans), tuple(warnings))
 
 
 def unescaped(text: str) -> str:
@@ -132,12 +134,12 @@ def _places(text: str, needle: str) -> list[int]:
     return places
 
 
-def _reading(page: Page) -> str:
+def _reading(page: ToolText) -> str:
     """The page's text as the original reads it: a lone CR is no line end. Offsets are those of the page's."""
     return page.raw.replace("\r\n", "\n")
 
 
-def _looked_for(call: Call, page: Page) -> str:
+def _looked_for(call: GeminiCall, page: ToolText) -> str:
     """`old_string` as it is looked for: in a file with CR LF, one of these is a line end like any other."""
     return call.old.replace("\r\n", "\n") if "\r\n" in page.raw else call.old
 
@@ -145,7 +147,7 @@ def _looked_for(call: Call, page: Page) -> str:
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _path(given: str, desk: Desk) -> WorkspacePath:
+def _path(given: str, desk: ToolApi) -> WorkspacePath:
     if not given.startswith("/"):
         raise InvalidParams(
             f"`file_path` is to be absolute, and is {given!r}." if given else "`file_path` is empty.",
@@ -155,7 +157,7 @@ def _path(given: str, desk: Desk) -> WorkspacePath:
     return desk.path(given)
 
 
-def _refuse_what_leads_nowhere(path: WorkspacePath, desk: Desk) -> None:
+def _refuse_what_leads_nowhere(path: WorkspacePath, desk: ToolApi) -> None:
     """PathOutside, as the original says, where a file or a link to nothing stands on the way to `path`."""
     names = path.text.split("/")
     for depth in range(len(names)):
@@ -171,7 +173,7 @@ def _refuse_what_leads_nowhere(path: WorkspacePath, desk: Desk) -> None:
             )
 
 
-def _create(call: Call, path: WorkspacePath, desk: Desk) -> str:
+def _create(call: GeminiCall, path: WorkspacePath, desk: ToolApi) -> str:
     if call.old:
         raise FileMissing(
             f"There is no file {path}.",
@@ -183,11 +185,11 @@ def _create(call: Call, path: WorkspacePath, desk: Desk) -> str:
     return f"Created new file: {call.path} with provided content." + _by_user(call)
 
 
-def _by_user(call: Call) -> str:
+def _by_user(call: GeminiCall) -> str:
     return f" User modified the `new_string` content to be: {call.new}." if call.is_by_user else ""
 
 
-def _refuse_what_cannot_be_written(call: Call) -> None:
+def _refuse_what_cannot_be_written(call: GeminiCall) -> None:
     if _SURROGATE.search(call.new):
         raise InvalidParams(
             "`new_string` holds half of a surrogate pair, which no file can hold.",
@@ -254,7 +256,7 @@ DIALECT = Dialect(
     "gemini",
     "Gemini CLI's tool that replaces an exact text in one file, or makes a new file.",
     (
-        Tool(
+        ToolDefinition(
             name="replace",
             description="Replace old_string by new_string in one file. It must be there exactly "
             "expected_replacements times (1 by default), so give some lines around the change. "

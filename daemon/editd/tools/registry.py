@@ -13,7 +13,7 @@ from editd.tools.api import Dialect
 NAMES = ("serena", "gemini", "wcgw", "roo", "cline", "claude", "codex")
 
 
-class Dialects(Mapping[str, Dialect]):
+class DialectRegistry(Mapping[str, Dialect]):
     """The dialects by name."""
 
     def __getitem__(self, name: str) -> Dialect:
@@ -29,4 +29,4 @@ class Dialects(Mapping[str, Dialect]):
         return len(NAMES)
 
 
-DIALECTS = Dialects()
+DIALECTS = DialectRegistry()

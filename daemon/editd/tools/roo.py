@@ -18,14 +18,14 @@ from editd.edits.regex import Search
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.edits.regex import Match
-    from editd.tools.api import Desk
+    from editd.tools.api import ToolApi
 
 _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # what means something in an expression
 _TEMPLATE = re.compile(r"\$[$&`']")
@@ -34,7 +34,7 @@ _DIGITS_MAX = 15  # more of them are as far beyond the last line
 _LINES_TOLD_MAX = 100
 
 
-class Call(Struct, frozen=True):
+class RooCall(Struct, frozen=True):
     path: str
     search: str
     replace: str
@@ -44,7 +44,7 @@ class Call(Struct, frozen=True):
     end_line: int | None = None
 
     @classmethod
-    def parse(cls, args: Mapping[str, Any]) -> Call:
+    def parse(cls, args: Mapping[str, Any]) -> RooCall:
         """The arguments, flags and numbers as strings too; InvalidParams for one that makes no sense."""
         given = {name: value for name, value in args.items() if value is not None}
         path = text_of(given, "path", may_be_empty=False)
@@ -64,7 +64,7 @@ class Call(Struct, frozen=True):
 
 
 def replacements_of(
-    call: Call, text: str, matches: Callable[[Search], Sequence[Match]]
+    call: RooCall, text: str, matches: Callable[[Search], Sequence[Match]]
 ) -> tuple[Replacement, ...]:
     """Return the replacements for every match in the range, which may be of equal text.
 
@@ -88,7 +88,7 @@ def replacements_of(
     return tuple(found)
 
 
-def search_of(call: Call, target: str) -> Search:
+def search_of(call: RooCall, target: str) -> Search:
     """The search for an expression, or for a text in any case as one."""
     if call.is_regex:
         return Search("ecmascript", call.search, target, call.ignore_case, call.replace)
@@ -96,7 +96,7 @@ def search_of(call: Call, target: str) -> Search:
     return Search("ecmascript", pattern, target, call.ignore_case, call.replace.replace("$", "$$"))
 
 
-def range_of(call: Call, text: str) -> Span:
+def range_of(call: RooCall, text: str) -> Span:
     """The lines from `start_line` to `end_line` of `text`, without the line end after the last of them."""
     starts = offsets(text.split("\n"))
     count = len(starts) - 1
@@ -119,7 +119,7 @@ def _senseless(argument: str, message: str, count: int) -> InvalidParams:
     )
 
 
-def _unmatched(call: Call, text: str) -> NoMatch:
+def _unmatched(call: RooCall, text: str) -> NoMatch:
     """The refusal of a search without a match: what is outside the range, or else is nearest."""
     has_range = call.start_line is not None or call.end_line is not None
     where = f"the lines asked for of {call.path}" if has_range else call.path
@@ -141,7 +141,7 @@ def _unmatched(call: Call, text: str) -> NoMatch:
     )
 
 
-def _unmatched_expression(call: Call, text: str, message: str) -> NoMatch:
+def _unmatched_expression(call: RooCall, text: str, message: str) -> NoMatch:
     near = nearest(text, re.sub(r"\\([^\w\s])", r"\1", call.search))
     rules = (
         "`^` and `$` stand for the beginning and the end of all that is searched, not of a line, and "
@@ -196,9 +196,9 @@ def _number(args: Mapping[str, Any], name: str) -> int | None:
 # ── The tool ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(args: Mapping[str, Any], desk: Desk) -> str:
+def run(args: Mapping[str, Any], desk: ToolApi) -> str:
     """Replace every match in the file, and say how many there were."""
-    call = Call.parse(args)
+    call = RooCall.parse(args)
     path = desk.path(call.path)
     page = desk.page(path)
     if page is None:
@@ -225,7 +225,7 @@ DIALECT = Dialect(
     "roo",
     "Roo Code's search_and_replace: every match of a text or an ECMAScript expression.",
     (
-        Tool(
+        ToolDefinition(
             "search_and_replace",
             "Replace every match of a text, or of an ECMAScript regular expression, in one file.",
             {

@@ -19,12 +19,20 @@ from msgspec.structs import replace
 from editd.edits.lines import offsets
 from editd.edits.replace import Replacement, no_match
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
-from editd.tools.fuzzy_match import POINTS_MAX, Block, Missing, Several, Work, place_together, without_number
+from editd.tools.fuzzy_match import (
+    POINTS_MAX,
+    BlockAmbiguous,
+    BlockNotFound,
+    ComparisonBudget,
+    FuzzyBlock,
+    place_together,
+    without_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.fuzzy_match import Chosen, Place
+    from editd.tools.fuzzy_match import BlockPosition, Chosen
 
 _MARKERS = {
     "<": re.compile(r"<{6,}\s*SEARCH>?\s*"),
@@ -44,11 +52,11 @@ def begins_block(line: str) -> bool:
     return _marker(line) == "<"
 
 
-def parse(argument: str) -> tuple[Block, ...]:
+def parse(argument: str) -> tuple[FuzzyBlock, ...]:
     """The blocks that are written in an argument, one at least; MalformedEdit."""
     plain = argument.replace("\r\n", "\n")
     first = plain.count("\n", 0, len(plain) - len(plain.lstrip())) + 1
-    blocks: list[Block] = []
+    blocks: list[FuzzyBlock] = []
     state, opened = "outside", 0
     parts: dict[str, list[str]] = {"outside": [], "search": [], "replacement": []}
     for number, line in enumerate(plain.strip().split("\n"), first):
@@ -66,7 +74,7 @@ def parse(argument: str) -> tuple[Block, ...]:
             raise _malformed(number, "The block has no line to be found.")
         elif after == "outside":
             search, replacement = tuple(parts["search"]), tuple(parts["replacement"])
-            blocks.append(Block(len(blocks) + 1, opened, search, replacement))
+            blocks.append(FuzzyBlock(len(blocks) + 1, opened, search, replacement))
         state = after
     if state != "outside":
         missing = "=======" if state == "search" else ">>>>>>> REPLACE"
@@ -93,7 +101,7 @@ _WHERE = {
 }
 
 
-def with_plain_quotes(blocks: Sequence[Block]) -> tuple[Block, ...]:
+def with_plain_quotes(blocks: Sequence[FuzzyBlock]) -> tuple[FuzzyBlock, ...]:
     """The blocks without the backslash before each `"`, but in replacements where it is not before each."""
     return tuple(
         replace(
@@ -122,15 +130,15 @@ class Applied(Struct, frozen=True):
     origins: tuple[int, ...]
 
 
-def apply_blocks(text: str, blocks: Sequence[Block], *, path: str = "the file") -> Applied:
+def apply_blocks(text: str, blocks: Sequence[FuzzyBlock], *, path: str = "the file") -> Applied:
     """Place every block in `text`, whose line ends are LF; NoMatch, Ambiguous or TooLarge."""
     draft = _Draft.of(text)
-    work = Work(blocks, len(draft.lines))
+    work = ComparisonBudget(blocks, len(draft.lines))
     found = place_together(draft.lines, blocks, work)
     kinds: dict[str, list[int]] = {}
-    if isinstance(found, Several):
+    if isinstance(found, BlockAmbiguous):
         raise _ambiguous(found, path)
-    if isinstance(found, Missing):
+    if isinstance(found, BlockNotFound):
         alone = _one_by_one(draft, blocks, work, kinds) if len(blocks) > 1 else found
         if not isinstance(alone, _Draft):
             raise _missing(found, alone, text, path)
@@ -141,8 +149,8 @@ def apply_blocks(text: str, blocks: Sequence[Block], *, path: str = "the file") 
 
 
 def _one_by_one(
-    draft: _Draft, blocks: Sequence[Block], work: Work, kinds: dict[str, list[int]]
-) -> _Draft | Missing | Several | None:
+    draft: _Draft, blocks: Sequence[FuzzyBlock], work: ComparisonBudget, kinds: dict[str, list[int]]
+) -> _Draft | BlockNotFound | BlockAmbiguous | None:
     """Place each block alone, in what the one before it made; None where they are too many for that."""
     for block in blocks:
         try:
@@ -207,7 +215,7 @@ def _of_lines(text: str, starts: Sequence[int], first: int, last: int, new: Sequ
     return Replacement(max(starts[first] - 1, 0), len(text), "")  # the last lines go with the LF before
 
 
-def _fitted(block: Block, place: Place, matched: Sequence[str]) -> list[str]:
+def _fitted(block: FuzzyBlock, place: BlockPosition, matched: Sequence[str]) -> list[str]:
     """The block's replacement as it goes in at a place: line numbers and indentation put right."""
     new = list(block.replacement)
     if place.is_loose:
@@ -256,24 +264,26 @@ def _warnings(kinds: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     )
 
 
-def _data(block: Block) -> dict[str, Any]:
+def _data(block: FuzzyBlock) -> dict[str, Any]:
     return {"block": block.number, "line": block.line}
 
 
-def _missing(grouped: Missing, alone: Missing | Several | None, text: str, path: str) -> NoMatch:
+def _missing(
+    grouped: BlockNotFound, alone: BlockNotFound | BlockAmbiguous | None, text: str, path: str
+) -> NoMatch:
     """Why the blocks have no place, neither one after the other nor one at a time."""
-    missing = alone if isinstance(alone, Missing) else grouped
-    said = _why(missing, path, is_alone=isinstance(alone, Missing))
-    if isinstance(alone, Several):
+    missing = alone if isinstance(alone, BlockNotFound) else grouped
+    said = _why(missing, path, is_alone=isinstance(alone, BlockNotFound))
+    if isinstance(alone, BlockAmbiguous):
         said += f" Looked for one at a time, {_fits(alone, path)}"
     old, new = "\n".join(missing.block.search), "\n".join(missing.block.replacement)
     refusal = no_match(said, text, old, _data(missing.block), new=new)
-    if not isinstance(alone, Missing):
+    if not isinstance(alone, BlockNotFound):
         refusal.hint = f"Send the blocks in the order of the file, or fewer at once. {refusal.hint}"
     return refusal
 
 
-def _why(missing: Missing, path: str, *, is_alone: bool) -> str:
+def _why(missing: BlockNotFound, path: str, *, is_alone: bool) -> str:
     if missing.points is not None:
         return (
             f"{_name(missing.block)} is in {path} only with too many differences: "
@@ -282,17 +292,17 @@ def _why(missing: Missing, path: str, *, is_alone: bool) -> str:
     return f"{_name(missing.block)} is not in {path}{'' if is_alone else ' after the blocks before it'}."
 
 
-def _name(block: Block) -> str:
+def _name(block: FuzzyBlock) -> str:
     return f"Block {block.number} (line {block.line} of the argument)"
 
 
-def _fits(several: Several, path: str) -> str:
+def _fits(several: BlockAmbiguous, path: str) -> str:
     shown = ", ".join(str(place.start + 1) for place in several.places[:10])
     more = ", …" if len(several.places) > 10 else ""
     return f"{_name(several.block)} fits {path} in {len(several.places)} places, at lines {shown}{more}."
 
 
-def _ambiguous(several: Several, path: str) -> Ambiguous:
+def _ambiguous(several: BlockAmbiguous, path: str) -> Ambiguous:
     lines = [place.start + 1 for place in several.places[:_LINES_TOLD_MAX]]
     return Ambiguous(
         _fits(several, path),

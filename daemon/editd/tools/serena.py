@@ -20,15 +20,15 @@ from editd.edits.regex import Match, Search
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import Span, lines_of, nearest, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import kind_of, text_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import Desk
-    from editd.tools.tool_text import Page
+    from editd.tools.api import ToolApi
+    from editd.tools.tool_text import ToolText
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
 _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
@@ -37,7 +37,7 @@ _LINES_TOLD_MAX = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Call(Struct, frozen=True):
+class SerenaCall(Struct, frozen=True):
     path: str
     needle: str
     repl: str
@@ -45,7 +45,7 @@ class Call(Struct, frozen=True):
     is_multiple: bool
 
     @classmethod
-    def parse(cls, args: Mapping[str, Any]) -> Call:
+    def parse(cls, args: Mapping[str, Any]) -> SerenaCall:
         """The arguments; InvalidParams for one that is missing or of the wrong kind."""
         path, needle, repl = (text_of(args, name) for name in ("relative_path", "needle", "repl"))
         mode = text_of(args, "mode")
@@ -57,9 +57,9 @@ class Call(Struct, frozen=True):
         return cls(path, needle, repl, mode == "literal", is_multiple)
 
 
-def replace_content(args: Mapping[str, Any], desk: Desk) -> str:
+def replace_content(args: Mapping[str, Any], desk: ToolApi) -> str:
     """Replace what the needle finds in one file, and answer `OK`."""
-    call = Call.parse(args)
+    call = SerenaCall.parse(args)
     page = _page(call.path, desk)
     needle = _checked_needle(call, page)
     if call.is_literal:
@@ -136,7 +136,7 @@ def _truth_of(value: object) -> bool:
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(given: str, desk: Desk) -> Page:
+def _page(given: str, desk: ToolApi) -> ToolText:
     """The file that a call names: inside, there, not ignored, and no folder, looked at in that order."""
     path = desk.path(given.rstrip("/") or given)
     _refuse_missing_folders(given, desk)
@@ -150,7 +150,7 @@ def _page(given: str, desk: Desk) -> Page:
     return page
 
 
-def _refuse_missing_folders(given: str, desk: Desk) -> None:
+def _refuse_missing_folders(given: str, desk: ToolApi) -> None:
     """FileMissing where a `..` leaves something that is no folder."""
     names: list[str] = []
     for name in given.removeprefix(desk.root).split("/"):
@@ -170,7 +170,7 @@ def _missing(given: str) -> FileMissing:
     )
 
 
-def _refuse_ignored(path: WorkspacePath, desk: Desk, *, is_folder: bool) -> None:
+def _refuse_ignored(path: WorkspacePath, desk: ToolApi, *, is_folder: bool) -> None:
     def rules_in(folder: str) -> Sequence[Rule]:
         here = WorkspacePath.parse(f"{folder}/.gitignore" if folder else ".gitignore")
         page = desk.glance(here)
@@ -189,7 +189,7 @@ def _refuse_ignored(path: WorkspacePath, desk: Desk, *, is_folder: bool) -> None
 # ── The needle ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked_needle(call: Call, page: Page) -> str:
+def _checked_needle(call: SerenaCall, page: ToolText) -> str:
     """The needle as it is looked for in the page's text; an empty one is refused.
 
     In a file with other line ends than LF, those of a literal needle stand for any.
@@ -205,7 +205,7 @@ def _checked_needle(call: Call, page: Page) -> str:
     return with_plain_line_ends(call.needle) if call.is_literal and "\r" in page.raw else call.needle
 
 
-def _refuse_what_cannot_be_written(call: Call) -> None:
+def _refuse_what_cannot_be_written(call: SerenaCall) -> None:
     if _SURROGATE.search(call.repl):
         raise InvalidParams(
             "`repl` holds half of a surrogate pair, which no file can hold.",
@@ -227,7 +227,7 @@ def _overlaps(text: str, matches: Sequence[Match]) -> list[str]:
 # ── Refusals ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _nothing(page: Page, needle: str, call: Call) -> NoMatch:
+def _nothing(page: ToolText, needle: str, call: SerenaCall) -> NoMatch:
     message = f"The needle is not in {page.path}."
     if call.is_literal:
         count = None if call.is_multiple else 1
@@ -263,7 +263,7 @@ def _words_of(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-def _several(page: Page, places: Sequence[int]) -> Ambiguous:
+def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
     lines = lines_of(page.text, places[:_LINES_TOLD_MAX])
     shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
     return Ambiguous(
@@ -288,7 +288,7 @@ DIALECT = Dialect(
     "serena",
     "Serena's tool that replaces a text or a regular expression in one file.",
     (
-        Tool(
+        ToolDefinition(
             name="replace_content",
             description="Replace what `needle` matches in one file by `repl`. It must match exactly once, "
             "unless allow_multiple_occurrences is true. For a long passage, use mode regex and write "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ToolText:
     """`raw` is the file's text with its own line ends, `text` the same with LF; offsets are into `text`."""
 
     path: WorkspacePath

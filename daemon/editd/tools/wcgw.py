@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.tools.api import Dialect, Tool
+from editd.tools.api import Dialect, ToolDefinition
 from editd.tools.arguments import kind_of, refuse_unknown, text_of
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
-from editd.values.changeset import Base, Sight, merged_ranges
+from editd.values.changeset import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import Desk
+    from editd.tools.api import ToolApi
     from editd.tools.search_replace_blocks import Applied
-    from editd.tools.tool_text import Page
+    from editd.tools.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 Ranges = tuple[tuple[int, int], ...]  # of lines, from 1, both ends included
@@ -39,7 +39,7 @@ _READ_PERCENT_MIN = 99
 _SHOWN_CHARACTERS_MAX = 96_000  # of files in one answer, beyond the first line; some 24,000 tokens
 
 
-def write_or_edit(arguments: Mapping[str, Any], desk: Desk) -> str:
+def write_or_edit(arguments: Mapping[str, Any], desk: ToolApi) -> str:
     """`FileWriteOrEdit`."""
     call = _Call.parse(arguments)
     path = desk.path(_absolute(call.file_path, desk))
@@ -50,7 +50,7 @@ def write_or_edit(arguments: Mapping[str, Any], desk: Desk) -> str:
     return _write(path, call, desk)
 
 
-def read_files(arguments: Mapping[str, Any], desk: Desk) -> str:
+def read_files(arguments: Mapping[str, Any], desk: ToolApi) -> str:
     """`ReadFiles`: the numbered lines; from now on the reader, if one is named, has seen them."""
     refuse_unknown(arguments, frozenset(_READ_SCHEMA["properties"]))
     reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
@@ -152,7 +152,7 @@ def _reader(thread: str) -> str:
     return name
 
 
-def _absolute(given: str, desk: Desk) -> str:
+def _absolute(given: str, desk: ToolApi) -> str:
     """The path with `~` as the home folder; InvalidParams where it is not absolute."""
     home = desk.settings.home.rstrip("/")
     path = home + given[1:] if home and (given == "~" or given.startswith("~/")) else given
@@ -165,7 +165,7 @@ def _absolute(given: str, desk: Desk) -> str:
     return path
 
 
-def _refuse_outside(globs: Sequence[str] | None, path: WorkspacePath, desk: Desk) -> None:
+def _refuse_outside(globs: Sequence[str] | None, path: WorkspacePath, desk: ToolApi) -> None:
     whole = f"{desk.root}/{path}"
     if globs is not None and not any(_is_in(whole.split("/"), glob.split("/")) for glob in globs):
         raise PermissionDenied(
@@ -195,13 +195,13 @@ def _fits(name: str, pattern: str) -> bool:
 # ── Edit ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _edit(path: WorkspacePath, call: _Call, desk: Desk) -> str:
+def _edit(path: WorkspacePath, call: _Call, desk: ToolApi) -> str:
     page = _page(path, desk)
     applied = _applied(page, call.text)
     sight = desk.sight(call.reader, path)
     seen = sight.lines if sight is not None and sight.base.version == desk.version(path) else ()
     desk.edit(page, applied.replacements, applied.warnings)
-    desk.note(call.reader, path, Sight(Base(desk.version(path)), _seen_after(seen, applied)))
+    desk.note(call.reader, path, ReadMark(Base(desk.version(path)), _seen_after(seen, applied)))
     return "\n".join(["File edited successfully.", *applied.warnings])
 
 
@@ -214,7 +214,7 @@ def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
     return merged_ranges((number, number) for number in after)
 
 
-def _page(path: WorkspacePath, desk: Desk) -> Page:
+def _page(path: WorkspacePath, desk: ToolApi) -> ToolText:
     page = desk.page(path)
     if page is None:
         raise FileMissing(
@@ -225,7 +225,7 @@ def _page(path: WorkspacePath, desk: Desk) -> Page:
     return page
 
 
-def _applied(page: Page, argument: str) -> Applied:
+def _applied(page: ToolText, argument: str) -> Applied:
     """What the blocks come to, if need be with quotes that an escape too many was put before."""
     blocks, path = parse(argument), page.path.text
     try:
@@ -243,13 +243,13 @@ def _applied(page: Page, argument: str) -> Applied:
 # ── Write ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(path: WorkspacePath, call: _Call, desk: Desk) -> str:
+def _write(path: WorkspacePath, call: _Call, desk: ToolApi) -> str:
     _refuse_blocks(call.text)
     page = desk.page(path)
     if page is not None and page.text.strip():
         _refuse_unread(path, page, call.reader, desk)
     desk.write(path, call.text)
-    desk.note(call.reader, path, Sight(Base(desk.version(path))))
+    desk.note(call.reader, path, ReadMark(Base(desk.version(path))))
     return "Success"
 
 
@@ -267,7 +267,7 @@ def _refuse_blocks(text: str) -> None:
             )
 
 
-def _refuse_unread(path: WorkspacePath, page: Page, reader: str, desk: Desk) -> None:
+def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, desk: ToolApi) -> None:
     """Unread with what is to be read, which then counts as read."""
     lines = page.text.split("\n")
     sight = desk.sight(reader, path)
@@ -297,14 +297,14 @@ def _refuse_unread(path: WorkspacePath, page: Page, reader: str, desk: Desk) -> 
 # ── What has been read ─────────────────────────────────────────────────────────────────────────────
 
 
-def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, desk: Desk) -> None:
+def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, desk: ToolApi) -> None:
     """From now on the reader has seen these lines too, of what the file holds now."""
     version, sight = desk.version(path), desk.sight(reader, path)
     if sight is not None and sight.base.version == version:
         if sight.lines is None:
             return
         shown = merged_ranges((*sight.lines, *shown))
-    desk.note(reader, path, Sight(Base(version), shown if _gaps(shown, total) else None))
+    desk.note(reader, path, ReadMark(Base(version), shown if _gaps(shown, total) else None))
 
 
 def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
@@ -321,7 +321,7 @@ def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
 _RANGE = re.compile(r"(.+):([0-9]{1,18})?-([0-9]{1,18})?", re.DOTALL)
 
 
-def _wanted(given: str, desk: Desk) -> tuple[WorkspacePath, Page, tuple[int, int]]:
+def _wanted(given: str, desk: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[int, int]]:
     """The file, and the first and last line, that `path`, `path:a-b`, `path:a-` or `path:-b` asks for."""
     match = _RANGE.fullmatch(given)
     if match is None or not (match[2] or match[3]):
@@ -432,7 +432,7 @@ DIALECT = Dialect(
     "One tool that writes a file whole or edits it by SEARCH/REPLACE blocks that match by whole lines, "
     "with tolerance for indentation, white space, line numbers and typographic characters.",
     (
-        Tool(
+        ToolDefinition(
             "FileWriteOrEdit",
             "Write a file, or edit it by SEARCH/REPLACE blocks. A block's lines must name one place; several "
             "blocks go in the order of the file, and either all are made or none. A small difference in "
@@ -441,7 +441,7 @@ DIALECT = Dialect(
             _WRITE_SCHEMA,
             write_or_edit,
         ),
-        Tool(
+        ToolDefinition(
             "ReadFiles",
             "Show files with line numbers, whole or some lines; what is shown counts as read for "
             "FileWriteOrEdit.",

@@ -22,7 +22,7 @@ class Base(Struct, frozen=True):
     version: Version | None
 
 
-class Sight(Struct, frozen=True):
+class ReadMark(Struct, frozen=True):
     """What a reader has seen of a file: of which version, and which lines of it.
 
     `lines` are ranges from 1, both ends included; None is the whole file.
@@ -176,6 +176,6 @@ class Plan(Struct, frozen=True):
     touched: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
-    sights: tuple[tuple[str, WorkspacePath, Sight], ...] = ()  # what readers that a tool names have seen
+    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what readers that a tool names have seen
     warnings: tuple[str, ...] = ()  # of the whole
     formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
