@@ -390,6 +390,29 @@ def test_what_a_killed_daemon_may_have_forgotten_has_to_be_read_again(
             again.apply([replace(path, "three", "3")])
 
 
+def test_a_replace_that_its_text_guards_needs_no_new_read_after_a_crash(
+    place: Workplace, client: Client
+) -> None:
+    token = client.session_open("agent").token
+    strict = client.session_open("strict", unread="reject").token
+    client.close()
+    place.kill()
+    with place.start() as again:
+        again.hello(session="agent", token=token)
+        assert again.session_list().sessions[0].in_doubt
+        again.apply([replace("a.txt", "two", "2", guard="text")])
+        diff = "------- SEARCH\nfour\n=======\n4\n+++++++ REPLACE\n"
+        args = {"path": "docs/c.txt", "diff": diff}
+        again.apply([messages.Tool(dialect="cline", tool="replace_in_file", args=args)])
+        with pytest.raises(EditdError) as refused:
+            again.apply([replace("src/b.txt", "two", "2", guard="text"), write("src/b.txt", "other\n")])
+        assert refusal(refused) == "unread"
+        again.hello(session="strict", token=strict)
+        with pytest.raises(EditdError) as refused:
+            again.apply([replace("docs/c.txt", "two", "2", guard="text")])
+        assert refusal(refused) == "unread"
+
+
 def test_a_damaged_registry_is_put_aside_and_tokens_still_rise(place: Workplace, client: Client) -> None:
     client.session_open("agent")
     first = client.lease_acquire(["src/"], 60).token

@@ -144,6 +144,7 @@ def plan(
         merged=tuple(sorted(work.bases.merged)),
         touched=touched,
         based=frozenset(work.bases.based),
+        guarded=frozenset(work.bases.guarded),
         answers=tuple(work.answers),
         sights=tuple(work.sights),
     )

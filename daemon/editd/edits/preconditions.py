@@ -33,6 +33,9 @@ class BaseChecker:
         self.known: dict[WorkspacePath, set[Base]] = {}
         self.merged: set[WorkspacePath] = set()
         self.based: set[WorkspacePath] = set()  # for which a base was given
+        self.guarded: set[WorkspacePath] = (
+            set()
+        )  # for which nothing but an edit's own text says what they held
         self._unjudged: set[WorkspacePath] = set()  # edited by their text, whatever version they are at
 
     def is_known(self, path: WorkspacePath) -> bool:
@@ -41,14 +44,17 @@ class BaseChecker:
 
     def note(self, path: WorkspacePath, *versions: Version) -> None:
         """From now on `path` is named, and its author knows these versions of it."""
+        self.guarded.discard(path)
         self.known.setdefault(path, set()).update(map(Base, versions))
 
     def forget_base(self, path: WorkspacePath) -> None:
         """What `path` is to hold no longer comes from an older base: there is nothing to merge."""
+        self.guarded.discard(path)
         self._rebased.pop(path, None)
 
     def look(self, path: WorkspacePath, base: Base | None, *, may_merge: bool = True) -> FileState | None:
         """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
+        self.guarded.discard(path)
         if base is not None:
             self.based.add(path)
         if path in self._unjudged:
@@ -75,6 +81,7 @@ class BaseChecker:
         if path not in self.known:
             self.known[path] = set()
             self._unjudged.add(path)
+            self.guarded.add(path)
         return self._overlay.at(path)
 
     def _stale(self, path: WorkspacePath, base: Base | None) -> Stale | None:

@@ -332,7 +332,7 @@ class Engine:
 
     def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
         worked_out = self._plan(batch.view, request, batch.expected)
-        self._permit(request, worked_out.changes, batch.expected, worked_out.based)
+        self._permit(request, worked_out.changes, batch.expected, worked_out.based, worked_out.guarded)
         if self.hooks:
             worked_out = hooked(worked_out, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
@@ -371,13 +371,14 @@ class Engine:
         changes: Sequence[Change],
         expected: Expected = MappingProxyType({}),
         based: Container[WorkspacePath] = (),
+        guarded: Container[WorkspacePath] = (),
     ) -> None:
         """Raise Refused where the request's session may not make these changes; also for dry runs."""
         self.rules.permit(changes)
         for change in changes:
             self.hidden.refuse(change.path)
         if self.guard is not None:
-            self.guard.permit(request, changes, expected, based)
+            self.guard.permit(request, changes, expected, based, guarded)
 
     def _plan(self, view: View, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
         knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
@@ -698,7 +699,7 @@ class Engine:
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
             worked_out = self._plan(view, request)
-            self._permit(request, worked_out.changes, based=worked_out.based)
+            self._permit(request, worked_out.changes, based=worked_out.based, guarded=worked_out.guarded)
         except Refused as refusal:
             with contextlib.suppress(Refused):
                 explain(refusal, self.history, view.file_at)

@@ -55,10 +55,12 @@ class Guard(Struct, frozen=True):
         changes: Sequence[Change],
         expected: Container[tuple[Reader, WorkspacePath]],
         based: Container[WorkspacePath] = (),
+        guarded: Container[WorkspacePath] = (),
     ) -> None:
         """Raises PermissionDenied, Leased or Unread.
 
-        `expected`: what readers change in this very turn; `based`: the paths for which a base was given.
+        `expected`: what readers change in this very turn; `based`: the paths for which a base was given;
+        `guarded`: those for which the searched text of an edit stands in for the base.
         """
         name = request.authorship.session
         session = self.sessions.get(name)
@@ -66,7 +68,9 @@ class Guard(Struct, frozen=True):
             self._check_bounds(session, changes)
         self._check_leases(name, changes)
         if session is not None and isinstance(request, Apply):
-            self._check_read(session, request, changes, expected, based)
+            is_free = session.unread == "allow"
+            unguarded = [change for change in changes if not (is_free and change.path in guarded)]
+            self._check_read(session, request, unguarded, expected, based)
 
     def spare_published(self, scope: Scope, targets: list[Target]) -> tuple[list[Target], tuple[str, ...]]:
         """Return the targets that a scope may take back, and warnings about published work.

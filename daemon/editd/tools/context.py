@@ -158,13 +158,18 @@ class PlanToolApi:
 
         Else the tool's own search guards it, as it does where the tool comes from.
         """
-        known = self._work.bases.known
-        if self._base is None and not self._work.is_on_stale_given and path not in known:
-            known[path] = {Base(version_at(self._work.overlay.before(path)))}
-        return self._work.bases.look(path, self._base)
+        bases = self._work.bases
+        is_guarded = path in bases.guarded
+        if self._base is None and not self._work.is_on_stale_given and path not in bases.known:
+            bases.known[path] = {Base(version_at(self._work.overlay.before(path)))}
+            is_guarded = True
+        state = bases.look(path, self._base)
+        if is_guarded:
+            bases.guarded.add(path)
+        return state
 
     def edit(self, page: ToolText, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
-        state = self._work.bases.existing(page.path, None)
+        state = self._work.bases.existing_unjudged(page.path)
         text = self._work.text(page.path, state)
         assert text.text == page.raw, "the page is not of what the file holds"
         raw = page.with_replacements(replacements)
@@ -176,6 +181,7 @@ class PlanToolApi:
     def write(self, path: WorkspacePath, text: str, warnings: Sequence[str] = ()) -> None:
         real = self._work.resolve(path)
         state = self._look(real)
+        self._work.bases.guarded.discard(real)
         if state is None:
             after = FileState(_encoded(text, None, real), FILE)
             self._work.bases.note(real, after.version)

@@ -168,6 +168,7 @@ class Plan(Struct, frozen=True):
 
     `changes` are sorted by path, one for each path whose bytes or mode change; `touched` are all paths
     that the edits name, those that stay as they are among them, and `based` those for which one gives a base.
+    `guarded` are those that only the searched text of an edit says anything of.
     """
 
     changes: tuple[Change, ...]
@@ -175,6 +176,7 @@ class Plan(Struct, frozen=True):
     merged: tuple[WorkspacePath, ...] = ()
     touched: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
+    guarded: frozenset[WorkspacePath] = frozenset()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what readers that a tool names have seen
     warnings: tuple[str, ...] = ()  # of the whole
