@@ -32,6 +32,8 @@ def start_another(place: Workplace, *argv: str, **variables: str) -> subprocess.
 def test_a_second_daemon_of_the_same_folder_through_a_bind_mount_is_refused(place: Workplace) -> None:
     other = place.folder / "other path"
     with place.start():
+        daemon = place.process
+        assert daemon is not None
         try:
             mount = machine.mounted(place.root, other, options="bind", kind="none")
             mount.__enter__()
@@ -43,6 +45,7 @@ def test_a_second_daemon_of_the_same_folder_through_a_bind_mount_is_refused(plac
             mount.__exit__(None, None, None)
     assert done.returncode == 1
     assert f"has locked {other} as {place.root}" in done.stderr
+    assert f"Process {daemon.pid} " in done.stderr
     assert f"`editctl -C {place.root}`" in done.stderr
 
 
@@ -53,6 +56,22 @@ def test_a_second_daemon_with_its_state_elsewhere_is_refused(place: Workplace) -
     assert done.returncode == 1
     assert "has locked" in done.stderr
     assert "keep its state elsewhere" in done.stderr
+
+
+def test_a_folder_that_a_program_has_locked_is_refused_at_once_and_the_program_named(
+    place: Workplace,
+) -> None:
+    argv = ["flock", str(place.root), "sh", "-c", "echo locked; read ended"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as locking:
+        assert locking.stdout is not None
+        assert locking.stdout.readline() == b"locked\n"
+        done = start_another(place, "-C", str(place.root))
+        locking.communicate()
+    assert done.returncode == 1
+    assert f"Process {locking.pid} (flock) has locked {place.root}." in done.stderr
+    assert "lock a file in the folder instead" in done.stderr
+    place.start().close()
+    place.stop()
 
 
 def test_a_folder_that_is_locked_is_free_when_its_daemon_was_killed(place: Workplace) -> None:

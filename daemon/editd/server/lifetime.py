@@ -53,7 +53,7 @@ from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
-from editd.system.flock import NO_LOCKS, Flock, take, take_folder
+from editd.system.flock import NO_LOCKS, Flock, holder_of, take, take_folder
 from editd.system.memory import release_free_memory
 from editd.system.name_folding import folding_of
 from editd.system.systemd_notify import SystemdNotifier
@@ -193,15 +193,20 @@ class Daemon:
             log.warning("%s cannot be locked: %s", self._places.root, error)
             return None
         if taken is None:
-            other = self._places.other_path()
-            where = f" as {other}" if other else ""
-            raise PermissionDenied(
-                f"Another daemon or program has locked {self._places.root}{where}.",
-                hint=f"Use that daemon: `editctl -C {shlex.quote(other)}`."
-                if other
-                else "Stop that daemon first. It may be another user's, or keep its state elsewhere.",
-            )
+            raise self._is_locked()
         return taken
+
+    def _is_locked(self) -> PermissionDenied:
+        root, other = self._places.root, self._places.other_path()
+        holder = holder_of(root)
+        by = f"Process {holder[0]} ({holder[1]})" if holder else "Another daemon or program"
+        hint = (
+            f"Use that daemon: `editctl -C {shlex.quote(other)}`."
+            if other
+            else "Stop it first. A daemon may be another user's, or keep its state elsewhere. Another program "
+            "should lock a file in the folder instead."
+        )
+        return PermissionDenied(f"{by} has locked {root}{f' as {other}' if other else ''}.", hint=hint)
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         self._listen_to_signals()

@@ -48,6 +48,20 @@ def take_folder(path: str) -> Flock | None:
     return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), wait=False)
 
 
+def holder_of(folder: str) -> tuple[int, str] | None:
+    """Return the process that holds a folder, and its command's name; None if the system does not say."""
+    try:
+        found = os.stat(folder)
+        with open("/proc/locks", encoding="ascii") as file:
+            locks = [line.split() for line in file]
+        file_id = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        process = next(int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5] == file_id)
+        with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
+            return process, file.read().strip()
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+
+
 def _locked(descriptor: int, *, wait: bool) -> Flock | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
