@@ -203,8 +203,8 @@ class Daemon:
         hint = (
             f"Use that daemon: `editctl -C {shlex.quote(other)}`."
             if other
-            else "Stop it first. A daemon may be another user's, or keep its state elsewhere. Another program "
-            "should lock a file in the folder instead."
+            else "Stop it first. A daemon may be another user's, or keep its state elsewhere. "
+            "Another program should lock a file in the folder instead."
         )
         return PermissionDenied(f"{by} has locked {root}{f' as {other}' if other else ''}.", hint=hint)
 
