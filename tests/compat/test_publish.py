@@ -222,8 +222,11 @@ def test_a_linked_worktree_has_its_branch_and_index_followed_and_no_other(place:
             edit(client, "bot", write("new.txt", "new\n"))
             assert client.publish("x", session="bot").branch == "side"
             edit(client, "bot", write("newer.txt", "newer\n"))
-            refusal = refused(client.publish, "x", session="bot", branch="main")
-        assert "another worktree" in refusal.message
+            refusals = [
+                refused(client.publish, "x", session="bot", branch="main", dry_run=dry_run)
+                for dry_run in (False, True)
+            ]
+        assert all("another worktree" in refusal.message for refusal in refusals)
         assert linked.git("status", "--porcelain") == "?? newer.txt\n"
         assert place.git("status", "--porcelain") == ""
         assert place.git("log", "--format=%s", "side") == "x\nfirst\n"

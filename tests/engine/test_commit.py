@@ -111,6 +111,15 @@ def test_one_request_id_twice_in_one_turn_is_done_once(place: Harness) -> None:
     assert place.files() == {"a": "xx\n"}
 
 
+def test_one_request_id_of_two_sessions_is_two_requests(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        first = done(engine, apply(write("a", "1\n"), session="s", request_id="r1"))
+        second = done(engine, apply(write("b", "2\n"), session="t", request_id="r1"))
+    assert (first.seq, second.seq) == (1, 2)
+    assert place.files() == {"a": "1\n", "b": "2\n"}
+
+
 def test_times_do_not_go_back_over_a_restart_with_the_clock_set_back(place: Harness) -> None:
     place.baseline()
     now_us = 1_800_000_000_000_000

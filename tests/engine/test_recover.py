@@ -12,7 +12,7 @@ import pytest
 from editd.engine.requests import Undo
 from editd.engine.scopes import Named
 from editd.values import changeset
-from editd.values.content import version_of
+from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, done, pack, path_of, sync, write
 from meddling import MeddlingDisk
@@ -21,7 +21,16 @@ from working_files import NEWEST, OLD, THEIRS, put
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 LATER_SECONDS = 100  # so much younger than its files an index must be for git, and for editd, to trust it
+
+
+class Killed(BaseException):
+    """The end of the daemon in the middle of a call."""
+
+
+def kill() -> None:
+    raise Killed
 
 
 @pytest.fixture
@@ -29,7 +38,7 @@ def place(tmp_path: Path) -> Harness:
     return Harness(tmp_path / "place")
 
 
-def test_recovery_puts_deletions_first_so_that_a_file_can_take_a_folders_place(place: Harness) -> None:
+def test_recovery_empties_a_folder_before_a_file_takes_its_place(place: Harness) -> None:
     place.baseline({"d/e": "e\n"})
     place.crash(apply(changeset.Delete(path_of("d/e")), write("d", "file\n")))
     (place.state / "published").unlink()
@@ -40,14 +49,38 @@ def test_recovery_puts_deletions_first_so_that_a_file_can_take_a_folders_place(p
         assert engine.history.head == 1
 
 
-def test_recovery_does_not_redo_over_a_users_own_way_back_what_was_published_before_a_later_record(
+@pytest.mark.parametrize("reverted", ["a", "b"], ids=["older", "newest"])
+def test_recovery_does_not_redo_a_published_transaction_that_the_user_reverted(
+    place: Harness, reverted: str
+) -> None:
+    place.baseline({"a": "old\n", "b": "old\n"})
+    place.crash(apply(write("a", "new\n")), apply(write("b", "new\n")))
+    place.write({reverted: "old\n"})
+    with place.engine():
+        assert place.files() == {"a": "new\n", "b": "new\n", reverted: "old\n"}
+
+
+def test_an_outside_save_that_equals_a_later_edit_of_its_turn_does_not_undo_the_newest(
     place: Harness,
 ) -> None:
+    """The save comes just before the first of three edits is published, and the kill just after.
+
+    So the temporary of the first edit holds what the second edit makes, and the history has that.
+    """
     place.baseline({"a": "old\n"})
-    place.crash(apply(write("a", "new\n")), apply(write("b", "b\n")))
-    place.write({"a": "old\n"})
-    with place.engine():
-        assert place.files() == {"a": "old\n", "b": "b\n"}
+
+    def make_disk(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = lambda: put(place.root, {"a": FileState(b"two\n")})
+        disk.meddle["exchange", 2] = kill
+        return disk
+
+    with place.killed(make_disk=make_disk) as engine, pytest.raises(Killed):
+        engine.turn([apply(write("a", text)) for text in ("one\n", "two\n", "three\n")])
+    assert place.files()["a"] == "one\n"
+    with place.engine() as engine:
+        assert place.files() == {"a": "three\n"}
+        assert engine.history.head == 3
 
 
 def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:

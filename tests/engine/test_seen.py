@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from editd.engine.requests import reader_of
 from editd.engine.seen import READERS_MAX, Seen
 from editd.values.changeset import Base, ReadMark
 from editd.values.path import WorkspacePath
+from harness import Harness
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PATH = WorkspacePath.parse("a")
 
@@ -20,6 +26,16 @@ def test_names_that_nobody_opened_are_forgotten_where_there_are_too_many() -> No
     assert seen.by(reader_of("kept"), PATH) is not None
     assert seen.by(reader_of("passing 0"), PATH) is None
     assert seen.by(reader_of(names[-1]), PATH) is not None
+
+
+def test_a_read_of_some_lines_is_noted_as_those_lines_alone(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "1\n2\n3\n"})
+    with place.engine() as engine:
+        engine.read(PATH, reader_of("s"), None, (2, 3))
+        sight = engine.seen.sight(reader_of("s"), PATH)
+    assert sight is not None
+    assert sight.lines == ((2, 3),)
 
 
 def test_lines_that_were_seen_again_or_beside_others_are_one_range_with_them() -> None:

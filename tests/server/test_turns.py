@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from editd.engine.requests import Apply, Outcome
+from editd.errors import Broken
 from editd.server.turns import TURN_REQUESTS_MAX, Turns
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
@@ -68,6 +69,39 @@ def rounds(check: Callable[[Turns, Counting], Any]) -> None:
         await check(Turns(cast("Engine", engine), cast("Any", None), cast("Any", None)), engine)
 
     asyncio.run(run())
+
+
+class Faulty(Counting):
+    """An engine with a fault of its own."""
+
+    broken: Refused | None = None
+
+    def turn(self, requests: Sequence[Write]) -> list[Result]:
+        raise ZeroDivisionError
+
+
+class Refusal(Asked):
+    """A request that is refused."""
+
+    def refuse(self, refusal: Refused) -> None:
+        self.refusal = refusal
+
+
+def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def check() -> None:
+        engine = Faulty()
+        turns = Turns(cast("Engine", engine), cast("Any", None), cast("Any", None))
+        requests = [Refusal(), Refusal()]
+        for request in requests:
+            turns.submit(Apply((), Authorship("a"), "r"), request, lambda _: Empty())
+        await asyncio.sleep(0)
+        assert isinstance(engine.broken, Broken)
+        assert [request.refusal for request in requests] == [engine.broken, engine.broken]
+
+    asyncio.run(check())
+    assert "the engine failed" in caplog.text
 
 
 def test_who_is_alone_does_not_wait_for_others() -> None:

@@ -464,8 +464,9 @@ def test_an_overflow_is_counted_and_everything_is_looked_at_again(place: Workpla
     place.write({"a.txt": "2\n", "made/in/between.txt": "1\n"})
     (place.root / "old").rename(place.root / "moved")
     place.process.send_signal(signal.SIGCONT)
-    client.settle()
     until(client, lambda watcher: watcher["overflows"] == 1 and watcher["state"] == "ready")
+    recorded = {file.path for transaction in client.log().transactions for file in transaction.files}
+    assert {"a.txt", "made/in/between.txt", "moved/x.txt"} <= recorded
     assert client.read("made/in/between.txt").content == "1\n"
     head = client.status().head
     place.write({"moved/x.txt": "2\n"})

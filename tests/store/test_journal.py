@@ -136,6 +136,19 @@ def test_what_is_missing_of_a_journal_is_named(journal: Journal, tmp_path: Path,
     assert refused.value.data["file"] == str(tmp_path / name)
 
 
+def test_a_missing_newest_segment_is_named_though_older_ones_are_there(tmp_path: Path) -> None:
+    first = Journal(str(tmp_path))
+    first.append([record(1)])
+    second = Journal(str(tmp_path))
+    second.note(first.position, 1)
+    second.append([record(2)])
+    newest = segment_path(str(tmp_path), second.position.segment)
+    os.unlink(newest)
+    with pytest.raises(HistoryDamaged, match="it is missing; it had transactions up to 2") as refused:
+        seqs(tmp_path)
+    assert refused.value.data["file"] == newest
+
+
 def blank(path: str, start: int) -> None:
     """Overwrite a thousand bytes with zeros."""
     with open(path, "r+b") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,44 @@ from editd.store.journal import Position, frames
 from editd.store.mark import read_mark
 from editd.store.mending import open_history
 from editd.store.salvage import Salvage
+from harness import Harness, apply
+from harness import write as edit
 from machine import machine
 from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from editd.engine.requests import Apply
+
+OURS = (apply(edit("a", "one\n")), apply(edit("a", "two\n")))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "damage"),
+    [
+        ((apply(edit("a", "x\n" * 1000)),), "it ends with transaction 1, and was acknowledged up to 2"),
+        ((apply(edit("a", "uno\n")), apply(edit("a", "dos\n"))), "its transaction 2 is not the one that was"),
+    ],
+    ids=["shorter", "other"],
+)
+def test_a_journal_of_a_copy_that_went_its_own_way_is_damage(
+    tmp_path: Path, theirs: tuple[Apply, ...], damage: str
+) -> None:
+    """Each of its frames checks, and only the mark knows that another journal was acknowledged."""
+    ours = Harness(tmp_path / "ours")
+    ours.baseline({"a": "old\n"})
+    copy = Harness(tmp_path / "copy")
+    shutil.copytree(ours.folder, copy.folder, dirs_exist_ok=True)
+    ours.crash(*OURS)
+    copy.crash(*theirs)
+    (segment,) = (copy.state / "journal").glob("*.segment")
+    shutil.copy(segment, ours.state / "journal")
+    history = open_history(str(ours.state))
+    assert isinstance(history, Salvage)
+    assert damage in history.damage.message
+    history.close()
 
 
 def test_damage_in_the_last_frame_is_found_after_a_power_cut_once_files_were_synced(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,32 @@ def test_a_pack_is_kept_from_any_gc_until_head_names_it(
     monkeypatch.setattr("editd.store.packing.move_head", look)
     edit_thrice(place)
     assert [len(names) for names in kept] == [1]
+
+
+def test_a_head_that_may_not_be_durable_is_moved_once_more(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sync fails after its rename, so that it names the newest commit and may go back in a power cut."""
+    place.baseline()
+    moved: list[bytes] = []
+
+    def move(store: str, head: bytes) -> None:
+        moved.append(head)
+        move_head(store, head)
+        if len(moved) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        due = engine.packing_due()
+        assert due is not None
+        packer = Packer(engine.history.folder)
+        monkeypatch.setattr("editd.store.packing.move_head", move)
+        with pytest.raises(OSError, match="Input/output error"):
+            packer.pack(*due)
+        packer.pack(*due)
+    assert len(moved) == 2
+    assert moved[0] == moved[1]
 
 
 def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(

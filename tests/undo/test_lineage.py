@@ -259,6 +259,13 @@ def test_a_file_that_is_back_after_all_was_not_renamed(place: Workplace) -> None
         check(place, client, {"a": "A"})
 
 
+def test_a_file_that_comes_back_was_not_renamed_from_one_that_stood_there_meanwhile(place: Workplace) -> None:
+    with begin(place, {"a": "A"}, delete("a"), write("a", "new"), move("a", "b")) as client:
+        client.undo(last=3)
+        assert lineage(client) == {"a": ("added", None), "b": ("deleted", None)}
+        check(place, client, {"a": "A"})
+
+
 def test_several_moves_undone_at_once_are_one_from_where_the_file_is_now(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("z", "s", overwrite=True), move("s", "t")]
     with begin(place, {"z": "Z", "s": "S"}, *steps) as client:
@@ -342,6 +349,17 @@ def test_what_is_in_force_again_without_those_in_the_way_is_needed_too(place: Wo
         check(place, client, {"a": "A"})
 
 
+def test_a_change_that_the_same_undo_puts_in_force_again_is_in_its_way(place: Workplace) -> None:
+    with begin(place, {"a": LINES}) as client:
+        client.apply([replace("a", *SWAP)], actor="ann")
+        client.apply([replace("a", "line five\n", "line 5, again\n")])
+        client.undo(2, actor="ann")
+        client.apply([replace("a", "line 15\n", "line fifteen\n")])
+        both = Filter(actor="ann", kind=["edit", "undo"])
+        (conflict,) = client.undo(filter=both, dry_run=True).conflicts  # type: ignore[misc]
+        assert (conflict.path, conflict.blocking) == ("a", [2, 4])
+
+
 # ── A dry run ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -385,8 +403,9 @@ def test_a_part_of_a_transaction_is_not_all_of_it_when_a_file_is_followed(place:
         client.apply([move("a", "z")])
         client.undo(2, paths=["b"])
         check(place, client, {"a": "one\n2\n3\n4\n5\n", "c": "c\n", "z": "1\nother\n"})
+        client.apply([move("a", "d")])
         client.undo(filter=Filter(since=1, until=2))
-        check(place, client, {"a": "1\n2\n3\n4\n5\n", "z": "1\nother\n"})
+        check(place, client, {"d": "1\n2\n3\n4\n5\n", "z": "1\nother\n"})
 
 
 # ── Several files of one transaction ───────────────────────────────────────────────────────────

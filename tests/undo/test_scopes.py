@@ -185,6 +185,7 @@ def test_a_filter_takes_times_globs_and_kinds(place: Workplace, client: Client) 
     first = change(client, swap("src/c", 3, "X"))
     second = change(client, swap("src/d", 3, "X"), swap("a", 3, "X"))
     third = change(client, swap("b", 3, "X"))
+    change(client, swap("src/c", 9, "X"))
     time = {made.seq: made.time for made in client.log().transactions}
     shown = client.undo(filter=Filter(since=time[second], until=time[third]), dry_run=True)
     assert [file.path for file in shown.files] == ["a", "b", "src/d"]

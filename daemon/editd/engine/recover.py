@@ -58,7 +58,7 @@ def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[Wor
     records = history.hot if same_boot else history.unsynced
     chains = _chains(records, history, is_torn_possible=not same_boot)
     blocked: list[WorkspacePath] = []  # A temporary may still lie in a folder that becomes a file.
-    for path, chain in sorted(chains.items(), key=lambda found: found[1].last is not None):
+    for path, chain in sorted(chains.items()):
         if chain.last is not None and files.is_folder(path):
             blocked.append(path)
         else:
