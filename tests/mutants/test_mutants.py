@@ -20,4 +20,12 @@ def test_a_mutant_fits_one_place_of_the_code_and_is_python(mutant: Mutant) -> No
     mistaken = mutant.apply(text)
     assert mistaken != text
     compile(mistaken, str(file), "exec")
-    assert all((TOP / test.partition("::")[0]).exists() for test in mutant.tests)
+
+
+@pytest.mark.parametrize("test", sorted({test for mutant in MUTANTS for test in mutant.tests}))
+def test_a_test_that_a_mutant_names_exists(test: str) -> None:
+    file, _, name = test.partition("::")
+    if name:
+        assert f"def {name.partition('[')[0]}(" in (TOP / file).read_text()
+    else:
+        assert (TOP / file).exists()
