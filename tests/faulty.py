@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from editd.cli import main
 from editd.engine.engine import Engine
-from editd.server import publishing, translate
+from editd.server import convert
+from editd.server.regex_pool import Searcher
 from editd.server.retention import Retention
-from editd.server.searching import Searcher
-from editd.server.watching import Watching
+from editd.server.watcher import Watching
 from editd.store import index
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.wire.messages import ApplyResult
 
-_outcome, _read = translate.outcome, Engine.read
+_outcome, _read = convert.outcome, Engine.read
 
 
 def outcome(told: Outcome, **more: Any) -> ApplyResult:
@@ -51,13 +51,13 @@ def failing_once(kind: type, name: str, error: Exception) -> None:
     setattr(kind, name, fail)
 
 
-translate.outcome = outcome  # type: ignore[assignment]
+convert.outcome = outcome  # type: ignore[assignment]
 Engine.read = read  # type: ignore[method-assign, assignment]
 failing_once(Searcher, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 index.WAITING_MAX, index.BACKLOG_MAX = 500, 600
-publishing.PUBLISH_SECONDS_MAX = 3.0
+publish.PUBLISH_SECONDS_MAX = 3.0
 sys.argv[1:] = sys.argv[4:]
 main()

@@ -202,7 +202,7 @@ def _import_the_daemon() -> None:
     import sqlite3
 
     import editd.cli
-    import editd.server.lifetime
+    import editd.server.daemon
 
     del asyncio, concurrent, encodings, sqlite3, editd
 

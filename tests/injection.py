@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"Process (\d+) attached")
 # first, counts from there, and does not slow down what Python does to start.
 _PAUSED = """
 import select, sys
-import editd.cli, editd.server.lifetime
+import editd.cli, editd.server.daemon
 import asyncio.unix_events, concurrent.futures.thread, encodings.idna, sqlite3
 print("loaded", flush=True)
 select.select([0], [], [])

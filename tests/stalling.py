@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from editd.cli import main
-from editd.server import lifetime
+from editd.server import daemon
 
 SLOW = Path(sys.argv[1])
 _fdatasync = os.fdatasync
@@ -24,6 +24,6 @@ def fdatasync(descriptor: int) -> None:
 
 
 os.fdatasync = fdatasync  # type: ignore[assignment]
-lifetime.DRAIN_SECONDS = 0.5
+daemon.DRAIN_SECONDS = 0.5
 sys.argv[1:] = sys.argv[5:]
 main()

@@ -13,8 +13,8 @@ import click
 import editd
 from editd.config.load import read_config
 from editd.errors import Refused
-from editd.server.lifetime import AlreadyRunning, Daemon, set_up_log
-from editd.server.places import Places
+from editd.server.daemon import AlreadyRunning, Daemon, set_up_log
+from editd.server.paths import Places
 from editd.system.systemd_notify import SystemdNotifier
 
 # Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its

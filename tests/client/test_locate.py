@@ -10,7 +10,7 @@ import pytest
 
 from editd.config import paths
 from editd.errors import PermissionDenied
-from editd.server.places import Places
+from editd.server.paths import Places
 from editd_client.errors import EditdError
 from editd_client.locate import find_workspace
 

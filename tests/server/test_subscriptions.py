@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack
 import pytest
 
-from editd.server.session import Client as Connected
-from editd.server.session import Clients
+from editd.server.connection import Client as Connected
+from editd.server.connection import Clients
 from editd.server.subscriptions import Form, State, Subscription, Told
 from editd.wire.connection import Connection
 from editd.wire.limits import LIMITS

@@ -800,7 +800,7 @@ class Engine:
     def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
         """The reader knows what the answer holds; one that is a repetition tells nothing newer than known.
 
-        What a reader itself has told of (`server.recalling`) is older than that.
+        What a reader itself has told of (`methods.recalled_reads`) is older than that.
         """
         for change in (*outcome.changes, *outcome.unchanged):
             known = self.seen.sight(reader, change.path)

@@ -6,7 +6,7 @@
 `{refused, message, hint, data}`.
 
 It keeps the time limit itself where it can (Python's `re` looks for signals, QuickJS at its clock),
-and goes on. Where it cannot, as while QuickJS compiles, its owner kills it (`server.searching`).
+and goes on. Where it cannot, as while QuickJS compiles, its owner kills it (`server.regex_pool`).
 """
 
 from __future__ import annotations

@@ -22,16 +22,16 @@ from editd.engine.questions import Questions, changes_of
 from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
 from editd.engine.undo import numbered_hunks
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
-from editd.server import translate
-from editd.server.blaming import Blaming
-from editd.server.brackets import BracketMethods
-from editd.server.checking import Checking
-from editd.server.hooking import HookMethods
-from editd.server.leases import LeaseMethods
-from editd.server.publishing import Publishing
-from editd.server.sessions import SessionMethods
-from editd.server.summaries import Summaries
-from editd.server.undoing import Undoing
+from editd.server import convert
+from editd.server.hook_runner import HookMethods
+from editd.server.methods.blame import Blaming
+from editd.server.methods.check import Checking
+from editd.server.methods.exec_spans import BracketMethods
+from editd.server.methods.leases import LeaseMethods
+from editd.server.methods.publish import Publishing
+from editd.server.methods.session_list import Summaries
+from editd.server.methods.sessions import SessionMethods
+from editd.server.methods.undo import Undoing
 from editd.values.path import is_among
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
     from editd.engine.guard import Guard
     from editd.engine.view import View
-    from editd.server.background import Background
-    from editd.server.configuring import Configuration
-    from editd.server.hooking import Hooker
+    from editd.server.engine_queue import Turns
+    from editd.server.hook_runner import Hooker
+    from editd.server.maintenance import Background
+    from editd.server.methods.config import Configuration
+    from editd.server.regex_pool import Searcher
     from editd.server.retention import Retention
-    from editd.server.scanning import Scanner
-    from editd.server.searching import Searcher
+    from editd.server.scanner import Scanner
     from editd.server.subscriptions import Listener, Subscriptions
-    from editd.server.turns import Turns
-    from editd.server.watching import Watching
+    from editd.server.watcher import Watching
     from editd.values.changeset import Change, Edit
     from editd.values.path import WorkspacePath
     from editd.workspace.shortfalls import Shortfalls
@@ -195,11 +195,11 @@ class Dispatch:
 
     def _dialects(self, params: messages.Dialects, visitor: Visitor, call: Call) -> None:
         del params, visitor
-        call.reply(translate.dialects(self._engine.tooling.dialects.values()))
+        call.reply(convert.dialects(self._engine.tooling.dialects.values()))
 
     def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
-        path = translate.path(params.path)
-        lines = translate.lines_wanted(params)
+        path = convert.path(params.path)
+        lines = convert.lines_wanted(params)
         self.sessions.permit_reading(params.session, visitor, path, self._engine.tree)
         if params.changeset is None:
             try:
@@ -209,7 +209,7 @@ class Dispatch:
                     named = params.session if params.session is not None else visitor.session
                     self._engine.suggest(missing, named)
                 raise
-            call.reply(translate.read_result(reading, lines, fallback=self._fallback))
+            call.reply(convert.read_result(reading, lines, fallback=self._fallback))
             return
         changeset = self._changesets.get(params.changeset, visitor.number)
 
@@ -217,7 +217,7 @@ class Dispatch:
             state = view.at(view.resolve(path))
             if state is None:
                 raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
-            call.reply(translate.read_result(Reading(path, state), lines, fallback=self._fallback))
+            call.reply(convert.read_result(Reading(path, state), lines, fallback=self._fallback))
 
         self._staged(changeset, (), call, answer)
 
@@ -252,12 +252,10 @@ class Dispatch:
     def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
         del visitor
         self._engine.check_in_place()
-        paths = [translate.path(path) for path in params.paths]
+        paths = [convert.path(path) for path in params.paths]
         states = self._questions.states(paths)
         call.reply(
-            messages.StatResult(
-                files=[translate.stat_entry(*pair) for pair in zip(paths, states, strict=True)]
-            )
+            messages.StatResult(files=[convert.stat_entry(*pair) for pair in zip(paths, states, strict=True)])
         )
 
     def _settle(self, params: messages.Settle, visitor: Visitor, call: Call) -> None:
@@ -281,7 +279,7 @@ class Dispatch:
 
     def _apply(self, params: messages.Apply, visitor: Visitor, call: Call) -> None:
         actor = self.sessions.actor(params.session, visitor)
-        request = translate.apply(params, _reader(params.session, visitor), actor, visitor.session)
+        request = convert.apply(params, _reader(params.session, visitor), actor, visitor.session)
         request = self.sessions.with_defaults(request)
         content = params.return_content or self._engine.tooling.returns_content(request.edits)
         self._submit(request, call, return_content=content, diff=params.diff or params.dry_run)
@@ -290,13 +288,13 @@ class Dispatch:
         self, request: Write, call: Call, *, return_content: bool = False, diff: bool = False
     ) -> None:
         def render(outcome: Outcome) -> messages.Message:
-            return translate.outcome(outcome, return_content=return_content, diff=diff)
+            return convert.outcome(outcome, return_content=return_content, diff=diff)
 
         self._workshop.turns.submit(request, call, render)
 
     def _begin(self, params: messages.Begin, visitor: Visitor, call: Call) -> None:
         authorship = Authorship(
-            params.actor or self.sessions.actor(params.session, visitor) or translate.ANYBODY,
+            params.actor or self.sessions.actor(params.session, visitor) or convert.ANYBODY,
             params.session if params.session is not None else visitor.session,
             params.message or "",
         )
@@ -307,12 +305,12 @@ class Dispatch:
 
     def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
         changeset = self._changesets.get(params.changeset, visitor.number)
-        edits = translate.edits(params.edits)
+        edits = convert.edits(params.edits)
         self._changesets.check_room(visitor.number, edits)
 
         def answer(outcome: Outcome, _: View) -> None:
             self._changesets.add(params.changeset, visitor.number, edits)
-            call.reply(translate.outcome(outcome, diff=True))
+            call.reply(convert.outcome(outcome, diff=True))
 
         self._staged(changeset, edits, call, answer)
 
@@ -330,14 +328,14 @@ class Dispatch:
             Authorship(said.actor, said.session, said.message, params.request_id),
             changeset.reader,
             params.on_stale or changeset.on_stale,
-            fingerprint=translate.fingerprint(params) if params.request_id is not None else "",
+            fingerprint=convert.fingerprint(params) if params.request_id is not None else "",
             found=changeset.found,
         )
 
         def render(outcome: Outcome) -> messages.Message:
             # One that is refused stays, so that it can be put right.
             self._changesets.discard(params.changeset)
-            return translate.outcome(outcome)
+            return convert.outcome(outcome)
 
         self.sessions.admit_as(said.session, visitor)
         self._workshop.turns.submit(self.sessions.with_defaults(request), call, render)
@@ -346,7 +344,7 @@ class Dispatch:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
         if params.request_id is None:
             return None
-        before = request_of(params.request_id, translate.fingerprint(params), self._engine.history)
+        before = request_of(params.request_id, convert.fingerprint(params), self._engine.history)
         return None if before is None else Changeset(0, "", before.authorship)
 
     def _abort(self, params: messages.Abort, visitor: Visitor, call: Call) -> None:
@@ -360,17 +358,17 @@ class Dispatch:
         del visitor
         if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
             raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
-        found, more = self._questions.transactions(translate.wanted(params), params.limit)
+        found, more = self._questions.transactions(convert.wanted(params), params.limit)
         published = self._workshop.guard.registry.published([int(tx.seq) for tx in found])
-        shown = [translate.transaction_result(tx, published.get(int(tx.seq))) for tx in found]
+        shown = [convert.transaction_result(tx, published.get(int(tx.seq))) for tx in found]
         call.reply(messages.LogResult(transactions=shown, more=more))
 
     def _show(self, params: messages.Show, visitor: Visitor, call: Call) -> None:
         del visitor
         found = self._engine.history.find(params.tx)
-        diff = translate.diff_of(changes_of(found, self._engine.history)) if params.diff else None
+        diff = convert.diff_of(changes_of(found, self._engine.history)) if params.diff else None
         published = self._workshop.guard.registry.published([int(found.seq)]).get(int(found.seq))
-        shown = translate.transaction_result(found, published)
+        shown = convert.transaction_result(found, published)
         hunks = [
             messages.Hunk(path=path.text, hunk=number, diff=text)
             for path, number, text in (numbered_hunks(self._engine.history, found) if params.hunks else ())
@@ -378,7 +376,7 @@ class Dispatch:
         call.reply(messages.ShowResult(transaction=shown, diff=diff, hunks=hunks if params.hunks else UNSET))
 
     def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
-        paths = None if params.paths is None else [translate.path(path) for path in params.paths]
+        paths = None if params.paths is None else [convert.path(path) for path in params.paths]
         if params.changeset is not None:
             self._diff_staged(params, visitor, call, None if paths is None else frozenset(paths))
             return
@@ -465,4 +463,4 @@ def _reader(session: str | None, visitor: Visitor) -> Reader:
 
 
 def _diff_result(changes: Sequence[Change]) -> messages.DiffResult:
-    return messages.DiffResult(diff=translate.diff_of(changes), files=translate.changes_result(changes))
+    return messages.DiffResult(diff=convert.diff_of(changes), files=convert.changes_result(changes))

@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.children import PYTHON, Child
-from editd.server.waiting import happens
+from editd.server.async_timeout import happens
+from editd.server.child_process import PYTHON, Child
 from editd.store.compaction import MARKER
 from editd.store.strays import drop_strays, stray_bytes
 from editd.values.transaction import CommitId
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from editd.config.schema import Keep
     from editd.engine.engine import Engine
     from editd.engine.guard import Guard
-    from editd.server.background import Background
     from editd.server.dispatch import Call, Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
+    from editd.server.maintenance import Background
 
 log = logging.getLogger(__name__)
 

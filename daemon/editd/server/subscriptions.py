@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field
 
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
-from editd.server import translate
+from editd.server import convert
 from editd.values.glob import parse_all
 from editd.wire import messages
 from editd.wire.codec import encode_msgpack
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.server.dispatch import Call, Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
     from editd.store.history import History
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
@@ -369,5 +369,5 @@ def _told(what: Transaction | Told) -> Told:
         return what
     paths = dict.fromkeys(touch.path for touch in what.touches)
     paths.update(dict.fromkeys(touch.source for touch in what.touches if touch.source is not None))
-    body = {"transaction": translate.transaction_result(what)}
+    body = {"transaction": convert.transaction_result(what)}
     return Told("transaction", body, tuple(paths), int(what.seq))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
-from editd.server.children import PYTHON, answering
+from editd.server.child_process import PYTHON, answering
 from editd.store.index import Wanted
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Published
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.errors import Refused
-    from editd.server.background import Background
     from editd.server.dispatch import Call, Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
+    from editd.server.maintenance import Background
     from editd.store.registry import Registry
     from editd.system.frames import Frame
     from editd.values.transaction import Transaction

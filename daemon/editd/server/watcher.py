@@ -32,7 +32,7 @@ from msgspec import Struct, field
 
 from editd.engine.inspection import known_below
 from editd.errors import Refused
-from editd.server.waiting import happens
+from editd.server.async_timeout import happens
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.system.regular_file import git_folder
 from editd.values.content import version_of
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.engine.inspection import Inspection
-    from editd.server.scanning import Scanner
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
+    from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
     from editd.workspace.replaced import Kept
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from editd.engine.guard import Guard
     from editd.engine.leases import Wait
     from editd.server.dispatch import Call, Visitor
-    from editd.server.sessions import SessionMethods
+    from editd.server.engine_queue import Turns
+    from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
-    from editd.server.turns import Turns
     from editd.values.glob import Glob
     from editd.values.lease import Lease
     from editd.values.path import WorkspacePath

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.engine.blame import Blame
 from editd.errors import FileMissing, NotText, PathIgnored, Timeout
-from editd.server import translate
+from editd.server import convert
 from editd.store.trailers import rfc3339
 from editd.wire import messages
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.server.dispatch import Call, Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
@@ -42,7 +42,7 @@ class Blaming:
 
     def _blame(self, params: messages.Blame, visitor: Visitor, call: Call) -> None:
         del visitor
-        path = self._engine.tree.resolve(translate.path(params.path))
+        path = self._engine.tree.resolve(convert.path(params.path))
         version = self._recorded(path)
         self._later(self._answer(path, version, Blame(self._engine.history, path, version), call), call)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editd.engine.guard import Guard
     from editd.engine.sessions import Open
     from editd.server.dispatch import Call, Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
     from editd.store.index import Index, SessionWork
     from editd.values.glob import Glob
     from editd.values.transaction import Entry, Transaction

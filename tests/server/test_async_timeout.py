@@ -1,4 +1,4 @@
-"""server.waiting: who waits for an event is ended by a cancellation, whenever it comes."""
+"""server.async_timeout: who waits for an event is ended by a cancellation, whenever it comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from editd.server.waiting import happens
+from editd.server.async_timeout import happens
 
 
 @pytest.mark.parametrize("turns", range(6))

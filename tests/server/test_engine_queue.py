@@ -1,4 +1,4 @@
-"""server.turns: who shares a turn, and so a sync. The engine is one that only counts."""
+"""server.engine_queue: who shares a turn, and so a sync. The engine is one that only counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from editd.engine.requests import Apply, Outcome
 from editd.errors import Broken
-from editd.server.turns import TURN_REQUESTS_MAX, Turns
+from editd.server.engine_queue import TURN_REQUESTS_MAX, Turns
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
 

@@ -1,4 +1,4 @@
-"""server.children: processes that answer framed requests."""
+"""server.child_process: processes that answer framed requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.children import Child
+from editd.server.child_process import Child
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -175,7 +175,7 @@ def test_a_program_that_is_not_there_is_an_error_at_the_start() -> None:
 def test_it_ends_when_the_daemon_is_killed() -> None:
     program = f"""
 import asyncio, sys
-from editd.server.children import Child
+from editd.server.child_process import Child
 async def main():
     child = Child([sys.executable, "-c", {ECHO!r}], on_frame=print, on_death=print)
     await child.start()

@@ -20,8 +20,8 @@ from editd.engine.hook_process import TRIAL_SECONDS
 from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, requests_of, trial_of
 from editd.engine.view import View
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
-from editd.server import translate
-from editd.server.children import PYTHON, Child
+from editd.server import convert
+from editd.server.child_process import PYTHON, Child
 from editd.store.trailers import rfc3339
 from editd.system.process_tree import KILL_SECONDS
 from editd.values.changeset import Change
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from editd.config.schema import Config
     from editd.engine.engine import Engine
     from editd.server.dispatch import Call, Visitor
-    from editd.server.sessions import SessionMethods
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
+    from editd.server.methods.sessions import SessionMethods
     from editd.values.content import FileState
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class HookMethods:
     def _run(self, params: messages.HooksRun, visitor: Visitor, call: Call) -> None:
         """Run the hooks on files as they are, and tell what they would change."""
         self._engine.check_in_place()
-        paths = [translate.path(path) for path in params.paths]
+        paths = [convert.path(path) for path in params.paths]
         for path in paths:
             self._sessions.permit_reading(params.session, visitor, path, self._engine.tree)
         view = View(self._engine.tree, self._engine.history, patient=False)
@@ -201,7 +201,7 @@ class HookMethods:
                     files=[
                         {"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states
                     ],
-                    diff=translate.diff_of(changes),
+                    diff=convert.diff_of(changes),
                     warnings=list(found.warnings),
                 )
             )

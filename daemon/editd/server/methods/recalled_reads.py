@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.server import translate
+from editd.server import convert
 from editd.values.changeset import ReadMark
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from editd.engine.guard import Guard
     from editd.server.dispatch import Visitor
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
     from editd.wire import messages
 
 
@@ -22,7 +22,7 @@ def recall(sightings: Sequence[messages.ReadVersion], visitor: Visitor, guard: G
     A session that was opened is left out: what it has seen is known here, or it is in doubt.
     """
     known = [
-        (visitor.reader(name), translate.path(one.path), ReadMark(translate.base_of(one.version), ()))
+        (visitor.reader(name), convert.path(one.path), ReadMark(convert.base_of(one.version), ()))
         for one in sightings
         for name in [one.session if one.session is not None else visitor.session]
         if name is None or guard.sessions.get(name) is None

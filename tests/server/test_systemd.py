@@ -1,4 +1,4 @@
-"""server.supervision and the handing over of sockets: the real daemon under a supervisor of our own."""
+"""server.systemd and the handing over of sockets: the real daemon under a supervisor of our own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.supervision import Supervision
+from editd.server.systemd import Supervision
 from editd.system.systemd_notify import SystemdNotifier
 from editd_client.client import Client
 from editd_client.errors import Unreachable

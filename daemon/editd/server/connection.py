@@ -19,7 +19,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from editd.server.waiting import happens
+from editd.server.async_timeout import happens
 from editd.system.peer_process import Peer, has_hung_up, may_connect, peer_of
 from editd.wire.connection import BadRequest, Connection, Incoming, Request
 from editd.wire.errors import error

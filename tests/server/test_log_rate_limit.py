@@ -1,14 +1,14 @@
-"""server.complaints: nobody fills the log by making the daemon complain."""
+"""server.log_rate_limit: nobody fills the log by making the daemon complain."""
 
 from __future__ import annotations
 
 import logging
 
-from editd.server.complaints import ALIKE_MAX, PERIOD_SECONDS, Sparing
+from editd.server.log_rate_limit import ALIKE_MAX, PERIOD_SECONDS, Sparing
 
 
 def record(text: str, *values: object) -> logging.LogRecord:
-    return logging.LogRecord("editd.server.session", logging.WARNING, __file__, 1, text, values, None)
+    return logging.LogRecord("editd.server.connection", logging.WARNING, __file__, 1, text, values, None)
 
 
 def test_what_is_said_again_and_again_is_counted_and_told_later() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from editd.server.waiting import Activity, happens
+from editd.server.async_timeout import Activity, happens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.engine.brackets import Brackets
 from editd.errors import InvalidParams
-from editd.server import translate
+from editd.server import convert
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editd.engine.brackets import Bracket
     from editd.errors import Refused
     from editd.server.dispatch import Call, Visitor, Workshop
-    from editd.server.sessions import SessionMethods
+    from editd.server.methods.sessions import SessionMethods
     from editd.values.transaction import Transaction
 
 
@@ -48,7 +48,7 @@ class BracketMethods:
 
     def _begin(self, params: messages.ExecBegin, visitor: Visitor, call: Call) -> None:
         session = params.session if params.session is not None else visitor.session
-        actor = self._sessions.actor(params.session, visitor) or translate.ANYBODY
+        actor = self._sessions.actor(params.session, visitor) or convert.ANYBODY
         reader = visitor.reader(session)
         if not params.command:
             raise InvalidParams("`command` says what is run; it is what the history shows.")
@@ -70,7 +70,7 @@ class BracketMethods:
 
         async def end() -> None:
             await self._settle_and_end(bracket)
-            made = None if bracket.newest is None else translate.transaction_result(bracket.newest)
+            made = None if bracket.newest is None else convert.transaction_result(bracket.newest)
             call.reply(messages.ExecEndResult(transaction=made))
 
         self._later(end(), call)

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged, IoError, Refused
-from editd.server.checking import problems_of_history
+from editd.server.methods.check import problems_of_history
 from editd.store.repair import Repair
 from editd.values.path import WorkspacePath
 from editd.wire import messages

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.requests import Apply
     from editd.server.dispatch import Call, Visitor
+    from editd.server.engine_queue import Turns
     from editd.server.subscriptions import Subscriptions
-    from editd.server.turns import Turns
     from editd.store.index import Index
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath

@@ -1,4 +1,4 @@
-"""server.session: clients on a real socket."""
+"""server.connection: clients on a real socket."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from editd.server.connection import Client, Clients
 from editd.server.listen import bind, serve
-from editd.server.session import Client, Clients
 from editd.system.peer_process import Peer
 from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, Request

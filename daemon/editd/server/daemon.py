@@ -27,25 +27,25 @@ from msgspec.structs import asdict
 import editd
 from editd.engine.engine import Engine
 from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
-from editd.server import translate
-from editd.server.background import Background
-from editd.server.complaints import Sparing
-from editd.server.configuring import Configuration, rules_of
+from editd.server import convert
+from editd.server.async_timeout import Activity, first_of
+from editd.server.connection import Client, Clients
 from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
-from editd.server.hooking import Hooker, hooks_of, told
+from editd.server.engine_queue import Turns
+from editd.server.hook_runner import Hooker, hooks_of, told
 from editd.server.listen import bind, serve, watching_name, whereabouts
-from editd.server.recalling import recall
-from editd.server.repairing import Repairing
+from editd.server.log_rate_limit import Sparing
+from editd.server.maintenance import Background
+from editd.server.methods.config import Configuration, rules_of
+from editd.server.methods.recalled_reads import recall
+from editd.server.methods.repair import Repairing
+from editd.server.methods.sessions import open_guard
+from editd.server.regex_pool import Searcher
 from editd.server.retention import NO_HISTORY, Retention
-from editd.server.scanning import Scanner
-from editd.server.searching import Searcher
-from editd.server.session import Client, Clients
-from editd.server.sessions import open_guard
+from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
-from editd.server.supervision import Supervision
-from editd.server.turns import Turns
-from editd.server.waiting import Activity, first_of
-from editd.server.watching import Watching
+from editd.server.systemd import Supervision
+from editd.server.watcher import Watching
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.adopt import IsOurs
-    from editd.server.places import Places
+    from editd.server.paths import Places
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
@@ -569,7 +569,7 @@ class _Call(Struct, frozen=True):
         self.client.reply(self.request, result)
 
     def refuse(self, refusal: Refused) -> None:
-        self.client.refuse(self.request, translate.error(refusal))
+        self.client.refuse(self.request, convert.error(refusal))
 
     def fail(self) -> None:
         self.client.fail(self.request)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
 from editd.errors import Broken, Overloaded, Refused
-from editd.server.waiting import Activity
+from editd.server.async_timeout import Activity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.hooks import Trial
     from editd.server.dispatch import Call
-    from editd.server.hooking import Hooker
-    from editd.server.searching import Searcher
+    from editd.server.hook_runner import Hooker
+    from editd.server.regex_pool import Searcher
     from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)

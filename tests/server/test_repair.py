@@ -1,4 +1,4 @@
-"""server.repairing: a repair is asked of a daemon that serves others, and lives on where all is well."""
+"""methods.repair: a repair is asked of a daemon that serves others, and lives on where all is well."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from editd.engine.inspection import suspects_in, suspects_unseen, sweep
 from editd.engine.survey import too_large
 from editd.errors import Broken
-from editd.server.children import PYTHON, Child
+from editd.server.child_process import PYTHON, Child
 from editd.values.content import Version
 from editd.workspace.scan import FILE_BYTES_MAX
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.engine.engine import Engine
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)

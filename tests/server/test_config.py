@@ -1,4 +1,4 @@
-"""server.configuring: a new configuration is taken while the daemon runs, and a wrong one is not."""
+"""methods.config: a new configuration is taken while the daemon runs, and a wrong one is not."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, structs
 from editd.engine.requests import InTheWay, Outcome, Restore, Undo, Write
 from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
 from editd.errors import InvalidParams
-from editd.server import translate
+from editd.server import convert
 from editd.values.glob import Glob, check_count
 from editd.wire import messages
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from editd.server.dispatch import Call, Visitor, Workshop
-    from editd.server.sessions import SessionMethods
+    from editd.server.methods.sessions import SessionMethods
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
 
@@ -73,7 +73,7 @@ class Undoing:
 
     def _restore(self, params: messages.Restore, visitor: Visitor, call: Call) -> None:
         said = self._said(params, visitor)
-        paths = None if params.paths is None else tuple(map(translate.path, params.paths))
+        paths = None if params.paths is None else tuple(map(convert.path, params.paths))
         if paths == ():
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
         request = Restore(
@@ -91,12 +91,12 @@ class Undoing:
         self, params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore, visitor: Visitor
     ) -> Authorship:
         own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
-        return translate.authorship_of(params, self._sessions.actor(own, visitor), visitor.session)
+        return convert.authorship_of(params, self._sessions.actor(own, visitor), visitor.session)
 
     def _submit(self, request: Write, call: Call) -> None:
         def render(outcome: Outcome) -> messages.Message:
             if isinstance(request, Restore):
-                return translate.outcome(outcome, diff=request.dry_run)
+                return convert.outcome(outcome, diff=request.dry_run)
             return _undo_result(outcome, is_dry=request.dry_run)
 
         self._workshop.turns.submit(request, call, render)
@@ -122,7 +122,7 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
     if params.tx is not None:
         if params.paths == []:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
-        return Named(params.tx, tuple(map(translate.path, params.paths or ())), _numbers(hunks or ()))
+        return Named(params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks or ()))
     if params.filter is not None:
         return _filter(params.filter, params.last)
     if params.session is not None:  # and nothing else: it is undone as a whole
@@ -134,7 +134,7 @@ def _numbers(given: Sequence[messages.HunksOf]) -> dict[WorkspacePath, tuple[int
     """Return the numbers of the hunks by path, rising; a path may be given more than once."""
     numbers: dict[WorkspacePath, set[int]] = {}
     for one in given:
-        numbers.setdefault(translate.path(one.path), set()).update(one.hunks)
+        numbers.setdefault(convert.path(one.path), set()).update(one.hunks)
     return {path: tuple(sorted(found)) for path, found in numbers.items()}
 
 
@@ -148,17 +148,17 @@ def _filter(given: messages.Filter, last: int | None) -> Filter:
     check_count(given.paths or (), "A `filter`")
     paths = tuple(map(_path_or_glob, given.paths or ()))
     return Filter(
-        translate.several(given.session), translate.several(given.actor), given.since, given.until, paths,
-        translate.several(given.kind), last,
+        convert.several(given.session), convert.several(given.actor), given.since, given.until, paths,
+        convert.several(given.kind), last,
     )  # fmt: skip
 
 
 def _path_or_glob(text: str) -> WorkspacePath | Glob:
-    return Glob.parse(text) if WILDCARDS & {*text} else translate.path(text)
+    return Glob.parse(text) if WILDCARDS & {*text} else convert.path(text)
 
 
 def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
-    plain = translate.outcome(result, diff=is_dry)
+    plain = convert.outcome(result, diff=is_dry)
     conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
     return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry or conflicts else UNSET)
 
@@ -171,4 +171,4 @@ def _told(one: InTheWay) -> dict[str, Any]:
 
 
 def _fingerprint(params: messages.Params) -> str:
-    return "" if getattr(params, "request_id", None) is None else translate.fingerprint(params)
+    return "" if getattr(params, "request_id", None) is None else convert.fingerprint(params)

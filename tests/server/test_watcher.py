@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.server.watching import GIT_SECONDS, QUIET_SECONDS, Pending
+from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, Pending
 from editd.system.fs_watch import FsEvent
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.engine.expression_refusals import out_of_time, too_large
 from editd.engine.expressions import SECONDS, matches_of, request_of
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
-from editd.server.children import PYTHON, Child
+from editd.server.child_process import PYTHON, Child
 
 if TYPE_CHECKING:
     from editd.edits.regex import Match, Search

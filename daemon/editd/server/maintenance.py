@@ -14,8 +14,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.children import PYTHON, Child, answering
-from editd.server.waiting import happens
+from editd.server.async_timeout import happens
+from editd.server.child_process import PYTHON, Child, answering
 from editd.store.journal import Position
 from editd.store.tidying import is_tidy
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from editd.engine.engine import Engine
-    from editd.server.turns import Turns
+    from editd.server.engine_queue import Turns
 
 log = logging.getLogger(__name__)
 

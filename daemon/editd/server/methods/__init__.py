@@ -1,0 +1,1 @@
+"""The methods of the protocol, one module for each family."""
