@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from editd.cli import main
 from editd.engine.engine import Engine
 from editd.server import convert
-from editd.server.regex_pool import Searcher
+from editd.server.methods import publish
+from editd.server.regex_pool import RegexPool
 from editd.server.retention import Retention
-from editd.server.watcher import Watching
+from editd.server.watcher import WorkspaceWatcher
 from editd.store import index
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def failing_once(kind: type, name: str, error: Exception) -> None:
 
 convert.outcome = outcome  # type: ignore[assignment]
 Engine.read = read  # type: ignore[method-assign, assignment]
-failing_once(Searcher, "find", ZeroDivisionError())
+failing_once(RegexPool, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
-failing_once(Watching, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+failing_once(WorkspaceWatcher, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 index.WAITING_MAX, index.BACKLOG_MAX = 500, 600
 publish.PUBLISH_SECONDS_MAX = 3.0
 sys.argv[1:] = sys.argv[4:]

@@ -14,7 +14,7 @@ import editd
 from editd.config.load import read_config
 from editd.errors import Refused
 from editd.server.daemon import AlreadyRunning, Daemon, set_up_log
-from editd.server.paths import Places
+from editd.server.paths import WorkspacePaths
 from editd.system.systemd_notify import SystemdNotifier
 
 # Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
@@ -53,7 +53,7 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         notifier = SystemdNotifier.of(os.environ)
         if notifier.is_there:
             faulthandler.enable()  # a watchdog's SIGABRT leaves in the journal where each thread stood
-        places = Places.of(workspace, nested=nested)
+        places = WorkspacePaths.of(workspace, nested=nested)
         # One after the other: the mode is given to the last folder alone.
         os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
         os.makedirs(places.state, 0o700, exist_ok=True)
@@ -108,7 +108,7 @@ def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
     with os.fdopen(reading, encoding="utf-8") as pipe:
         said = pipe.readline().strip()
     if said == "ready":
-        click.echo(Places.of(workspace, nested=nested).socket)
+        click.echo(WorkspacePaths.of(workspace, nested=nested).socket)
         return 0
     if said == "busy":
         click.echo(f"editd: another daemon has {workspace}.", err=True)

@@ -10,7 +10,7 @@ import pytest
 
 from editd.config import paths
 from editd.errors import PermissionDenied
-from editd.server.paths import Places
+from editd.server.paths import WorkspacePaths
 from editd_client.errors import EditdError
 from editd_client.locate import find_workspace
 
@@ -125,7 +125,7 @@ def test_the_daemon_looks_where_we_do(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, value)
     (tmp_path / "w").mkdir()
-    ours, its = find_workspace("w"), Places.of("w")
+    ours, its = find_workspace("w"), WorkspacePaths.of("w")
     assert (its.socket, its.state) == (ours.socket_path, ours.state_folder)
 
 
@@ -156,15 +156,15 @@ def test_a_named_folder_means_the_git_top_level_above_it(
     if by == "EDITD_WORKSPACE":
         monkeypatch.setenv(by, folder)
     found = find_workspace(folder if by == "-C" else None, start=str(tmp_path))
-    assert found.root == os.path.realpath(tmp_path / "project") == Places.of(folder).root
-    assert find_workspace(folder, nested=True).root == folder == Places.of(folder, nested=True).root
+    assert found.root == os.path.realpath(tmp_path / "project") == WorkspacePaths.of(folder).root
+    assert find_workspace(folder, nested=True).root == folder == WorkspacePaths.of(folder, nested=True).root
 
 
 def test_a_named_folder_in_a_home_that_is_a_repository_is_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "home" / ".git").mkdir()
     (tmp_path / "home" / "project").mkdir()
     folder = str(tmp_path / "home" / "project")
-    assert find_workspace(folder).root == folder == Places.of(folder).root
+    assert find_workspace(folder).root == folder == WorkspacePaths.of(folder).root
 
 
 def test_client_and_daemon_agree_on_what_a_home_folder_is(
@@ -182,7 +182,7 @@ def test_client_and_daemon_agree_on_what_a_home_folder_is(
 
     def is_refused_by_daemon(folder: str) -> bool:
         try:
-            Places.of(folder)
+            WorkspacePaths.of(folder)
         except PermissionDenied:
             return True
         return False

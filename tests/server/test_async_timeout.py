@@ -6,23 +6,23 @@ import asyncio
 
 import pytest
 
-from editd.server.async_timeout import happens
+from editd.server.async_timeout import wait_event
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(turns: int) -> None:
+def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(queue: int) -> None:
     async def run() -> None:
         event = asyncio.Event()
 
         async def wait_for_ever() -> None:
             while True:
-                await happens(event, 60)
+                await wait_event(event, 60)
                 event.clear()
 
         task = asyncio.create_task(wait_for_ever())
         await asyncio.sleep(0.01)
         event.set()
-        for _ in range(turns):
+        for _ in range(queue):
             await asyncio.sleep(0)
         task.cancel()
         _, pending = await asyncio.wait([task], timeout=1)
@@ -34,8 +34,8 @@ def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(turns: int) -> No
 def test_it_tells_whether_the_event_has_happened() -> None:
     async def run() -> tuple[bool, bool]:
         event = asyncio.Event()
-        before = await happens(event, 0.01)
+        before = await wait_event(event, 0.01)
         asyncio.get_running_loop().call_later(0.01, event.set)
-        return before, await happens(event, 60)
+        return before, await wait_event(event, 60)
 
     assert asyncio.run(run()) == (False, True)

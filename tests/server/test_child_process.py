@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.child_process import Child
+from editd.server.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +35,9 @@ class Owner:
         self.frames: asyncio.Queue[frames.Frame] = asyncio.Queue()
         self.death: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         argv = [sys.executable, "-c", program]
-        self.child = Child(argv, on_frame=self.frames.put_nowait, on_death=self.death.set_result, nice=nice)
+        self.child = ChildProcess(
+            argv, on_frame=self.frames.put_nowait, on_death=self.death.set_result, nice=nice
+        )
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -164,7 +166,7 @@ def test_it_is_as_nice_as_it_should_be_and_has_a_session_of_its_own() -> None:
 
 def test_a_program_that_is_not_there_is_an_error_at_the_start() -> None:
     async def test() -> None:
-        child = Child(["/nowhere/at/all"], on_frame=print, on_death=print)
+        child = ChildProcess(["/nowhere/at/all"], on_frame=print, on_death=print)
         with pytest.raises(FileNotFoundError):
             await child.start()
         await child.close()
@@ -175,9 +177,9 @@ def test_a_program_that_is_not_there_is_an_error_at_the_start() -> None:
 def test_it_ends_when_the_daemon_is_killed() -> None:
     program = f"""
 import asyncio, sys
-from editd.server.child_process import Child
+from editd.server.child_process import ChildProcess
 async def main():
-    child = Child([sys.executable, "-c", {ECHO!r}], on_frame=print, on_death=print)
+    child = ChildProcess([sys.executable, "-c", {ECHO!r}], on_frame=print, on_death=print)
     await child.start()
     print(child.pid, flush=True)
     await asyncio.sleep(60)

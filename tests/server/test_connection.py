@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from editd.server.connection import Client, Clients
+from editd.server.connection import Connections, SocketConnection
 from editd.server.listen import bind, serve
 from editd.system.peer_process import Peer
 from editd.wire import messages
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def answer_at_once(client: Client, request: Request) -> None:
+def answer_at_once(client: SocketConnection, request: Request) -> None:
     """What a dispatcher does with a request that needs no waiting; `read` answers with much."""
     match request.params:
         case messages.Read(path=path):
@@ -41,7 +41,7 @@ def answer_at_once(client: Client, request: Request) -> None:
 class Daemon:
     """A real server on a real socket in a folder of its own."""
 
-    def __init__(self, path: str, clients: Clients, ended: list[Client]) -> None:
+    def __init__(self, path: str, clients: Connections, ended: list[SocketConnection]) -> None:
         self.path = path
         self.clients = clients
         self.ended = ended
@@ -52,10 +52,10 @@ class Daemon:
 
 @contextlib.asynccontextmanager
 async def daemon(
-    folder: Path, on_request: Callable[[Client, Request], None] = answer_at_once, **options: Any
+    folder: Path, on_request: Callable[[SocketConnection, Request], None] = answer_at_once, **options: Any
 ) -> AsyncIterator[Daemon]:
-    ended: list[Client] = []
-    clients = Clients(on_request, ended.append, **options)
+    ended: list[SocketConnection] = []
+    clients = Connections(on_request, ended.append, **options)
     path = str(folder / "run" / "s")
     server = await serve(bind(path), clients.connect)
     try:
@@ -122,7 +122,7 @@ async def test_two_clients_speak_each_its_own_encoding(tmp_path: Path) -> None:
 
 @runs
 async def test_who_has_said_all_is_answered_before_the_connection_is_closed(tmp_path: Path) -> None:
-    waiting: list[tuple[Client, Request]] = []
+    waiting: list[tuple[SocketConnection, Request]] = []
     async with daemon(tmp_path, lambda client, request: waiting.append((client, request))) as running:
         reader, writer = await running.connect()
         writer.write(line(1, "status") + line(2, "status").rstrip())
@@ -166,9 +166,9 @@ async def test_a_message_over_the_limit_is_refused_while_others_are_served(tmp_p
 @runs
 async def test_a_client_that_waits_for_too_much_is_not_read_from_until_it_is_answered(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(LIMITS, requests_waiting_max=5)
-    waiting: list[tuple[Client, Request]] = []
+    waiting: list[tuple[SocketConnection, Request]] = []
 
-    def hold(client: Client, request: Request) -> None:
+    def hold(client: SocketConnection, request: Request) -> None:
         waiting.append((client, request))
 
     async with daemon(tmp_path, hold, limits=limits) as running:
@@ -188,9 +188,9 @@ async def test_a_client_that_waits_for_too_much_is_not_read_from_until_it_is_ans
 
 @runs
 async def test_a_client_that_does_not_read_is_not_read_from_and_another_is_served(tmp_path: Path) -> None:
-    served: list[Client] = []
+    served: list[SocketConnection] = []
 
-    def count(client: Client, request: Request) -> None:
+    def count(client: SocketConnection, request: Request) -> None:
         served.append(client)
         answer_at_once(client, request)
 
@@ -228,9 +228,9 @@ async def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
 
 @runs
 async def test_a_flood_of_requests_answered_at_once_lets_others_have_their_turn(tmp_path: Path) -> None:
-    between: list[Client] = []
+    between: list[SocketConnection] = []
 
-    def note(client: Client, request: Request) -> None:
+    def note(client: SocketConnection, request: Request) -> None:
         between.append(client)
         answer_at_once(client, request)
 
@@ -293,7 +293,7 @@ async def test_a_peer_that_may_not_speak_is_dropped_before_a_byte_is_read(tmp_pa
 
 @runs
 async def test_an_answer_to_a_client_that_is_gone_is_no_fault(tmp_path: Path) -> None:
-    waiting: list[tuple[Client, Request]] = []
+    waiting: list[tuple[SocketConnection, Request]] = []
     async with daemon(tmp_path, lambda client, request: waiting.append((client, request))) as running:
         _, writer = await running.connect()
         writer.write(line(1, "status") + line(2, "status"))
@@ -307,7 +307,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_no_fault(tmp_path: Path) ->
 
 @runs
 async def test_a_fault_of_ours_is_told_to_who_asked_and_hurts_nobody_else(tmp_path: Path) -> None:
-    def fail(client: Client, request: Request) -> None:
+    def fail(client: SocketConnection, request: Request) -> None:
         if isinstance(request.params, messages.Undo):
             raise ZeroDivisionError
         answer_at_once(client, request)

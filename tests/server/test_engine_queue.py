@@ -9,7 +9,7 @@ import pytest
 
 from editd.engine.requests import Apply, Outcome
 from editd.errors import Broken
-from editd.server.engine_queue import TURN_REQUESTS_MAX, Turns
+from editd.server.engine_queue import TURN_REQUESTS_MAX, EngineQueue
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Counting:
-    """As much of an engine as a turn needs; `turns` has how many requests came together."""
+    """As much of an engine as a turn needs; `queue` has how many requests came together."""
 
     def __init__(self) -> None:
-        self.turns: list[int] = []
+        self.queue: list[int] = []
 
     def turn(self, requests: Sequence[Write]) -> list[Result]:
-        self.turns.append(len(requests))
+        self.queue.append(len(requests))
         return [Outcome(None, ()) for _ in requests]
 
     def weight(self, _request: Write) -> int:
@@ -55,18 +55,18 @@ class Asked:
         pytest.fail("a fault of ours")
 
 
-def submit(turns: Turns) -> Asked:
+def submit(queue: EngineQueue) -> Asked:
     asked = Asked()
-    turns.submit(Apply((), Authorship("a"), "r"), asked, lambda _: Empty())
+    queue.submit(Apply((), Authorship("a"), "r"), asked, lambda _: Empty())
     return asked
 
 
-def rounds(check: Callable[[Turns, Counting], Any]) -> None:
+def rounds(check: Callable[[EngineQueue, Counting], Any]) -> None:
     """Run `check`, which is async, in a loop of its own."""
 
     async def run() -> None:
         engine = Counting()
-        await check(Turns(cast("Engine", engine), cast("Any", None), cast("Any", None)), engine)
+        await check(EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None)), engine)
 
     asyncio.run(run())
 
@@ -92,10 +92,10 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 ) -> None:
     async def check() -> None:
         engine = Faulty()
-        turns = Turns(cast("Engine", engine), cast("Any", None), cast("Any", None))
+        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None))
         requests = [Refusal(), Refusal()]
         for request in requests:
-            turns.submit(Apply((), Authorship("a"), "r"), request, lambda _: Empty())
+            queue.submit(Apply((), Authorship("a"), "r"), request, lambda _: Empty())
         await asyncio.sleep(0)
         assert isinstance(engine.broken, Broken)
         assert [request.refusal for request in requests] == [engine.broken, engine.broken]
@@ -105,40 +105,40 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 
 
 def test_who_is_alone_does_not_wait_for_others() -> None:
-    async def check(turns: Turns, engine: Counting) -> None:
+    async def check(queue: EngineQueue, engine: Counting) -> None:
         for _ in range(3):
-            asked = submit(turns)
+            asked = submit(queue)
             await asyncio.sleep(0)
             assert len(asked.answers) == 1
-        assert engine.turns == [1, 1, 1]
+        assert engine.queue == [1, 1, 1]
 
     rounds(check)
 
 
 def test_after_a_turn_of_several_the_next_begins_when_a_round_brings_no_more() -> None:
-    async def check(turns: Turns, engine: Counting) -> None:
-        submit(turns)
-        submit(turns)
+    async def check(queue: EngineQueue, engine: Counting) -> None:
+        submit(queue)
+        submit(queue)
         await asyncio.sleep(0)
-        assert engine.turns == [2]
+        assert engine.queue == [2]
         waiting: list[Asked] = []
         for _ in range(6):
-            waiting.append(submit(turns))
+            waiting.append(submit(queue))
             await asyncio.sleep(0)
             assert not any(asked.answers for asked in waiting)
         await asyncio.sleep(0)
-        assert engine.turns == [2, 6]
+        assert engine.queue == [2, 6]
         assert all(len(asked.answers) == 1 for asked in waiting)
 
     rounds(check)
 
 
 def test_a_flood_is_not_waited_for() -> None:
-    async def check(turns: Turns, engine: Counting) -> None:
+    async def check(queue: EngineQueue, engine: Counting) -> None:
         for _ in range(TURN_REQUESTS_MAX + 40):
-            submit(turns)
+            submit(queue)
         for _ in range(3):
             await asyncio.sleep(0)
-        assert engine.turns == [TURN_REQUESTS_MAX, 40]
+        assert engine.queue == [TURN_REQUESTS_MAX, 40]
 
     rounds(check)

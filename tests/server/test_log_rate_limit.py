@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from editd.server.log_rate_limit import ALIKE_MAX, PERIOD_SECONDS, Sparing
+from editd.server.log_rate_limit import ALIKE_MAX, PERIOD_SECONDS, RateLimitFilter
 
 
 def record(text: str, *values: object) -> logging.LogRecord:
@@ -13,7 +13,7 @@ def record(text: str, *values: object) -> logging.LogRecord:
 
 def test_what_is_said_again_and_again_is_counted_and_told_later() -> None:
     now = 0.0
-    sparing = Sparing(lambda: now)
+    sparing = RateLimitFilter(lambda: now)
     passed = [sparing.filter(record("closed a connection of %s", number)) for number in range(1000)]
     assert passed == [True] * ALIKE_MAX + [False] * (1000 - ALIKE_MAX)
     assert sparing.filter(record("something else"))

@@ -13,7 +13,7 @@ import pytest
 
 from editd.edits.regex import Match, Search
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
-from editd.server.regex_pool import Searcher
+from editd.server.regex_pool import RegexPool
 from torment import in_company, own_time
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ CATASTROPHE = "a" * 60 + "!"
 
 
 @asynccontextmanager
-async def searching(seconds: float = LIMIT) -> AsyncIterator[Searcher]:
+async def searching(seconds: float = LIMIT) -> AsyncIterator[RegexPool]:
     """A searcher whose process is warm."""
-    searcher = Searcher(seconds)
+    searcher = RegexPool(seconds)
     assert await searcher.find(Search("python", "b", "abc")) == (Match(1, 2),)
     try:
         yield searcher
@@ -44,12 +44,12 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-async def timed(searcher: Searcher, search: Search) -> tuple[tuple[Match, ...] | Refused, float]:
+async def timed(searcher: RegexPool, search: Search) -> tuple[tuple[Match, ...] | Refused, float]:
     start = time.monotonic()
     return await searcher.find(search), time.monotonic() - start
 
 
-async def pid_of(searcher: Searcher) -> int:
+async def pid_of(searcher: RegexPool) -> int:
     process = await searcher._warm()
     assert process is not None
     return process._child.pid
@@ -240,7 +240,7 @@ def test_closing_ends_a_search_and_the_process() -> None:
 def test_a_process_that_does_not_start_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr("editd.server.regex_pool.PYTHON", ("/nowhere/python",))
-        searcher = Searcher(LIMIT)
+        searcher = RegexPool(LIMIT)
         found = await searcher.find(Search("python", "b", "abc"))
         assert isinstance(found, Refused)
         assert found.code == "overloaded"

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack
 import pytest
 
-from editd.server.connection import Client as Connected
-from editd.server.connection import Clients
-from editd.server.subscriptions import Form, State, Subscription, Told
+from editd.server.connection import Connections
+from editd.server.connection import SocketConnection as Connected
+from editd.server.subscriptions import EventFormat, OutgoingEvent, Subscription, SubscriptionState
 from editd.wire.connection import Connection
 from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
@@ -435,16 +435,20 @@ def test_a_real_neovim_is_told_through_its_own_channel(place: Workplace) -> None
 
 
 def test_an_event_is_encoded_once_for_all_who_speak_alike() -> None:
-    def subscription(first: bytes, number: int, form: Form) -> Subscription:
-        client = Connected(Clients(lambda *_: None, lambda _: None))
+    def subscription(first: bytes, number: int, form: EventFormat) -> Subscription:
+        client = Connected(Connections(lambda *_: None, lambda _: None))
         client.connection.feed(first)
-        return Subscription(number, client, None, None, form, 0, State.LIVE)
+        return Subscription(number, client, None, None, form, 0, SubscriptionState.LIVE)
 
     async def encode() -> None:
-        told = Told("lease", {"what": "granted"})
-        one, other = (told.bytes_for(subscription(b"{", 1, Form())) for _ in range(2))
+        told = OutgoingEvent("lease", {"what": "granted"})
+        one, other = (told.bytes_for(subscription(b"{", 1, EventFormat())) for _ in range(2))
         assert one is other
-        for first, number, form in ((b"\x94", 1, Form()), (b"{", 2, Form()), (b"{", 1, Form("mine", ("a",)))):
+        for first, number, form in (
+            (b"\x94", 1, EventFormat()),
+            (b"{", 2, EventFormat()),
+            (b"{", 1, EventFormat("mine", ("a",))),
+        ):
             assert told.bytes_for(subscription(first, number, form)) != one
 
     asyncio.run(encode())
@@ -538,7 +542,14 @@ class _Reader:
 def test_a_subscriber_that_missed_events_while_catching_up_gets_a_resync(has_missed: bool) -> None:
     reader = _Reader()
     subscription = Subscription(
-        1, cast("Listener", reader), None, None, Form(), 3, State.CATCHING_UP, has_missed=has_missed
+        1,
+        cast("Listener", reader),
+        None,
+        None,
+        EventFormat(),
+        3,
+        SubscriptionState.CATCHING_UP,
+        has_missed=has_missed,
     )
     subscription.go_live()
     assert (b"resync" in reader.sent) == has_missed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.systemd import Supervision
+from editd.server.systemd import SystemdStatus
 from editd.system.systemd_notify import SystemdNotifier
 from editd_client.client import Client
 from editd_client.errors import Unreachable
@@ -169,7 +169,7 @@ def test_a_reload_that_fails_is_over_and_the_end_does_not_fail_by_what_was_told(
         raise RuntimeError("another")
 
     async def live() -> None:
-        supervision = Supervision(SystemdNotifier.of({"NOTIFY_SOCKET": address}), status)
+        supervision = SystemdStatus(SystemdNotifier.of({"NOTIFY_SOCKET": address}), status)
         supervision.ready()
         with pytest.raises(RuntimeError, match="another"):
             supervision.reloading(reload)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, Pending
+from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, PendingEvents
 from editd.system.fs_watch import FsEvent
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write
@@ -577,7 +577,7 @@ def until(client: Client, is_so: Callable[[dict[str, object]], bool]) -> None:
 
 
 def test_it_is_time_when_it_is_quiet_or_when_it_never_becomes_so() -> None:
-    pending = Pending()
+    pending = PendingEvents()
     assert pending.due() == 0.0
     pending.add(FsEvent(frozenset({b"a"})), 10.0, is_echo=False)
     assert pending.due() == pytest.approx(10.05)
@@ -589,7 +589,7 @@ def test_it_is_time_when_it_is_quiet_or_when_it_never_becomes_so() -> None:
 
 
 def test_our_own_echo_is_looked_at_later_and_holds_up_nothing() -> None:
-    pending = Pending()
+    pending = PendingEvents()
     pending.add(FsEvent(frozenset({b"ours"})), 10.0, is_echo=True)
     assert pending.due() == pytest.approx(10.25)
     pending.add(FsEvent(frozenset({b"theirs"})), 10.2, is_echo=False)
@@ -597,14 +597,14 @@ def test_our_own_echo_is_looked_at_later_and_holds_up_nothing() -> None:
 
 
 def test_the_echo_of_edit_after_edit_is_looked_at_once_a_second() -> None:
-    pending = Pending()
+    pending = PendingEvents()
     for step in range(10):
         pending.add(FsEvent(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
     assert pending.due() == pytest.approx(10.41), "it is quiet then"
     for step in range(10, 30):
         pending.add(FsEvent(frozenset({b"ours"})), 10.0 + step * 0.04, is_echo=True)
     assert pending.due() == pytest.approx(11.0)
-    again = Pending()
+    again = PendingEvents()
     again.add(FsEvent(frozenset({b"ours"})), 11.1, is_echo=True)
     again.take_back(pending)
     assert again.due() == pytest.approx(11.0)

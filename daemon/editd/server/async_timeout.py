@@ -55,7 +55,7 @@ async def first_of(events: Sequence[asyncio.Event], seconds: float | None) -> No
             task.cancel()
 
 
-async def happens(event: asyncio.Event, seconds: float) -> bool:
+async def wait_event(event: asyncio.Event, seconds: float) -> bool:
     """Return when it is set, or after so long: whether it is set.
 
     `asyncio.wait_for` of Python 3.11 loses a cancellation that comes in the same turn of the loop as what

@@ -29,7 +29,7 @@ LINE_BYTES_MAX = 64 * 1024  # of a child's complaints; a longer one is logged in
 _INPUT, _OUTPUT = 0, 1
 
 
-class Child:
+class ChildProcess:
     """One process. `on_frame` gets each frame it sends; `on_death` its exit status, if nobody closed it."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Child:
 @contextlib.asynccontextmanager
 async def answering(
     argv: Sequence[str], request: frames.Frame, *, nice: int = 0
-) -> AsyncIterator[tuple[Child, asyncio.Future[frames.Frame | None]]]:
+) -> AsyncIterator[tuple[ChildProcess, asyncio.Future[frames.Frame | None]]]:
     """A process for one request, and what it will answer: None where it died first. At the end it is closed.
 
     Raises OSError where it cannot be started.
@@ -132,7 +132,7 @@ async def answering(
         if not answer.done():
             answer.set_result(said)
 
-    child = Child(argv, nice=nice, on_frame=heard, on_death=lambda _: heard(None))
+    child = ChildProcess(argv, nice=nice, on_frame=heard, on_death=lambda _: heard(None))
     await child.start()
     try:
         child.send(request)
@@ -144,7 +144,7 @@ async def answering(
 class _Pipes(asyncio.SubprocessProtocol):
     """What comes out of the child, put together to frames and lines."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._buffer = bytearray()
         self._complaint = b""  # a line that has no end yet

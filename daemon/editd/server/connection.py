@@ -19,7 +19,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from editd.server.async_timeout import happens
+from editd.server.async_timeout import wait_event
 from editd.system.peer_process import Peer, has_hung_up, may_connect, peer_of
 from editd.wire.connection import BadRequest, Connection, Incoming, Request
 from editd.wire.errors import error
@@ -38,7 +38,7 @@ TURN_SECONDS = 0.02  # of reading one client's requests; then it is the others' 
 CLOSE_SECONDS = 5.0  # for a client to read its last answers
 
 
-class Clients:
+class Connections:
     """All who are connected. `connect` is what the listening socket calls for each new one.
 
     `on_request` gets every request, on the loop's thread; `on_end` every client that is gone.
@@ -46,8 +46,8 @@ class Clients:
 
     def __init__(
         self,
-        on_request: Callable[[Client, Request], None],
-        on_end: Callable[[Client], None],
+        on_request: Callable[[SocketConnection, Request], None],
+        on_end: Callable[[SocketConnection], None],
         *,
         may_speak: Callable[[Peer], bool] = may_connect,
         limits: WireLimits = LIMITS,
@@ -56,19 +56,19 @@ class Clients:
         self.on_end = on_end
         self.may_speak = may_speak
         self.limits = limits
-        self._connected: set[Client] = set()
-        self._turned_away: set[Client] = set()
+        self._connected: set[SocketConnection] = set()
+        self._turned_away: set[SocketConnection] = set()
         self._are_gone = asyncio.Event()
         self._kept = 0  # bytes that are no whole message yet, of all of them
         self._held = 0  # bytes of large requests that are not answered yet
 
-    def connect(self) -> Client:
-        return Client(self)
+    def connect(self) -> SocketConnection:
+        return SocketConnection(self)
 
     def __len__(self) -> int:
         return len(self._connected)
 
-    def __iter__(self) -> Iterator[Client]:
+    def __iter__(self) -> Iterator[SocketConnection]:
         return iter(tuple(self._connected))
 
     async def finish(self) -> None:
@@ -76,16 +76,16 @@ class Clients:
         for client in self:
             client.close()
         if self._connected:
-            await happens(self._are_gone, CLOSE_SECONDS + TURN_SECONDS)
+            await wait_event(self._are_gone, CLOSE_SECONDS + TURN_SECONDS)
 
-    def enter(self, client: Client) -> bool:
+    def enter(self, client: SocketConnection) -> bool:
         """Take `client` in, if there is room."""
         has_room = len(self._connected) < self.limits.connections_max
         (self._connected if has_room else self._turned_away).add(client)
         self._are_gone.clear()
         return has_room
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: SocketConnection) -> None:
         self._turned_away.discard(client)
         if client in self._connected:
             self._connected.remove(client)
@@ -93,7 +93,7 @@ class Clients:
         if not self._connected:
             self._are_gone.set()
 
-    def make_room(self, client: Client) -> None:
+    def make_room(self, client: SocketConnection) -> None:
         """`client` has sent more: where all have sent too much that is not whole, end who has sent most."""
         self._kept += client.count_kept()
         if self._kept > self.limits.incoming_bytes_max:
@@ -115,16 +115,16 @@ class Clients:
     def _let_go(self, size: int) -> None:
         self._held -= size
 
-    def forget_kept(self, size: int) -> None:
+    def release_kept(self, size: int) -> None:
         self._kept -= size
 
     @property
-    def are_a_flood(self) -> bool:
+    def is_overloaded(self) -> bool:
         """Whether as many are being turned away as are connected: then no more are told why."""
         return len(self._turned_away) > self.limits.connections_max
 
 
-class Pace(enum.Enum):
+class ReadState(enum.Enum):
     """Where a client's requests stand between its turns."""
 
     DRY = enum.auto()  # all that is whole was taken
@@ -132,10 +132,10 @@ class Pace(enum.Enum):
     HELD = enum.auto()  # there may be more to take, and reading is paused
 
 
-class Client(asyncio.Protocol):
+class SocketConnection(asyncio.Protocol):
     """One connection. `connection` is its wire, where `hello` sets the form of errors."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Connections) -> None:
         self.connection = Connection()
         self.peer: Peer | None = None
         self._clients = clients
@@ -145,7 +145,7 @@ class Client(asyncio.Protocol):
         self._is_welcome = False
         self._does_not_read = False
         self._has_ended = False  # it will say no more, and may still listen
-        self._pace = Pace.DRY
+        self._pace = ReadState.DRY
         self._next_turn: asyncio.Handle | None = None
         self._hang_up: asyncio.TimerHandle | None = None
         self.kept = 0  # bytes of it that are no whole message yet, as last counted
@@ -207,7 +207,7 @@ class Client(asyncio.Protocol):
     def send_away(self, why: str) -> None:
         """Say `overloaded`, and hang up."""
         log.warning("closed a connection of %s, which kept %s bytes waiting", self.peer, self.kept)
-        self._clients.forget_kept(self.kept)
+        self._clients.release_kept(self.kept)
         self.kept = 0
         self._send(self.connection.end(error("overloaded", f"{why} Send less at a time, and try again.")))
         self.close()
@@ -234,7 +234,7 @@ class Client(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.outgoing_bytes_pause)
         self._is_welcome = self._clients.enter(self)
         if not self._is_welcome:
-            patience = 0.0 if self._clients.are_a_flood else OVERLOADED_SECONDS
+            patience = 0.0 if self._clients.is_overloaded else OVERLOADED_SECONDS
             self._hang_up_within(patience)
 
     def data_received(self, data: bytes) -> None:
@@ -265,7 +265,7 @@ class Client(asyncio.Protocol):
             self._next_turn.cancel()
         if self._hang_up is not None:
             self._hang_up.cancel()
-        self._clients.forget_kept(self.kept)
+        self._clients.release_kept(self.kept)
         self.kept = 0
         self._clients.leave(self)
 
@@ -275,7 +275,7 @@ class Client(asyncio.Protocol):
         """Take what is whole, but no more than one turn's share; then pause, or read on."""
         assert self._transport is not None
         self._next_turn = None
-        self._pace = Pace.TAKING
+        self._pace = ReadState.TAKING
         until = self._loop.time() + TURN_SECONDS
         for _ in range(self._limits.requests_waiting_max):
             if self._transport.is_closing():
@@ -288,13 +288,13 @@ class Client(asyncio.Protocol):
                 self._taken_all()
                 return
             self._deliver(incoming, before - self.connection.kept)
-        self._pace = Pace.HELD
+        self._pace = ReadState.HELD
         self._transport.pause_reading()
         self._go_on()
 
     def _taken_all(self) -> None:
         assert self._transport is not None
-        self._pace = Pace.DRY
+        self._pace = ReadState.DRY
         if not self._has_ended:
             self._transport.resume_reading()
         elif self.connection.waiting == 0:
@@ -342,9 +342,9 @@ class Client(asyncio.Protocol):
 
     def _answer(self, answer: bytes) -> None:
         self._send(answer)
-        if self._pace is Pace.HELD:
+        if self._pace is ReadState.HELD:
             self._go_on()
-        elif self._pace is Pace.DRY and self._has_ended and self.connection.waiting == 0:
+        elif self._pace is ReadState.DRY and self._has_ended and self.connection.waiting == 0:
             self.close()
 
     def _send(self, data: bytes) -> None:
@@ -363,5 +363,5 @@ class Client(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take the next turn after the others have had theirs, if there is room for what comes."""
-        if self._pace is Pace.HELD and self._next_turn is None and not self._is_full:
+        if self._pace is ReadState.HELD and self._next_turn is None and not self._is_full:
             self._next_turn = self._loop.call_soon(self._take_turn)

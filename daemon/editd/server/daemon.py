@@ -29,23 +29,23 @@ from editd.engine.engine import Engine
 from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
 from editd.server import convert
 from editd.server.async_timeout import Activity, first_of
-from editd.server.connection import Client, Clients
-from editd.server.dispatch import ENCODINGS, Dispatch, Visitor, Workshop
-from editd.server.engine_queue import Turns
-from editd.server.hook_runner import Hooker, hooks_of, told
-from editd.server.listen import bind, serve, watching_name, whereabouts
-from editd.server.log_rate_limit import Sparing
-from editd.server.maintenance import Background
+from editd.server.connection import Connections, SocketConnection
+from editd.server.dispatch import ENCODINGS, ClientState, Dispatch, Services
+from editd.server.engine_queue import EngineQueue
+from editd.server.hook_runner import HookRunner, hooks_of, told
+from editd.server.listen import bind, inode_of, serve, watching_name
+from editd.server.log_rate_limit import RateLimitFilter
+from editd.server.maintenance import Maintenance
 from editd.server.methods.config import Configuration, rules_of
-from editd.server.methods.recalled_reads import recall
-from editd.server.methods.repair import Repairing
+from editd.server.methods.recalled_reads import restore_reads
+from editd.server.methods.repair import RepairMethods
 from editd.server.methods.sessions import open_guard
-from editd.server.regex_pool import Searcher
+from editd.server.regex_pool import RegexPool
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
-from editd.server.systemd import Supervision
-from editd.server.watcher import Watching
+from editd.server.systemd import SystemdStatus
+from editd.server.watcher import WorkspaceWatcher
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.adopt import IsOurs
-    from editd.server.paths import Places
+    from editd.server.paths import WorkspacePaths
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def _real_path(path: str) -> str:
 class Daemon:
     def __init__(
         self,
-        places: Places,
+        places: WorkspacePaths,
         config: Config,
         *,
         idle_seconds: float | None = None,
@@ -115,19 +115,19 @@ class Daemon:
         self._idle_seconds = idle_seconds
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
-        self._supervision = Supervision(self._notifier, self._status, self._activity)
+        self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limits = within_descriptors(LIMITS, descriptors_max)
-        self._clients = Clients(self._asked, self._left, limits=self._limits)
-        self._visitors: dict[Client, Visitor] = {}
+        self._clients = Connections(self._asked, self._left, limits=self._limits)
+        self._callers: dict[SocketConnection, ClientState] = {}
         self._number = 0
-        self._workshop: Workshop | None = None
+        self._services: Services | None = None
         self._dispatch: Dispatch | None = None
         self._failed: Refused | None = None  # why there is no history to serve from
-        self._parked: list[tuple[messages.Params, Visitor, _Call]] = []
+        self._parked: list[tuple[messages.Params, ClientState, _Call]] = []
         self._counted = 0  # files seen while the baseline is taken
         self._is_scanning = True
         self._is_draining = False
@@ -148,12 +148,12 @@ class Daemon:
             self._places.check_not_nested()
             if self._notifier.listener is not None:
                 # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
-                if whereabouts(self._places.socket) != whereabouts(self._notifier.listener.getsockname()):
+                if inode_of(self._places.socket) != inode_of(self._notifier.listener.getsockname()):
                     log.warning("what was handed over is not where clients look: %s", self._places.socket)
                 await self._serve(self._notifier.listener, ready)
                 return
             listening = bind(self._places.socket)
-            self._found_at = whereabouts(self._places.socket)
+            self._found_at = inode_of(self._places.socket)
             try:
                 await self._serve(listening, ready)
             finally:
@@ -213,24 +213,24 @@ class Daemon:
         disk = RealDisk(self._places.root)
         _refuse_folding(disk)
         self._shortfalls = Shortfalls(disk, self._places.state, publish=self._config.publish)
-        self._repairing = Repairing(self._places.state, disk, self._stop, self._config.file_bytes_max)
+        self._repairing = RepairMethods(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
-        searcher = Searcher(self._config.regex_seconds)
+        searcher = RegexPool(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
-        watching = self._watching = Watching(self._places.root, scanner, self._shortfalls.is_deaf)
+        watching = self._watching = WorkspaceWatcher(self._places.root, scanner, self._shortfalls.is_deaf)
         watching.begin()
-        workshop: Workshop | None = None
+        services: Services | None = None
         try:
             if is_begun(self._places.state):
-                workshop = self._open(disk, scanner, searcher)
+                services = self._open(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             ready()
             self._supervision.ready()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
-            if workshop is None:
+            if services is None:
                 opening = asyncio.create_task(self._first_time(disk, scanner, searcher))
             else:
-                opening = asyncio.create_task(self._look_through(workshop))
+                opening = asyncio.create_task(self._look_through(services))
             gc.collect()
             gc.freeze()
             await self._until_told()
@@ -240,30 +240,30 @@ class Daemon:
             await self._drain()
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-            workshop = workshop or self._workshop
-            if workshop is not None:
-                workshop.subscriptions.finish()
+            services = services or self._services
+            if services is not None:
+                services.subscriptions.finish()
         finally:
-            await self._wind_up(disk, scanner, searcher, workshop)
+            await self._wind_up(disk, scanner, searcher, services)
 
     async def _wind_up(
-        self, disk: RealDisk, scanner: Scanner, searcher: Searcher, workshop: Workshop | None
+        self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, services: Services | None
     ) -> None:
         """Each of the last steps, whatever becomes of the others. Raises what the first that failed did."""
 
         async def end_workshop() -> None:
-            assert workshop is not None
-            await workshop.turns.back()  # a thread may be in the engine yet
-            workshop.guard.sessions.close_all()
+            assert services is not None
+            await services.queue.idle()  # a thread may be in the engine yet
+            services.guard.sessions.close_all()
 
         async def end_engine() -> None:
-            assert workshop is not None
-            await workshop.turns.back()
-            workshop.engine.close()
+            assert services is not None
+            await services.queue.idle()
+            services.engine.close()
 
         steps = [self._watching.close, scanner.close, searcher.close]
-        if workshop is not None:
-            steps += [workshop.hooker.close, workshop.retention.close, workshop.background.finish]
+        if services is not None:
+            steps += [services.hooker.close, services.retention.close, services.background.finish]
             steps += [end_workshop, end_engine]
         failures: list[Exception] = []
         for step in (*steps, self._repairing.finish, self._clients.finish):
@@ -287,9 +287,9 @@ class Daemon:
         )
 
     def _open(
-        self, disk: RealDisk, scanner: Scanner, searcher: Searcher, seen: int | None = None
-    ) -> Workshop:
-        """Open the history and recover; `seen` as `Watching.attend`. Raises HistoryDamaged, IoError."""
+        self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, seen: int | None = None
+    ) -> Services:
+        """Open the history and recover; `seen` as `Watching.start`. Raises HistoryDamaged, IoError."""
         history = open_history(self._places.state)
         config = self._config
         uncovered = load_uncovered(self._places.state)
@@ -313,28 +313,28 @@ class Daemon:
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())
             engine.broken = history.damage
-        hooker = Hooker(self._places.state, self._places.root, config.file_bytes_max)
-        turns = Turns(engine, searcher, hooker, self._activity)
-        background = Background(engine, turns, self._places.state)
-        subscriptions = Subscriptions(history, turns)
+        hooker = HookRunner(self._places.state, self._places.root, config.file_bytes_max)
+        queue = EngineQueue(engine, searcher, hooker, self._activity)
+        background = Maintenance(engine, queue, self._places.state)
+        subscriptions = Subscriptions(history, queue)
         guard = open_guard(self._places.state, engine)
-        self._watching.attend(engine, turns, uncovered, seen, subscriptions.tell)
+        self._watching.start(engine, queue, uncovered, seen, subscriptions.tell)
         keep = self._configuration.config.history.keep
-        retention = Retention(engine, turns, background, guard, self._places.state, keep)
-        workshop = Workshop(
-            engine, turns, background, scanner, searcher, subscriptions, guard, self._watching,
+        retention = Retention(engine, queue, background, guard, self._places.state, keep)
+        services = Services(
+            engine, queue, background, scanner, searcher, subscriptions, guard, self._watching,
             retention, self._configuration, hooker, self._shortfalls,
         )  # fmt: skip
         background.start()
         retention.start()
-        self._configuration.take(lambda config: _configure_workshop(config, workshop))
-        self._workshop = workshop
+        self._configuration.take(lambda config: _configure_workshop(config, services))
+        self._services = services
         self._dispatch = Dispatch(
-            self._places.root, self._places.name, workshop, fallback_encoding=config.encoding
+            self._places.root, self._places.name, services, fallback_encoding=config.encoding
         )
-        return workshop
+        return services
 
-    def _configure(self, config: Config, searcher: Searcher) -> None:
+    def _configure(self, config: Config, searcher: RegexPool) -> None:
         """Take what the daemon itself can take while it runs."""
         self._config = config
         self._stirred.set()
@@ -356,10 +356,10 @@ class Daemon:
         )
         return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)
 
-    async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: Searcher) -> None:
+    async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> None:
         """Take the baseline, then serve what has waited for it."""
         try:
-            seen = await self._watching.begun(WATCH_SECONDS)
+            seen = await self._watching.ready(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
             store = os.path.join(self._places.state, "store.git")
             write_manifest(store)
@@ -376,13 +376,13 @@ class Daemon:
         gc.collect()
         gc.freeze()
         parked, self._parked = self._parked, []
-        for params, visitor, call in parked:
-            self._answer(params, visitor, call)
+        for params, caller, call in parked:
+            self._answer(params, caller, call)
 
-    async def _look_through(self, workshop: Workshop) -> None:
+    async def _look_through(self, services: Services) -> None:
         """Record what was changed while no daemon was there; what fails of it, the watching mends later."""
         try:
-            await workshop.watching.look_through()
+            await services.watching.rescan()
         except (Refused, OSError) as error:
             log.error("the workspace is not looked through yet: %s", error)
         finally:
@@ -394,16 +394,16 @@ class Daemon:
 
     # ── clients ──
 
-    def _left(self, client: Client) -> None:
-        visitor = self._visitors.pop(client, None)
+    def _left(self, client: SocketConnection) -> None:
+        caller = self._callers.pop(client, None)
         self._last_client = time.monotonic()
         self._stirred.set()
         self._activity.note()
         self._give_back_soon()
-        if visitor is not None:
-            visitor.is_gone = True
+        if caller is not None:
+            caller.is_gone = True
             if self._dispatch is not None:
-                self._dispatch.leave(visitor)
+                self._dispatch.leave(caller)
 
     def _give_back_soon(self) -> None:
         """Give the memory of clients that have left back to the system, once for all that leave together."""
@@ -416,18 +416,18 @@ class Daemon:
         if not self._is_draining:
             asyncio.get_running_loop().run_in_executor(None, release_free_memory)
 
-    def _asked(self, client: Client, request: Request) -> None:
-        visitor = self._visitors.get(client)
-        if visitor is None:
+    def _asked(self, client: SocketConnection, request: Request) -> None:
+        caller = self._callers.get(client)
+        if caller is None:
             self._number += 1
-            visitor = self._visitors[client] = Visitor(self._number, listener=client)
-        self._answer(request.params, visitor, _Call(client, request))
+            caller = self._callers[client] = ClientState(self._number, listener=client)
+        self._answer(request.params, caller, _Call(client, request))
 
-    def _answer(self, params: messages.Params, visitor: Visitor, call: _Call) -> None:
+    def _answer(self, params: messages.Params, caller: ClientState, call: _Call) -> None:
         self._activity.note()
         match params:
             case messages.Hello():
-                self._hello(params, visitor, call)
+                self._hello(params, caller, call)
             case messages.Status():
                 call.reply(self._status())
             case messages.Shutdown():
@@ -438,15 +438,15 @@ class Daemon:
                     ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
                 )
             case messages.Check(repair=True):
-                self._repairing.ask(params, call, self._workshop)
+                self._repairing.ask(params, call, self._services)
             case _ if self._failed is not None:
                 call.refuse(self._failed)
             case _ if self._dispatch is None:
-                self._parked.append((params, visitor, call))
+                self._parked.append((params, caller, call))
             case _:
-                self._dispatch.call(params, visitor, call)
+                self._dispatch.call(params, caller, call)
 
-    def _hello(self, params: messages.Hello, visitor: Visitor, call: _Call) -> None:
+    def _hello(self, params: messages.Hello, caller: ClientState, call: _Call) -> None:
         if params.protocol != messages.PROTOCOL:
             call.refuse(
                 InvalidParams(
@@ -456,11 +456,11 @@ class Daemon:
             )
             return
         if isinstance(params.client, str):
-            visitor.name = _as_name(params.client)
+            caller.name = _as_name(params.client)
         elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
-            visitor.name = _as_name(params.client["name"])
+            caller.name = _as_name(params.client["name"])
         try:
-            self._attach(params, visitor)
+            self._attach(params, caller)
         except Refused as refusal:
             call.refuse(refusal)
             return
@@ -470,23 +470,23 @@ class Daemon:
                 server=messages.Server(name="editd", version=editd.__version__),
                 protocol=messages.PROTOCOL,
                 workspace=messages.Workspace(root=self._places.root, id=self._places.name),
-                head=0 if self._workshop is None else self._workshop.engine.history.head,
+                head=0 if self._services is None else self._services.engine.history.head,
                 limits=asdict(self._limits),
                 dialects=list(DIALECTS),
                 encodings=ENCODINGS,
             )
         )
 
-    def _attach(self, params: messages.Hello, visitor: Visitor) -> None:
+    def _attach(self, params: messages.Hello, caller: ClientState) -> None:
         """The session that a connection names is its own from here on. Raises UnknownSession."""
         if self._dispatch is not None:
-            self._dispatch.sessions.hello(params.session, params.token, visitor)
-            if self._workshop is not None:
-                recall(params.seen, visitor, self._workshop.guard, self._workshop.turns)
+            self._dispatch.sessions.hello(params.session, params.token, caller)
+            if self._services is not None:
+                restore_reads(params.seen, caller, self._services.guard, self._services.queue)
         elif params.token is not None:
             raise UnknownSession("No session is open yet.", hint="`session.open` opens one.")
         else:
-            visitor.session = params.session
+            caller.session = params.session
 
     def _status(self) -> messages.StatusResult:
         uptime, clients = time.monotonic() - self._began, len(self._clients)
@@ -547,7 +547,7 @@ class Daemon:
 
     def _is_lost(self) -> bool:
         """Has somebody taken our socket away, or put another in its place, as systemd does?"""
-        return whereabouts(self._places.socket) != self._found_at
+        return inode_of(self._places.socket) != self._found_at
 
     async def _drain(self) -> None:
         """Let what is under way finish."""
@@ -562,7 +562,7 @@ class Daemon:
 class _Call(Struct, frozen=True):
     """A request that a client waits for. A client that is gone is told nothing."""
 
-    client: Client
+    client: SocketConnection
     request: Request
 
     def reply(self, result: messages.Message) -> None:
@@ -594,13 +594,13 @@ def _refuse_folding(disk: RealDisk) -> None:
         )
 
 
-def _configure_workshop(config: Config, workshop: Workshop) -> None:
+def _configure_workshop(config: Config, services: Services) -> None:
     """Take what an open workspace can take while it is served."""
-    workshop.engine.rules = rules_of(config)
-    workshop.engine.hooks = hooks_of(config)
-    workshop.engine.history.journal.is_relaxed = config.durability == "relaxed"
-    workshop.retention.keep = config.history.keep
-    workshop.retention.look_soon()
+    services.engine.rules = rules_of(config)
+    services.engine.hooks = hooks_of(config)
+    services.engine.history.journal.is_relaxed = config.durability == "relaxed"
+    services.retention.keep = config.history.keep
+    services.retention.schedule_check()
 
 
 def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
@@ -632,7 +632,7 @@ def set_up_log(path: str | None) -> None:
         )  # names need not be UTF-8
         os.chmod(path, 0o600)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(Sparing())
+    handler.addFilter(RateLimitFilter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -24,14 +24,14 @@ from editd.engine.undo import numbered_hunks
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
 from editd.server import convert
 from editd.server.hook_runner import HookMethods
-from editd.server.methods.blame import Blaming
-from editd.server.methods.check import Checking
-from editd.server.methods.exec_spans import BracketMethods
+from editd.server.methods.blame import BlameMethods
+from editd.server.methods.check import CheckMethods
+from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
-from editd.server.methods.publish import Publishing
-from editd.server.methods.session_list import Summaries
+from editd.server.methods.publish import PublishMethods
+from editd.server.methods.session_list import SessionListMethod
 from editd.server.methods.sessions import SessionMethods
-from editd.server.methods.undo import Undoing
+from editd.server.methods.undo import UndoMethods
 from editd.values.path import is_among
 from editd.values.transaction import Authorship, Transaction
 from editd.wire import messages
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
     from editd.engine.guard import Guard
     from editd.engine.view import View
-    from editd.server.engine_queue import Turns
-    from editd.server.hook_runner import Hooker
-    from editd.server.maintenance import Background
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.hook_runner import HookRunner
+    from editd.server.maintenance import Maintenance
     from editd.server.methods.config import Configuration
-    from editd.server.regex_pool import Searcher
+    from editd.server.regex_pool import RegexPool
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner
     from editd.server.subscriptions import Listener, Subscriptions
-    from editd.server.watcher import Watching
+    from editd.server.watcher import WorkspaceWatcher
     from editd.values.changeset import Change, Edit
     from editd.values.path import WorkspacePath
     from editd.workspace.shortfalls import Shortfalls
@@ -67,7 +67,7 @@ BEGINNING = (
 )  # fmt: skip
 
 
-class Visitor(Struct):
+class ClientState(Struct):
     """What is known of one connection."""
 
     number: int
@@ -81,7 +81,7 @@ class Visitor(Struct):
         return f"connection {self.number}" if session is None else reader_of(session)
 
 
-class Call(Protocol):
+class MethodCall(Protocol):
     """One request on its way: answered once, by either."""
 
     def reply(self, result: messages.Message) -> None: ...
@@ -91,35 +91,35 @@ class Call(Protocol):
         """Say that editd failed; its log tells where."""
 
 
-class Workshop(Struct):
+class Services(Struct):
     """What the daemon has at hand once its workspace is open."""
 
     engine: Engine
-    turns: Turns
-    background: Background
+    queue: EngineQueue
+    background: Maintenance
     scanner: Scanner
-    searcher: Searcher
+    searcher: RegexPool
     subscriptions: Subscriptions
     guard: Guard
-    watching: Watching
+    watching: WorkspaceWatcher
     retention: Retention
     configuration: Configuration
-    hooker: Hooker
+    hooker: HookRunner
     shortfalls: Shortfalls
 
 
 class Dispatch:
-    def __init__(self, root: str, name: str, workshop: Workshop, *, fallback_encoding: str | None) -> None:
+    def __init__(self, root: str, name: str, services: Services, *, fallback_encoding: str | None) -> None:
         """`root` is the workspace's real path and `name` its id."""
         self.root = root
         self.name = name
-        self._workshop = workshop
-        self._engine = workshop.engine
-        self._questions = Questions(workshop.engine.history, workshop.engine.tree)
+        self._services = services
+        self._engine = services.engine
+        self._questions = Questions(services.engine.history, services.engine.tree)
         self._changesets = Changesets()
         self._fallback = fallback_encoding
         self._tasks: set[asyncio.Task[None]] = set()
-        self._methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self._methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Dialects: self._dialects,
             messages.Read: self._read,
             messages.Stat: self._stat,
@@ -133,85 +133,87 @@ class Dispatch:
             messages.Show: self._show,
             messages.Diff: self._diff,
         }
-        self._methods |= workshop.subscriptions.methods | Checking(workshop, self._later).methods
-        self._methods |= workshop.retention.methods(self._later) | workshop.configuration.methods
-        self._methods |= Blaming(workshop.engine, workshop.turns, self._later).methods
+        self._methods |= services.subscriptions.methods | CheckMethods(services, self._later).methods
+        self._methods |= services.retention.methods(self._later) | services.configuration.methods
+        self._methods |= BlameMethods(services.engine, services.queue, self._later).methods
         self.sessions = SessionMethods(
-            workshop.guard, workshop.turns, workshop.subscriptions, workshop.engine.history.index
+            services.guard, services.queue, services.subscriptions, services.engine.history.index
         )
-        self._leases = LeaseMethods(workshop.guard, workshop.turns, workshop.subscriptions, self.sessions)
-        self._brackets = BracketMethods(workshop, self.sessions, self._later)
+        self._leases = LeaseMethods(services.guard, services.queue, services.subscriptions, self.sessions)
+        self._brackets = ExecMethods(services, self.sessions, self._later)
         self._methods |= self.sessions.methods | self._leases.methods | self._brackets.methods
-        workshop.engine.on_recorded = self._recorded
+        services.engine.on_recorded = self._recorded
         self._methods |= HookMethods(
-            workshop.hooker, workshop.engine, workshop.turns, self.sessions, self._later
+            services.hooker, services.engine, services.queue, self.sessions, self._later
         ).methods
-        self._methods |= Summaries(workshop.engine, workshop.guard, workshop.turns, self._later).methods
-        self._methods |= Undoing(workshop, self.sessions, self._later).methods
-        self._methods |= Publishing(
-            root, workshop.engine, workshop.turns, workshop.background, workshop.guard.registry, self._later
+        self._methods |= SessionListMethod(
+            services.engine, services.guard, services.queue, self._later
+        ).methods
+        self._methods |= UndoMethods(services, self.sessions, self._later).methods
+        self._methods |= PublishMethods(
+            root, services.engine, services.queue, services.background, services.guard.registry, self._later
         ).methods
 
-    def call(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
+    def call(self, params: messages.Params, caller: ClientState, call: MethodCall) -> None:
         """Do what is asked; the answer goes to `call`, now or later."""
-        self._workshop.turns.when_back(lambda: self._call_now(params, visitor, call))
+        self._services.queue.when_idle(lambda: self._call_now(params, caller, call))
 
-    def _call_now(self, params: messages.Params, visitor: Visitor, call: Call) -> None:
+    def _call_now(self, params: messages.Params, caller: ClientState, call: MethodCall) -> None:
         try:
-            if visitor.is_gone and isinstance(params, BEGINNING):
+            if caller.is_gone and isinstance(params, BEGINNING):
                 raise Refused("The connection is gone.")
-            self.sessions.admit(params, visitor)
-            self._methods[type(params)](params, visitor, call)
+            self.sessions.admit(params, caller)
+            self._methods[type(params)](params, caller, call)
         except Refused as refusal:
             call.refuse(refusal)
         except Exception:  # a fault of ours
             log.exception("a request failed")
             call.fail()
 
-    def leave(self, visitor: Visitor) -> None:
+    def leave(self, caller: ClientState) -> None:
         """The connection is gone, and with it what nobody else may see."""
-        self._changesets.end_all(visitor.number)
-        self._workshop.subscriptions.leave(visitor)
-        self._workshop.turns.activity.note()
-        self._workshop.turns.when_back(lambda: self._leave_now(visitor))
+        self._changesets.end_all(caller.number)
+        self._services.subscriptions.leave(caller)
+        self._services.queue.activity.note()
+        self._services.queue.when_idle(lambda: self._leave_now(caller))
 
-    def _leave_now(self, visitor: Visitor) -> None:
-        self._brackets.leave(visitor)
-        self._leases.leave(visitor)
-        self.sessions.leave(visitor)
-        self._engine.seen.forget(visitor.reader(None))
+    def _leave_now(self, caller: ClientState) -> None:
+        self._brackets.leave(caller)
+        self._leases.leave(caller)
+        self.sessions.leave(caller)
+        self._engine.seen.forget(caller.reader(None))
 
     def _recorded(self, transaction: Transaction) -> None:
-        self._workshop.turns.activity.note()
-        self._workshop.subscriptions.recorded(transaction)
-        self._workshop.watching.recorded(transaction)
+        self._services.queue.activity.note()
+        self._services.subscriptions.recorded(transaction)
+        self._services.watching.recorded(transaction)
         self._leases.recorded(transaction)
         self._brackets.recorded(transaction)
 
     def is_busy(self) -> bool:
-        return bool(self._tasks) or len(self._workshop.turns) > 0
+        return bool(self._tasks) or len(self._services.queue) > 0
 
     # ── reading ──
 
-    def _dialects(self, params: messages.Dialects, visitor: Visitor, call: Call) -> None:
-        del params, visitor
+    def _dialects(self, params: messages.Dialects, caller: ClientState, call: MethodCall) -> None:
+        del params, caller
         call.reply(convert.dialects(self._engine.tooling.dialects.values()))
 
-    def _read(self, params: messages.Read, visitor: Visitor, call: Call) -> None:
+    def _read(self, params: messages.Read, caller: ClientState, call: MethodCall) -> None:
         path = convert.path(params.path)
         lines = convert.lines_wanted(params)
-        self.sessions.permit_reading(params.session, visitor, path, self._engine.tree)
+        self.sessions.permit_reading(params.session, caller, path, self._engine.tree)
         if params.changeset is None:
             try:
-                reading = self._engine.read(path, _reader(params.session, visitor), params.at, lines)
+                reading = self._engine.read(path, _reader(params.session, caller), params.at, lines)
             except FileMissing as missing:
                 if params.at is None:
-                    named = params.session if params.session is not None else visitor.session
+                    named = params.session if params.session is not None else caller.session
                     self._engine.suggest(missing, named)
                 raise
             call.reply(convert.read_result(reading, lines, fallback=self._fallback))
             return
-        changeset = self._changesets.get(params.changeset, visitor.number)
+        changeset = self._changesets.get(params.changeset, caller.number)
 
         def answer(_: Outcome, view: View) -> None:
             state = view.at(view.resolve(path))
@@ -225,7 +227,7 @@ class Dispatch:
         self,
         changeset: Changeset,
         more: tuple[Edit, ...],
-        call: Call,
+        call: MethodCall,
         then: Callable[[Outcome, View], None],
     ) -> None:
         """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
@@ -241,16 +243,16 @@ class Dispatch:
             search = need.search
 
             async def find() -> None:
-                changeset.found[search] = await self._workshop.searcher.find(search)
-                await self._workshop.turns.back()
+                changeset.found[search] = await self._services.searcher.find(search)
+                await self._services.queue.idle()
                 self._staged(changeset, more, call, then)
 
             self._later(find(), call)
             return
         then(outcome, view)
 
-    def _stat(self, params: messages.Stat, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _stat(self, params: messages.Stat, caller: ClientState, call: MethodCall) -> None:
+        del caller
         self._engine.check_in_place()
         paths = [convert.path(path) for path in params.paths]
         states = self._questions.states(paths)
@@ -258,14 +260,14 @@ class Dispatch:
             messages.StatResult(files=[convert.stat_entry(*pair) for pair in zip(paths, states, strict=True)])
         )
 
-    def _settle(self, params: messages.Settle, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _settle(self, params: messages.Settle, caller: ClientState, call: MethodCall) -> None:
+        del caller
         seconds = SETTLE_SECONDS if params.timeout is None else params.timeout
 
         async def settle() -> None:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._workshop.watching.settle()
+                    await self._services.watching.settle()
             except TimeoutError:
                 raise Timeout(
                     f"The workspace was not looked through within {seconds:g} s.",
@@ -277,46 +279,46 @@ class Dispatch:
 
     # ── applying ──
 
-    def _apply(self, params: messages.Apply, visitor: Visitor, call: Call) -> None:
-        actor = self.sessions.actor(params.session, visitor)
-        request = convert.apply(params, _reader(params.session, visitor), actor, visitor.session)
+    def _apply(self, params: messages.Apply, caller: ClientState, call: MethodCall) -> None:
+        actor = self.sessions.actor(params.session, caller)
+        request = convert.apply(params, _reader(params.session, caller), actor, caller.session)
         request = self.sessions.with_defaults(request)
         content = params.return_content or self._engine.tooling.returns_content(request.edits)
         self._submit(request, call, return_content=content, diff=params.diff or params.dry_run)
 
     def _submit(
-        self, request: Write, call: Call, *, return_content: bool = False, diff: bool = False
+        self, request: Write, call: MethodCall, *, return_content: bool = False, diff: bool = False
     ) -> None:
         def render(outcome: Outcome) -> messages.Message:
             return convert.outcome(outcome, return_content=return_content, diff=diff)
 
-        self._workshop.turns.submit(request, call, render)
+        self._services.queue.submit(request, call, render)
 
-    def _begin(self, params: messages.Begin, visitor: Visitor, call: Call) -> None:
+    def _begin(self, params: messages.Begin, caller: ClientState, call: MethodCall) -> None:
         authorship = Authorship(
-            params.actor or self.sessions.actor(params.session, visitor) or convert.ANYBODY,
-            params.session if params.session is not None else visitor.session,
+            params.actor or self.sessions.actor(params.session, caller) or convert.ANYBODY,
+            params.session if params.session is not None else caller.session,
             params.message or "",
         )
         name = self._changesets.begin(
-            visitor.number, _reader(params.session, visitor), authorship, params.on_stale
+            caller.number, _reader(params.session, caller), authorship, params.on_stale
         )
         call.reply(messages.BeginResult(changeset=name))
 
-    def _stage(self, params: messages.Stage, visitor: Visitor, call: Call) -> None:
-        changeset = self._changesets.get(params.changeset, visitor.number)
+    def _stage(self, params: messages.Stage, caller: ClientState, call: MethodCall) -> None:
+        changeset = self._changesets.get(params.changeset, caller.number)
         edits = convert.edits(params.edits)
-        self._changesets.check_room(visitor.number, edits)
+        self._changesets.check_room(caller.number, edits)
 
         def answer(outcome: Outcome, _: View) -> None:
-            self._changesets.add(params.changeset, visitor.number, edits)
+            self._changesets.add(params.changeset, caller.number, edits)
             call.reply(convert.outcome(outcome, diff=True))
 
         self._staged(changeset, edits, call, answer)
 
-    def _commit(self, params: messages.Commit, visitor: Visitor, call: Call) -> None:
+    def _commit(self, params: messages.Commit, caller: ClientState, call: MethodCall) -> None:
         try:
-            changeset = self._changesets.get(params.changeset, visitor.number)
+            changeset = self._changesets.get(params.changeset, caller.number)
         except InvalidParams:
             before = self._committed_before(params)
             if before is None:
@@ -337,8 +339,8 @@ class Dispatch:
             self._changesets.discard(params.changeset)
             return convert.outcome(outcome)
 
-        self.sessions.admit_as(said.session, visitor)
-        self._workshop.turns.submit(self.sessions.with_defaults(request), call, render)
+        self.sessions.admit_as(said.session, caller)
+        self._services.queue.submit(self.sessions.with_defaults(request), call, render)
 
     def _committed_before(self, params: messages.Commit) -> Changeset | None:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
@@ -347,27 +349,27 @@ class Dispatch:
         before = request_of(params.request_id, convert.fingerprint(params), self._engine.history)
         return None if before is None else Changeset(0, "", before.authorship)
 
-    def _abort(self, params: messages.Abort, visitor: Visitor, call: Call) -> None:
-        self._changesets.get(params.changeset, visitor.number)
+    def _abort(self, params: messages.Abort, caller: ClientState, call: MethodCall) -> None:
+        self._changesets.get(params.changeset, caller.number)
         self._changesets.discard(params.changeset)
         call.reply(messages.Empty())
 
     # ── history ──
 
-    def _log(self, params: messages.Log, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _log(self, params: messages.Log, caller: ClientState, call: MethodCall) -> None:
+        del caller
         if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
             raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
         found, more = self._questions.transactions(convert.wanted(params), params.limit)
-        published = self._workshop.guard.registry.published([int(tx.seq) for tx in found])
+        published = self._services.guard.registry.published([int(tx.seq) for tx in found])
         shown = [convert.transaction_result(tx, published.get(int(tx.seq))) for tx in found]
         call.reply(messages.LogResult(transactions=shown, more=more))
 
-    def _show(self, params: messages.Show, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _show(self, params: messages.Show, caller: ClientState, call: MethodCall) -> None:
+        del caller
         found = self._engine.history.find(params.tx)
         diff = convert.diff_of(changes_of(found, self._engine.history)) if params.diff else None
-        published = self._workshop.guard.registry.published([int(found.seq)]).get(int(found.seq))
+        published = self._services.guard.registry.published([int(found.seq)]).get(int(found.seq))
         shown = convert.transaction_result(found, published)
         hunks = [
             messages.Hunk(path=path.text, hunk=number, diff=text)
@@ -375,10 +377,10 @@ class Dispatch:
         ]
         call.reply(messages.ShowResult(transaction=shown, diff=diff, hunks=hunks if params.hunks else UNSET))
 
-    def _diff(self, params: messages.Diff, visitor: Visitor, call: Call) -> None:
+    def _diff(self, params: messages.Diff, caller: ClientState, call: MethodCall) -> None:
         paths = None if params.paths is None else [convert.path(path) for path in params.paths]
         if params.changeset is not None:
-            self._diff_staged(params, visitor, call, None if paths is None else frozenset(paths))
+            self._diff_staged(params, caller, call, None if paths is None else frozenset(paths))
             return
         history = self._engine.history
         end = None if params.to is None else history.find(params.to).seq
@@ -386,20 +388,24 @@ class Dispatch:
 
         async def answer() -> None:
             if end is None:
-                await self._workshop.watching.settle()
-            await self._workshop.turns.back()
+                await self._services.watching.settle()
+            await self._services.queue.idle()
             call.reply(_diff_result(self._questions.changes_between(start, end, paths)))
 
         self._later(answer(), call)
 
     def _diff_staged(
-        self, params: messages.Diff, visitor: Visitor, call: Call, wanted: frozenset[WorkspacePath] | None
+        self,
+        params: messages.Diff,
+        caller: ClientState,
+        call: MethodCall,
+        wanted: frozenset[WorkspacePath] | None,
     ) -> None:
         if params.from_ is not None or params.to is not None:
             raise InvalidParams(
                 "`changeset` shows what is staged, on what is there now.", hint="Leave out `from` and `to`."
             )
-        changeset = self._changesets.get(params.changeset or "", visitor.number)
+        changeset = self._changesets.get(params.changeset or "", caller.number)
 
         def answer(outcome: Outcome, _: View) -> None:
             changes = [one for one in outcome.changes if wanted is None or is_among(one.path, wanted)]
@@ -410,7 +416,7 @@ class Dispatch:
     # ── the daemon itself ──
 
     def status(self, uptime: float, clients: int, *, is_scanning: bool) -> messages.StatusResult:
-        engine, scanner, shortfalls = self._engine, self._workshop.scanner, self._workshop.shortfalls
+        engine, scanner, shortfalls = self._engine, self._services.scanner, self._services.shortfalls
         history = engine.history
         broken = engine.broken or engine.absence()
         return messages.StatusResult(
@@ -420,27 +426,27 @@ class Dispatch:
             version=editd.__version__,
             state="broken" if broken is not None else "scanning" if is_scanning else "ready",
             reason=None if broken is None else broken.text(),
-            sessions=len(self._workshop.guard.sessions),
-            leases=len(self._workshop.guard.leases),
+            sessions=len(self._services.guard.sessions),
+            leases=len(self._services.guard.leases),
             proposals=0,
-            watcher=self._workshop.watching.status(),
+            watcher=self._services.watching.status(),
             journal={
                 "bytes": history.journal.bytes,
                 "unpacked": history.head - history.packed,
                 "unflushed": max(0, history.head - max(engine.synced, 0)),
             },
-            history=self._workshop.retention.status(),
-            config=self._workshop.configuration.status(),
-            hooks=self._workshop.hooker.status(engine.hooks),
+            history=self._services.retention.status(),
+            config=self._services.configuration.status(),
+            hooks=self._services.hooker.status(engine.hooks),
             clients=clients,
-            weaker=shortfalls.weaker() + self._workshop.configuration.weaker() + history.weaker(),
+            weaker=shortfalls.weaker() + self._services.configuration.weaker() + history.weaker(),
             uncovered=scanner.uncovered + scanner.unrecorded + shortfalls.uncovered() + engine.hidden.told(),
             system=shortfalls.facts(),
             pid=os.getpid(),
             id=self.name,
         )
 
-    def _later(self, work: Coroutine[Any, Any, None], call: Call) -> None:
+    def _later(self, work: Coroutine[Any, Any, None], call: MethodCall) -> None:
         async def run() -> None:
             try:
                 await work
@@ -457,9 +463,9 @@ class Dispatch:
         task.add_done_callback(self._tasks.discard)
 
 
-def _reader(session: str | None, visitor: Visitor) -> Reader:
+def _reader(session: str | None, caller: ClientState) -> Reader:
     """Who reads and edits: the session if there is one, else the connection."""
-    return visitor.reader(session if session is not None else visitor.session)
+    return caller.reader(session if session is not None else caller.session)
 
 
 def _diff_result(changes: Sequence[Change]) -> messages.DiffResult:

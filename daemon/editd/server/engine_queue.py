@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from editd.edits.regex import Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import Trial
-    from editd.server.dispatch import Call
-    from editd.server.hook_runner import Hooker
-    from editd.server.regex_pool import Searcher
+    from editd.server.dispatch import MethodCall
+    from editd.server.hook_runner import HookRunner
+    from editd.server.regex_pool import RegexPool
     from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)
@@ -44,22 +44,22 @@ PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for 
 Done = TypeVar("Done")
 
 
-class Waiting(Struct):
+class QueuedRequest(Struct):
     request: Write
-    call: Call
+    call: MethodCall
     render: Callable[[Outcome], Message]
     until: float  # the loop's time
     hookings: int = 0  # how often its hooks have run
 
 
-class Turns:
+class EngineQueue:
     """Also the engine's gate: while a heavy turn is in a thread, nobody else may call the engine.
 
-    What else wants it comes by `when_back` or awaits `back`; `status` alone looks at numbers that are safe.
+    What else wants it comes by `when_idle` or awaits `back`; `status` alone looks at numbers that are safe.
     """
 
     def __init__(
-        self, engine: Engine, searcher: Searcher, hooker: Hooker, activity: Activity | None = None
+        self, engine: Engine, searcher: RegexPool, hooker: HookRunner, activity: Activity | None = None
     ) -> None:
         """`activity` is told after each turn, and after each work in a thread."""
         self.activity = activity or Activity()
@@ -68,7 +68,7 @@ class Turns:
         self._hooker = hooker
         self._searching: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._postponed = 0
         self._is_called = False
         self._is_in_company = False  # more than one had the last turn
@@ -80,33 +80,33 @@ class Turns:
         """How many requests are not answered yet."""
         return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
 
-    def submit(self, request: Write, call: Call, render: Callable[[Outcome], Message]) -> None:
+    def submit(self, request: Write, call: MethodCall, render: Callable[[Outcome], Message]) -> None:
         """Have `request` carried out in the next turn; `call` is answered with what `render` makes of it."""
-        self._enqueue(Waiting(request, call, render, self._loop.time() + PATIENCE_SECONDS))
+        self._enqueue(QueuedRequest(request, call, render, self._loop.time() + PATIENCE_SECONDS))
 
-    def when_back(self, call: Callable[[], None]) -> None:
+    def when_idle(self, call: Callable[[], None]) -> None:
         """Call it now, or when the engine is back from its thread."""
         if self._is_away:
             self._deferred.append(call)
         else:
             call()
 
-    async def back(self) -> None:
+    async def idle(self) -> None:
         """Return when the engine is here; until the caller awaits again, it stays."""
         while self._is_away:
             arrived = asyncio.Event()
             self._deferred.append(arrived.set)
             await arrived.wait()
 
-    async def apart(self, work: Callable[[], Done]) -> Done:
+    async def run_in_thread(self, work: Callable[[], Done]) -> Done:
         """Have something that takes long done with the engine in a thread.
 
         Who is cancelled waits no more; the engine is away until the thread is done with it all the same.
         """
-        await self.back()
+        await self.idle()
         return await asyncio.shield(self._send_away(work))
 
-    def _enqueue(self, waiting: Waiting) -> None:
+    def _enqueue(self, waiting: QueuedRequest) -> None:
         self._waiting.append(waiting)
         self._call()
 
@@ -145,7 +145,7 @@ class Turns:
             self._engine.broken = fault
             return [fault for _ in requests]
 
-    def _tell(self, waiting: Waiting, result: Outcome | Refused) -> None:
+    def _tell(self, waiting: QueuedRequest, result: Outcome | Refused) -> None:
         try:
             if isinstance(result, Refused):
                 waiting.call.refuse(result)
@@ -155,7 +155,7 @@ class Turns:
             log.exception("a request could not be answered")
             waiting.call.fail()
 
-    def _answer(self, taken: list[Waiting], results: list[Result]) -> None:
+    def _answer(self, taken: list[QueuedRequest], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
             if isinstance(result, Asking):
                 self._search(waiting, result.search)
@@ -168,11 +168,11 @@ class Turns:
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self.when_back(self._engine.relieve)
+        self.when_idle(self._engine.relieve)
         self._call()
         self.activity.note()
 
-    def _search(self, waiting: Waiting, search: Search) -> None:
+    def _search(self, waiting: QueuedRequest, search: Search) -> None:
         """Have the search made, and ask again with its answer; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has searches"
@@ -187,7 +187,7 @@ class Turns:
 
         self._put_aside(waiting, find())
 
-    def _hook(self, waiting: Waiting, trial: Trial) -> None:
+    def _hook(self, waiting: QueuedRequest, trial: Trial) -> None:
         """Have the hooks run, and ask again with what they say; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has hooks"
@@ -204,7 +204,7 @@ class Turns:
 
         self._put_aside(waiting, run())
 
-    def _put_aside(self, waiting: Waiting, work: Coroutine[Any, Any, None]) -> None:
+    def _put_aside(self, waiting: QueuedRequest, work: Coroutine[Any, Any, None]) -> None:
         async def finish() -> None:
             try:
                 await work
@@ -218,7 +218,7 @@ class Turns:
         self._searching.add(task)
         task.add_done_callback(self._searching.discard)
 
-    def _again(self, waiting: Waiting) -> None:
+    def _again(self, waiting: QueuedRequest) -> None:
         self._postponed -= 1
         self._enqueue(waiting)
 

@@ -21,7 +21,7 @@ from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, request
 from editd.engine.view import View
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import convert
-from editd.server.child_process import PYTHON, Child
+from editd.server.child_process import PYTHON, ChildProcess
 from editd.store.trailers import rfc3339
 from editd.system.process_tree import KILL_SECONDS
 from editd.values.changeset import Change
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.engine import Engine
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.server.methods.sessions import SessionMethods
     from editd.values.content import FileState
 
@@ -47,7 +47,7 @@ SPARE_SECONDS = 10.0  # beyond the hooks' own, for what the process does beside 
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
 
 
-class Hooker:
+class HookRunner:
     """`run` may be called by any number at once; `close` once."""
 
     def __init__(self, state: str, root: str, bytes_max: int) -> None:
@@ -56,7 +56,7 @@ class Hooker:
         self._root = root
         self._bytes_max = bytes_max
         self._slots = asyncio.Semaphore(AT_ONCE_MAX)
-        self._running: set[Child] = set()
+        self._running: set[ChildProcess] = set()
         self._closing = False
         self._runs: dict[str, int] = {}
         self._failures: dict[str, dict[str, str]] = {}
@@ -140,7 +140,7 @@ class Hooker:
         return os.path.isabs(folder) and real != self._root and not real.startswith(self._root + "/")
 
 
-class _Process(Child):
+class _Process(ChildProcess):
     """The process that runs one trial; `settle` is called when it is closed or dies, too."""
 
     def __init__(
@@ -160,28 +160,28 @@ class _Process(Child):
 class HookMethods:
     def __init__(
         self,
-        hooker: Hooker,
+        hooker: HookRunner,
         engine: Engine,
-        turns: Turns,
+        queue: EngineQueue,
         sessions: SessionMethods,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs what an answer waits for."""
         self._hooker = hooker
         self._engine = engine
-        self._turns = turns
+        self._queue = queue
         self._sessions = sessions
         self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.HooksRun: self._run
         }
 
-    def _run(self, params: messages.HooksRun, visitor: Visitor, call: Call) -> None:
+    def _run(self, params: messages.HooksRun, caller: ClientState, call: MethodCall) -> None:
         """Run the hooks on files as they are, and tell what they would change."""
         self._engine.check_in_place()
         paths = [convert.path(path) for path in params.paths]
         for path in paths:
-            self._sessions.permit_reading(params.session, visitor, path, self._engine.tree)
+            self._sessions.permit_reading(params.session, caller, path, self._engine.tree)
         view = View(self._engine.tree, self._engine.history, patient=False)
         states = {path: _file(view, path) for path in map(view.resolve, paths)}
         files = [Planned(path, state.content, state.is_executable) for path, state in states.items()]

@@ -27,7 +27,7 @@ MOMENTARY_BYTES = 16  # what the name of the moment may have more than the socke
 BACKLOG = 128  # who comes while a long transaction holds the loop
 
 
-class Answered(PermissionDenied):
+class AlreadyListening(PermissionDenied):
     """Somebody listens on the socket already, and it is not ours to take."""
 
 
@@ -106,7 +106,7 @@ def _names_queue(path: str) -> int | None:
     return queue
 
 
-def whereabouts(path: str) -> tuple[int, int] | None:
+def inode_of(path: str) -> tuple[int, int] | None:
     """Which socket, or whatever lies there, `path` leads to; None where it leads to nothing."""
     try:
         found = os.lstat(path)
@@ -163,7 +163,7 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
                 f"{path} is there and is no socket.", hint="Remove it, or name another in EDITD_SOCKET."
             )
         if _answers(descriptor, path):
-            raise Answered(
+            raise AlreadyListening(
                 f"Somebody listens on {path} already.",
                 hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
             )

@@ -17,7 +17,7 @@ ALIKE_MAX = 100  # in one period: a traceback of a child comes line by line
 PERIOD_SECONDS = 60.0
 
 
-class Sparing(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets `ALIKE_MAX` messages that are alike pass in each period; the next tells of the others."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

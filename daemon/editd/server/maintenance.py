@@ -14,8 +14,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.async_timeout import happens
-from editd.server.child_process import PYTHON, Child, answering
+from editd.server.async_timeout import wait_event
+from editd.server.child_process import PYTHON, ChildProcess, answering
 from editd.store.journal import Position
 from editd.store.tidying import is_tidy
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from editd.engine.engine import Engine
-    from editd.server.engine_queue import Turns
+    from editd.server.engine_queue import EngineQueue
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ FINISH_SECONDS_MAX = 60.0  # for packing at the end; what is not packed then sta
 _NOT_AHEAD = "what the next edits need could not be made ahead: %s"
 
 
-class Background:
-    def __init__(self, engine: Engine, turns: Turns, folder: str) -> None:
+class Maintenance:
+    def __init__(self, engine: Engine, queue: EngineQueue, folder: str) -> None:
         self._engine = engine
-        self._turns = turns
+        self._queue = queue
         self._folder = folder
-        self._packer: Child | None = None
+        self._packer: ChildProcess | None = None
         self._deaths = 0  # of it, one after the other
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
         self._busy = asyncio.Lock()  # one request to the packer at a time
@@ -74,7 +74,7 @@ class Background:
     async def finish(self) -> None:
         """Pack and sync all there is, then end the packing process. A proof is cut off."""
         self._end.set()
-        self._turns.activity.note()
+        self._queue.activity.note()
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
                 await self._end_proof()
@@ -110,7 +110,7 @@ class Background:
             self._check_open()
             try:
                 await self._pack()
-                await self._turns.back()
+                await self._queue.idle()
                 self._engine.history.index.flush()  # the process holds its file against what is packed
             except Refused as refusal:
                 return [refusal.text()]
@@ -120,12 +120,12 @@ class Background:
             return ["The process that checks the history ended before it was done."]
         problems = list(answer["problems"])
         if answer["damaged"] and self._engine.broken is None:
-            await self._turns.back()
+            await self._queue.idle()
             self._engine.broken = HistoryDamaged(problems[0], hint="Nothing was changed.")
         return problems
 
     @contextlib.asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
+    async def exclusively(self) -> AsyncIterator[None]:
         """While this lasts nothing is packed or proven; after it packing looks at the store anew.
 
         A proof that is under way is waited for first, while packing goes on. Raises ShuttingDown.
@@ -140,7 +140,7 @@ class Background:
     async def _run(self, work: Callable[[], Awaitable[None]], is_left: Callable[[], bool]) -> None:
         """Work every tick while something is left to do. Otherwise sleep until something happens."""
         seconds = TICK_SECONDS
-        while not await happens(self._end, seconds):
+        while not await wait_event(self._end, seconds):
             try:
                 await work()
                 seconds = TICK_SECONDS
@@ -150,9 +150,9 @@ class Background:
             except Exception:  # a fault of ours; without this task all that it does would be left undone
                 log.exception("what is done in the background failed, and is tried again")
                 seconds = RETRY_SECONDS
-            await self._turns.back()
+            await self._queue.idle()
             if not (is_left() or self._end.is_set()):  # nothing is awaited between this and the waiting
-                await self._turns.activity.wait()
+                await self._queue.activity.wait()
 
     def _is_work_left(self) -> bool:
         """Whether `_tick` has something to do now or soon."""
@@ -175,7 +175,7 @@ class Background:
     async def _tick(self) -> None:
         """Sync and pack what is due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
-        await self._turns.back()
+        await self._queue.idle()
         now, quiet = loop.time(), self._quiet
         if self._engine.synced < self._engine.history.head:
             if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
@@ -190,12 +190,12 @@ class Background:
         if not self._is_tidy:
             async with self._busy:
                 await self._begin_packer()
-        await self._turns.back()
+        await self._queue.idle()
         await self._make_segment()
         if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
             while self._engine.history.index.write_some():
                 await asyncio.sleep(0)  # who asks now does not wait for all of it
-                await self._turns.back()
+                await self._queue.idle()
 
     @property
     def _quiet(self) -> float:
@@ -205,11 +205,11 @@ class Background:
     async def _look(self) -> None:
         """Look at what was replaced a while ago, and have files ready. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
-        await self._turns.back()
+        await self._queue.idle()
         is_busy = self._quiet <= QUIET_SECONDS
         if (look := self._engine.look_at_replaced(is_busy=is_busy)) is not None:
             looks = await loop.run_in_executor(None, look)
-            await self._turns.back()
+            await self._queue.idle()
             self._engine.record_written(looks)
         if not is_busy and loop.time() >= self._rests_until:
             await self._make_files()
@@ -226,7 +226,7 @@ class Background:
             log.warning(_NOT_AHEAD, error)
             self._rests_until = loop.time() + RETRY_SECONDS
             return
-        await self._turns.back()
+        await self._queue.idle()
         self._engine.files.made_ahead(made)
 
     async def _make_segment(self) -> None:
@@ -238,12 +238,12 @@ class Background:
             except OSError as error:
                 log.warning(_NOT_AHEAD, error)
                 return
-            await self._turns.back()
+            await self._queue.idle()
             journal.add_spare(made)
 
     async def _pack(self) -> None:
         """Have all packed that is committed. Raises Broken where that fails."""
-        await self._turns.back()
+        await self._queue.idle()
         due = self._engine.packing_due()
         if due is None:
             return
@@ -254,7 +254,7 @@ class Background:
             "through": through,
         }
         answer = await self._ask(request)
-        await self._turns.back()
+        await self._queue.idle()
         if answer is None:
             self._deaths += 1
             log.warning("the packing process ended; it will be started again")
@@ -274,7 +274,7 @@ class Background:
 
         A second sync may well succeed where the kernel has dropped what the first could not write.
         """
-        await self._turns.back()
+        await self._queue.idle()
         begun = None if self._has_journal_failed else self._engine.history.journal.begin_sync()
         if begun is None:
             return
@@ -291,12 +291,12 @@ class Background:
             return
         finally:
             os.close(descriptor)
-        await self._turns.back()
+        await self._queue.idle()
         done()
 
     async def _sync(self) -> None:
         """Have all synced that is in the files. Raises OSError where that could not be tried."""
-        await self._turns.back()
+        await self._queue.idle()
         if self._engine.synced >= self._engine.history.head or self._engine.has_sync_failed:
             return
         through = self._engine.history.head  # all of it is in the files now; what comes later may not be
@@ -306,10 +306,10 @@ class Background:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             log.critical("the workspace could not be synced: %s", error)
-            await self._turns.back()
+            await self._queue.idle()
             self._engine.sync_failed(error)
             return
-        await self._turns.back()
+        await self._queue.idle()
         self._engine.files_synced(through)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -320,11 +320,11 @@ class Background:
             packer.send(request)
             return await self._answer
 
-    async def _begin_packer(self) -> Child:
+    async def _begin_packer(self) -> ChildProcess:
         """The packing process, started if need be. What one that was killed has left, it removes then."""
         if self._packer is None:
             argv = [*PYTHON, "editd.store.packing", self._folder]
-            packer = Child(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
+            packer = ChildProcess(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
             await packer.start()
             self._packer, self._is_tidy = packer, True
         return self._packer

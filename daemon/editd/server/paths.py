@@ -14,7 +14,7 @@ from editd.values.path import WorkspacePath
 from editd.workspace.scope import Scope
 
 
-class Places(Struct, frozen=True):
+class WorkspacePaths(Struct, frozen=True):
     """Where the daemon of one workspace keeps its files."""
 
     root: str
@@ -23,7 +23,7 @@ class Places(Struct, frozen=True):
     socket: str
 
     @classmethod
-    def of(cls, workspace: str, *, nested: bool = False) -> Places:
+    def of(cls, workspace: str, *, nested: bool = False) -> WorkspacePaths:
         """Return the places of the workspace that `workspace` names; with `nested`, of that very folder.
 
         Raises PermissionDenied for `/`, a home folder, and a folder that contains its own history or

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.engine.expression_refusals import out_of_time, too_large
 from editd.engine.expressions import SECONDS, matches_of, request_of
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
-from editd.server.child_process import PYTHON, Child
+from editd.server.child_process import PYTHON, ChildProcess
 
 if TYPE_CHECKING:
     from editd.edits.regex import Match, Search
@@ -27,7 +27,7 @@ START_SECONDS = 30.0  # it takes a tenth of one; on a machine that is out of mem
 CLOSE_SECONDS = 1.0
 
 
-class Searcher:
+class RegexPool:
     """Searches for any number of callers, by a process that the first of them starts."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -117,7 +117,7 @@ class _Process:
     """One process, from its start to its death."""
 
     def __init__(self) -> None:
-        self._child = Child(
+        self._child = ChildProcess(
             [*PYTHON, "editd.engine.expressions"], on_frame=self._heard, on_death=self._died
         )  # fmt: skip
         self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.async_timeout import happens
-from editd.server.child_process import PYTHON, Child
+from editd.server.async_timeout import wait_event
+from editd.server.child_process import PYTHON, ChildProcess
 from editd.store.compaction import MARKER
 from editd.store.strays import drop_strays, stray_bytes
 from editd.values.transaction import CommitId
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from editd.config.schema import Keep
     from editd.engine.engine import Engine
     from editd.engine.guard import Guard
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
-    from editd.server.maintenance import Background
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +48,23 @@ NO_HISTORY: dict[str, Any] = {
 
 class Retention:
     def __init__(
-        self, engine: Engine, turns: Turns, background: Background, guard: Guard, folder: str, keep: Keep
+        self,
+        engine: Engine,
+        queue: EngineQueue,
+        background: Maintenance,
+        guard: Guard,
+        folder: str,
+        keep: Keep,
     ) -> None:
         """`folder` is the state folder."""
         self._engine = engine
-        self._turns = turns
+        self._queue = queue
         self._background = background
         self._guard = guard
         self._folder = folder
         self.keep = keep
         self._one = asyncio.Lock()  # one run at a time
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._answer: asyncio.Future[dict[str, Any] | None] | None = None
         self._wake = asyncio.Event()
         self._is_closing = False
@@ -79,17 +85,17 @@ class Retention:
             self._heard(None)
             await child.close(0.1)
 
-    def look_soon(self) -> None:
+    def schedule_check(self) -> None:
         """The configuration has changed."""
         self._rests_until = 0.0
         self._wake.set()
-        self._turns.activity.note()
+        self._queue.activity.note()
 
     def methods(
-        self, later: Callable[[Coroutine[Any, Any, None], Call], None]
-    ) -> dict[type[messages.Params], Callable[[Any, Visitor, Call], None]]:
-        def gc(params: messages.Gc, visitor: Visitor, call: Call) -> None:
-            del visitor
+        self, later: Callable[[Coroutine[Any, Any, None], MethodCall], None]
+    ) -> dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]]:
+        def gc(params: messages.Gc, caller: ClientState, call: MethodCall) -> None:
+            del caller
 
             async def run() -> None:
                 call.reply(await self.run(is_dry=params.dry_run))
@@ -116,7 +122,7 @@ class Retention:
         """Compact what goes beyond `keep`, and free what nothing needs. Raises Refused."""
         async with self._one:
             await self._background.pack()
-            await self._turns.back()
+            await self._queue.idle()
             history = self._engine.history
             if self._engine.broken is not None:
                 raise self._engine.broken
@@ -143,15 +149,15 @@ class Retention:
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
         """From the old history to the new: the floor is the one step, all else follows from it."""
         history = self._engine.history
-        async with self._background.alone():
-            await self._turns.back()
+        async with self._background.exclusively():
+            await self._queue.idle()
             if floor > history.floor.seq:
                 history.compact(commit)
             while history.forget_compacted(INDEX_SLICE):
                 await asyncio.sleep(0)
-                await self._turns.back()
+                await self._queue.idle()
             await self._ask({"do": "sweep", "packs": packs})
-            await self._turns.back()
+            await self._queue.idle()
             history.look_anew()
 
     def _beyond(self) -> tuple[int, int]:
@@ -193,7 +199,7 @@ class Retention:
         while True:
             is_enough = False
             try:
-                await self._turns.back()
+                await self._queue.idle()
                 is_due = self._engine.broken is None and self._is_due()
                 is_enough = not is_due and self.keep.age is None
                 if is_due and loop.time() >= self._rests_until:
@@ -205,14 +211,14 @@ class Retention:
                 log.exception("the history could not be compacted")
             self._wake.clear()
             if is_enough:  # only what happens, or another configuration, makes it too much
-                await self._turns.activity.wait()
-            await happens(self._wake, LOOK_SECONDS)
+                await self._queue.activity.wait()
+            await wait_event(self._wake, LOOK_SECONDS)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request to the compacting process, started if need be. Raises Refused where it fails."""
         if self._child is None:
             argv = [*PYTHON, "editd.store.compaction", self._folder]
-            child = Child(argv, nice=COMPACTOR_NICE, on_frame=self._heard, on_death=self._died)
+            child = ChildProcess(argv, nice=COMPACTOR_NICE, on_frame=self._heard, on_death=self._died)
             await child.start()
             self._child = child
         self._answer = asyncio.get_running_loop().create_future()

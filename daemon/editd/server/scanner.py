@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from editd.engine.inspection import suspects_in, suspects_unseen, sweep
 from editd.engine.survey import too_large
 from editd.errors import Broken
-from editd.server.child_process import PYTHON, Child
+from editd.server.child_process import PYTHON, ChildProcess
 from editd.values.content import Version
 from editd.workspace.scan import FILE_BYTES_MAX
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.engine.engine import Engine
-    from editd.server.engine_queue import Turns
+    from editd.server.engine_queue import EngineQueue
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Scanner:
 
     def __init__(self, root: str, folder: str) -> None:
         self._argv = [*PYTHON, "editd.engine.survey", root, folder]
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._number = 0
         self._next: asyncio.Task[None] | None = None  # the scan that has not begun yet
@@ -93,27 +93,29 @@ class Scanner:
                 return frame
             progress(frame["progress"])
 
-    async def settle(self, engine: Engine, turns: Turns) -> None:
+    async def settle(self, engine: Engine, queue: EngineQueue) -> None:
         """Return when all that was changed before this call is seen and recorded."""
         if self._next is None:
-            self._next = asyncio.create_task(self._scan_after(self._running, engine, turns))
+            self._next = asyncio.create_task(self._scan_after(self._running, engine, queue))
         await asyncio.shield(self._next)
 
-    async def _scan_after(self, before: asyncio.Task[None] | None, engine: Engine, turns: Turns) -> None:
+    async def _scan_after(
+        self, before: asyncio.Task[None] | None, engine: Engine, queue: EngineQueue
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
         self._running, self._next = self._next, None  # who settles from here on needs another scan
-        await self._scan(engine, turns)
+        await self._scan(engine, queue)
 
-    async def _scan(self, engine: Engine, turns: Turns) -> None:
+    async def _scan(self, engine: Engine, queue: EngineQueue) -> None:
         """Raises Broken where the process keeps ending: a settle that has not looked is no settle."""
         for _ in range(TRIES):
-            if await self._scan_once(engine, turns):
+            if await self._scan_once(engine, queue):
                 return
             log.error("the scanning process ended during a scan")
         raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and try again.")
 
-    async def _scan_once(self, engine: Engine, turns: Turns) -> bool:
+    async def _scan_once(self, engine: Engine, queue: EngineQueue) -> bool:
         child = await self._started()
         self._number += 1
         child.send({"do": "scan", "id": self._number})
@@ -127,22 +129,22 @@ class Scanner:
                 continue
             if "done" in frame:
                 break
-            await turns.back()
+            await queue.idle()
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
             suspects += suspects_in(engine.history, frame["folder"], found)
         self._take_left_out(frame)
         self.files = frame["files"]
-        await turns.back()
+        await queue.idle()
         self.unseen = list(suspects_unseen(engine.history, seen))
         suspects += self.unseen
-        await self._record(engine, turns, suspects)
-        await turns.back()
+        await self._record(engine, queue, suspects)
+        await queue.idle()
         if engine.broken is None:  # else they may be what recovery needs
             sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
         return True
 
-    async def _record(self, engine: Engine, turns: Turns, suspects: list[WorkspacePath]) -> None:
+    async def _record(self, engine: Engine, queue: EngineQueue, suspects: list[WorkspacePath]) -> None:
         inspection = engine.inspect()
         clock = asyncio.get_running_loop().time
         pause = clock() + LOOK_SECONDS
@@ -150,9 +152,9 @@ class Scanner:
             inspection.look(path)
             if clock() > pause:
                 await asyncio.sleep(0)
-                await turns.back()
+                await queue.idle()
                 pause = clock() + LOOK_SECONDS
-        await turns.apart(inspection.record)
+        await queue.run_in_thread(inspection.record)
         self.unrecorded = inspection.failed
 
     async def close(self) -> None:
@@ -163,10 +165,10 @@ class Scanner:
             child, self._child = self._child, None
             await child.close()
 
-    async def _started(self) -> Child:
+    async def _started(self) -> ChildProcess:
         if self._child is None:
             self._frames = asyncio.Queue()  # what an earlier one said last is nobody's answer
-            child = Child(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
+            child = ChildProcess(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
             await child.start()
             self._child = child
         return self._child

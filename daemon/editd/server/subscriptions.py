@@ -36,8 +36,8 @@ from editd.wire.limits import LIMITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.store.history import History
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
@@ -64,13 +64,13 @@ class Listener(Protocol):
     def send(self, data: bytes) -> None: ...
 
 
-class State(Enum):
+class SubscriptionState(Enum):
     LIVE = auto()
     CATCHING_UP = auto()
     BEHIND = auto()
 
 
-class Form(Struct, frozen=True):
+class EventFormat(Struct, frozen=True):
     """How a subscriber wants to be called: `event` with a map, or a method of its own by position."""
 
     method: str = "event"
@@ -86,7 +86,7 @@ Alike = tuple[str, int, bytes]
 """What makes the bytes of an event the same for two subscribers: encoding, number and form."""
 
 
-class Told(Struct):
+class OutgoingEvent(Struct):
     """One event on its way; `seq` is a transaction's."""
 
     event: str
@@ -112,9 +112,9 @@ class Subscription(Struct, eq=False):
     listener: Listener
     events: frozenset[str] | None
     globs: tuple[Glob, ...] | None
-    form: Form
+    form: EventFormat
     cursor: int
-    state: State
+    state: SubscriptionState
     is_over: bool = False
     has_missed: bool = False
     alike: Alike = ("", 0, b"")
@@ -123,25 +123,25 @@ class Subscription(Struct, eq=False):
         form = hashlib.sha256(repr(self.form).encode("utf-8", "surrogateescape")).digest()
         self.alike = (self.listener.connection.encoding, self.number, form)
 
-    def take(self, told: Iterable[Told], newest: int) -> None:
+    def take(self, told: Iterable[OutgoingEvent], newest: int) -> None:
         """Say what of this it wants to hear; `newest` is the newest transaction there is."""
-        if self.is_over or self.state is State.BEHIND:
+        if self.is_over or self.state is SubscriptionState.BEHIND:
             return
         if not self._say([one for one in told if self._is_news(one)]):
             self.has_missed = True
-            if self.state is State.LIVE:
-                self.state = State.BEHIND
-        elif self.state is State.LIVE:
+            if self.state is SubscriptionState.LIVE:
+                self.state = SubscriptionState.BEHIND
+        elif self.state is SubscriptionState.LIVE:
             self.cursor = max(self.cursor, newest)
 
-    def read_on(self, told: Sequence[Told]) -> bool:
+    def read_on(self, told: Sequence[OutgoingEvent]) -> bool:
         """Say what was read from the index for it, and move on behind that; False: not all of it."""
         if not self._say([one for one in told if self._wants(one)]):
             return False
         self.cursor = max([self.cursor, *(one.seq for one in told if one.seq is not None)])
         return True
 
-    def _say(self, wanted: Iterable[Told]) -> bool:
+    def _say(self, wanted: Iterable[OutgoingEvent]) -> bool:
         """Say all of it, piece by piece; False where the connection does not read, and not all is said."""
         for piece in _pieces(wanted, self):
             if not self.listener.is_reading:
@@ -152,23 +152,23 @@ class Subscription(Struct, eq=False):
 
     def go_live(self) -> None:
         """It has had all the transactions; other events may have been left out meanwhile."""
-        self.state = State.LIVE
+        self.state = SubscriptionState.LIVE
         if self.has_missed:
             self.resync(self.cursor)
 
     def resync(self, newest: int) -> None:
         """It reads again: one event for all that it has missed."""
         head = max(self.cursor, newest)
-        missed = Told("resync", {"from": self.cursor, "head": head, "reason": "behind"})
-        self.state, self.cursor, self.has_missed = State.LIVE, head, False
+        missed = OutgoingEvent("resync", {"from": self.cursor, "head": head, "reason": "behind"})
+        self.state, self.cursor, self.has_missed = SubscriptionState.LIVE, head, False
         self.listener.send(missed.bytes_for(self))
 
-    def _is_news(self, told: Told) -> bool:
-        if told.seq is not None and (self.state is State.CATCHING_UP or told.seq <= self.cursor):
+    def _is_news(self, told: OutgoingEvent) -> bool:
+        if told.seq is not None and (self.state is SubscriptionState.CATCHING_UP or told.seq <= self.cursor):
             return False  # the index has it, or had it already
         return self._wants(told)
 
-    def _wants(self, told: Told) -> bool:
+    def _wants(self, told: OutgoingEvent) -> bool:
         if self.events is not None and told.event not in self.events:
             return False
         if self.globs is None or (told.seq is None and not told.paths):
@@ -179,17 +179,17 @@ class Subscription(Struct, eq=False):
 class Subscriptions:
     """All subscriptions of all connections, by the visitor's number and then by their own."""
 
-    def __init__(self, history: History, turns: Turns) -> None:
+    def __init__(self, history: History, queue: EngineQueue) -> None:
         self._history = history
-        self._turns = turns
+        self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._by_visitor: dict[int, dict[int, Subscription]] = {}
-        self._waiting: deque[Transaction | Told] = deque()
+        self._waiting: deque[Transaction | OutgoingEvent] = deque()
         self._is_called = False
         self._round: Iterator[Subscription] = iter(())
-        self._told: list[Told] = []
+        self._told: list[OutgoingEvent] = []
         self._newest = 0  # that a round was about
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Subscribe: self._subscribe,
             messages.Unsubscribe: self._unsubscribe,
         }
@@ -202,7 +202,7 @@ class Subscriptions:
 
     def tell(self, event: str, body: dict[str, Any], paths: Sequence[WorkspacePath] = ()) -> None:
         """Tell all who want to hear of `event`; `paths`, where given, are held against their globs."""
-        self._say(Told(event, body, tuple(paths)))
+        self._say(OutgoingEvent(event, body, tuple(paths)))
 
     def finish(self) -> None:
         """Say all there is to say, and then that the daemon ends."""
@@ -211,7 +211,7 @@ class Subscriptions:
             self._tell_some(None)
         self._by_visitor.clear()
 
-    def _say(self, what: Transaction | Told) -> None:
+    def _say(self, what: Transaction | OutgoingEvent) -> None:
         if not self._by_visitor:
             return
         self._waiting.append(what)
@@ -250,27 +250,27 @@ class Subscriptions:
 
     # ── who is told ──
 
-    def leave(self, visitor: Visitor) -> None:
+    def leave(self, caller: ClientState) -> None:
         """The connection is gone."""
-        for subscription in self._by_visitor.pop(visitor.number, {}).values():
+        for subscription in self._by_visitor.pop(caller.number, {}).values():
             subscription.is_over = True
 
     def __len__(self) -> int:
         return sum(len(theirs) for theirs in self._by_visitor.values())
 
-    def _subscribe(self, params: messages.Subscribe, visitor: Visitor, call: Call) -> None:
-        assert visitor.listener is not None, "who asks is connected"
-        theirs = self._by_visitor.get(visitor.number, {})
+    def _subscribe(self, params: messages.Subscribe, caller: ClientState, call: MethodCall) -> None:
+        assert caller.listener is not None, "who asks is connected"
+        theirs = self._by_visitor.get(caller.number, {})
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
                 f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
                 hint="`unsubscribe`, or leave out the filters: one subscription may hear of everything.",
             )
-        subscription = self._made(params, max(theirs, default=0) + 1, visitor.listener)
-        self._by_visitor.setdefault(visitor.number, {})[subscription.number] = subscription
-        visitor.listener.on_reading_again = lambda: self._reads_again(visitor.number)
+        subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
+        self._by_visitor.setdefault(caller.number, {})[subscription.number] = subscription
+        caller.listener.on_reading_again = lambda: self._reads_again(caller.number)
         call.reply(messages.SubscribeResult(subscription=subscription.number, head=self._history.head))
-        if subscription.state is State.CATCHING_UP:
+        if subscription.state is SubscriptionState.CATCHING_UP:
             self._loop.call_soon(self._catch_up_soon, subscription)
 
     def _made(self, params: messages.Subscribe, number: int, listener: Listener) -> Subscription:
@@ -291,13 +291,13 @@ class Subscriptions:
             listener,
             None if params.events is None else frozenset(params.events),
             None if params.paths is None else parse_all(params.paths, "A subscription"),
-            Form() if params.notify is None else _form_of(params.notify),
+            EventFormat() if params.notify is None else _form_of(params.notify),
             since,
-            State.LIVE if since == head else State.CATCHING_UP,
+            SubscriptionState.LIVE if since == head else SubscriptionState.CATCHING_UP,
         )
 
-    def _unsubscribe(self, params: messages.Unsubscribe, visitor: Visitor, call: Call) -> None:
-        theirs = self._by_visitor.get(visitor.number, {})
+    def _unsubscribe(self, params: messages.Unsubscribe, caller: ClientState, call: MethodCall) -> None:
+        theirs = self._by_visitor.get(caller.number, {})
         subscription = theirs.pop(params.subscription, None)
         if subscription is None:
             raise InvalidParams(
@@ -309,19 +309,19 @@ class Subscriptions:
 
     # ── who is not there yet ──
 
-    def _reads_again(self, visitor: int) -> None:
-        for subscription in self._by_visitor.get(visitor, {}).values():
-            if subscription.state is State.BEHIND:
+    def _reads_again(self, caller: int) -> None:
+        for subscription in self._by_visitor.get(caller, {}).values():
+            if subscription.state is SubscriptionState.BEHIND:
                 subscription.resync(self._newest)
-            elif subscription.state is State.CATCHING_UP:
+            elif subscription.state is SubscriptionState.CATCHING_UP:
                 self._catch_up_soon(subscription)
 
     def _catch_up_soon(self, subscription: Subscription) -> None:
-        self._turns.when_back(lambda: self._catch_up(subscription))
+        self._queue.when_idle(lambda: self._catch_up(subscription))
 
     def _catch_up(self, subscription: Subscription) -> None:
         """Read on in the index, as long as the connection reads; called with the engine at hand."""
-        if subscription.is_over or subscription.state is not State.CATCHING_UP:
+        if subscription.is_over or subscription.state is not SubscriptionState.CATCHING_UP:
             return
         if not subscription.listener.is_reading:
             return  # `_reads_again` comes back to it
@@ -339,7 +339,7 @@ class Subscriptions:
             self._loop.call_soon(self._catch_up_soon, subscription)
 
 
-def _form_of(notify: messages.Notify) -> Form:
+def _form_of(notify: messages.Notify) -> EventFormat:
     size = len(encode_msgpack(notify))
     if size > LIMITS.notify_bytes_max:
         raise TooLarge(
@@ -347,12 +347,12 @@ def _form_of(notify: messages.Notify) -> Form:
             hint="It goes out with every event: give a short name in `prefix`, and keep the rest yourself.",
             data={"size": size, "limit": LIMITS.notify_bytes_max},
         )
-    return Form(notify.method, tuple(notify.prefix))
+    return EventFormat(notify.method, tuple(notify.prefix))
 
 
-def _pieces(wanted: Iterable[Told], subscription: Subscription) -> Iterator[list[Told]]:
+def _pieces(wanted: Iterable[OutgoingEvent], subscription: Subscription) -> Iterator[list[OutgoingEvent]]:
     """The events in pieces of about `PIECE_BYTES`, so that one write says many small ones."""
-    piece: list[Told] = []
+    piece: list[OutgoingEvent] = []
     size = 0
     for one in wanted:
         piece.append(one)
@@ -364,10 +364,10 @@ def _pieces(wanted: Iterable[Told], subscription: Subscription) -> Iterator[list
         yield piece
 
 
-def _told(what: Transaction | Told) -> Told:
-    if isinstance(what, Told):
+def _told(what: Transaction | OutgoingEvent) -> OutgoingEvent:
+    if isinstance(what, OutgoingEvent):
         return what
     paths = dict.fromkeys(touch.path for touch in what.touches)
     paths.update(dict.fromkeys(touch.source for touch in what.touches if touch.source is not None))
     body = {"transaction": convert.transaction_result(what)}
-    return Told("transaction", body, tuple(paths), int(what.seq))
+    return OutgoingEvent("transaction", body, tuple(paths), int(what.seq))

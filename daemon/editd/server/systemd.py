@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from editd.server.async_timeout import Activity, happens
+from editd.server.async_timeout import Activity, wait_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ STATUS_SECONDS = 5.0
 PINGS = 3  # in the time that the watchdog gives: two may be late
 
 
-class Supervision:
+class SystemdStatus:
     def __init__(
         self,
         notifier: SystemdNotifier,
@@ -77,7 +77,7 @@ class Supervision:
             else:
                 pause = watchdog / PINGS
                 await asyncio.sleep(min(STATUS_SECONDS, pause))
-                await happens(news, max(0.0, pause - STATUS_SECONDS))
+                await wait_event(news, max(0.0, pause - STATUS_SECONDS))
 
 
 def _sentence(status: StatusResult) -> str:

@@ -32,7 +32,7 @@ from msgspec import Struct, field
 
 from editd.engine.inspection import known_below
 from editd.errors import Refused
-from editd.server.async_timeout import happens
+from editd.server.async_timeout import wait_event
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.system.regular_file import git_folder
 from editd.values.content import version_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.engine.inspection import Inspection
-    from editd.server.engine_queue import Turns
+    from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
     from editd.workspace.replaced import Kept
@@ -74,7 +74,7 @@ LARGE_BYTES = 1024 * 1024  # a file of this size is looked at in a thread
 EMPTY = version_of(b"")
 
 
-class Pending(Struct):
+class PendingEvents(Struct):
     """What was noticed and is not looked at yet. The times are the loop's; 0 is never."""
 
     paths: set[bytes] = field(default_factory=set)
@@ -103,7 +103,7 @@ class Pending(Struct):
         if len(self) > before:
             self.grown = now
 
-    def take_back(self, taken: Pending) -> None:
+    def take_back(self, taken: PendingEvents) -> None:
         """What was taken is to be looked at again."""
         self.paths |= taken.paths
         self.folders |= taken.folders
@@ -134,7 +134,7 @@ class Pending(Struct):
         return len(self.paths) + len(self.folders) + len(self.repositories)
 
 
-class Watching:
+class WorkspaceWatcher:
     """The workspace's watcher: starts before there is an engine, and works for it when it is there."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Watching:
         self._scanner = scanner
         self._is_deaf = is_deaf
         self._engine: Engine | None = None
-        self._turns: Turns | None = None
+        self._queue: EngineQueue | None = None
         self._uncovered: frozenset[bytes] = frozenset()
         self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
         self._loop = asyncio.get_running_loop()
@@ -161,7 +161,7 @@ class Watching:
         self._retry_at = 0.0
         self._scan_at = 0.0  # when a watch that is deaf is made good for next
         self._overflows = self._rebuilds = 0
-        self._pending = Pending()
+        self._pending = PendingEvents()
         self._stirred = asyncio.Event()
         self._roused = asyncio.Event()  # something is due before what is slept for
         self._sleeps_until = 0.0
@@ -177,18 +177,18 @@ class Watching:
 
     # ── its life ──
 
-    async def begun(self, seconds: float) -> int | None:
+    async def ready(self, seconds: float) -> int | None:
         """Wait a while until all is watched.
 
-        Returns what `attend` wants to know: since when nothing is missed, None for not yet.
+        Returns what `start` wants to know: since when nothing is missed, None for not yet.
         """
-        await happens(self._ready, seconds)
+        await wait_event(self._ready, seconds)
         return self._generation if self._is_ready else None
 
-    def attend(
+    def start(
         self,
         engine: Engine,
-        turns: Turns,
+        queue: EngineQueue,
         uncovered: frozenset[bytes],
         seen: int | None,
         tell: Callable[[str, dict[str, Any]], None],
@@ -197,7 +197,7 @@ class Watching:
 
         `tell` is how subscribers hear of what was missed.
         """
-        self._engine, self._turns, self._uncovered, self._tell = engine, turns, uncovered, tell
+        self._engine, self._queue, self._uncovered, self._tell = engine, queue, uncovered, tell
         self._seen = -1 if seen is None else seen
         self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
         self._ailing.set()
@@ -291,18 +291,18 @@ class Watching:
 
     async def _settle(self) -> None:
         assert self._engine is not None
-        assert self._turns is not None
+        assert self._queue is not None
         for _ in range(COVERING_ROUNDS):
             if self._pauses or not self.is_whole or not await self._cookie():
                 break
             if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
                 return
         await self._git_done()
-        await self._scanner.settle(self._engine, self._turns)
+        await self._scanner.settle(self._engine, self._queue)
 
-    async def look_through(self) -> None:
+    async def rescan(self) -> None:
         """Record what was changed while no daemon was there. Raises Refused."""
-        await happens(self._ready, COOKIE_SECONDS_MAX)
+        await wait_event(self._ready, COOKIE_SECONDS_MAX)
         await self._rescan()
 
     # ── noticing ──
@@ -403,9 +403,9 @@ class Watching:
         try:
             _touch(os.path.join(os.fsencode(self._root), name))
             watch.hurry()
-            turns = -1
-            while not cookie.done() and watch.turns != turns and self._loop.time() < until:
-                turns = watch.turns
+            queue = -1
+            while not cookie.done() and watch.turns != queue and self._loop.time() < until:
+                queue = watch.turns
                 await asyncio.wait({cookie}, timeout=COOKIE_SECONDS)
         except OSError as error:
             log.warning("no cookie could be made: %s", error)
@@ -432,7 +432,7 @@ class Watching:
             if self.is_whole:
                 await self._ailing.wait()
             else:
-                await happens(self._ailing, TICK_SECONDS)
+                await wait_event(self._ailing, TICK_SECONDS)
             self._ailing.clear()
             try:
                 await self._mend()
@@ -478,14 +478,14 @@ class Watching:
     async def _rescan(self) -> None:
         """Have everything looked at; from then on, if the watch was ready before, nothing is missed."""
         assert self._engine is not None
-        assert self._turns is not None
+        assert self._queue is not None
         async with self._rescanning:
             if not self.is_whole:
-                await self._rescan_now(self._engine, self._turns)
+                await self._rescan_now(self._engine, self._queue)
 
-    async def _rescan_now(self, engine: Engine, turns: Turns) -> None:
+    async def _rescan_now(self, engine: Engine, queue: EngineQueue) -> None:
         generation, is_ready, before = self._generation, self._is_ready, engine.history.head
-        await self._scanner.settle(engine, turns)
+        await self._scanner.settle(engine, queue)
         self._cover({path.raw.rpartition(b"/")[0] for path in self._scanner.unseen})
         if generation != self._generation or not is_ready:
             return
@@ -516,7 +516,7 @@ class Watching:
             if seconds > 0:
                 self._sleeps_until = self._loop.time() + seconds
                 self._roused.clear()
-                await happens(self._roused, seconds)
+                await wait_event(self._roused, seconds)
                 self._sleeps_until = 0.0
                 continue  # more may have been noticed meanwhile
             if self._pauses:
@@ -556,7 +556,7 @@ class Watching:
         async with self._taking:
             while True:
                 await self._git_done()
-                taken, self._pending = self._pending, Pending()
+                taken, self._pending = self._pending, PendingEvents()
                 if taken.is_empty():
                     return False
                 patience = self._patience(taken, is_settling=is_settling)
@@ -568,17 +568,17 @@ class Watching:
             await self._record(inspection, taken)
             return self._covers_more(taken)
 
-    def _patience(self, taken: Pending, *, is_settling: bool) -> float:
+    def _patience(self, taken: PendingEvents, *, is_settling: bool) -> float:
         """Until when a file that is missing or empty may be about to be written."""
         newest = taken.last or taken.echo
         oldest = taken.first or taken.echo
         return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
 
-    async def _inspected(self, taken: Pending, *, may_wait: bool) -> Inspection | None:
+    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Inspection | None:
         """Look at it all; None where something may be in the middle of a save, and `may_wait`."""
         assert self._engine is not None
-        assert self._turns is not None
-        await self._turns.back()
+        assert self._queue is not None
+        await self._queue.idle()
         inspection = self._engine.inspect()
         scope = cache(lambda: Scope(self._root))
         pause = self._loop.time() + LOOK_SECONDS
@@ -587,17 +587,17 @@ class Watching:
             if size is None and may_wait:
                 return None
             if size is not None and size >= LARGE_BYTES:
-                await self._turns.apart(partial(inspection.look, path))
-                await self._turns.back()
+                await self._queue.run_in_thread(partial(inspection.look, path))
+                await self._queue.idle()
             elif size != _NOT_OURS:
                 inspection.look(path)
             if self._loop.time() > pause:
                 await asyncio.sleep(0)
-                await self._turns.back()
+                await self._queue.idle()
                 pause = self._loop.time() + LOOK_SECONDS
         return inspection
 
-    def _places(self, taken: Pending) -> Iterator[WorkspacePath]:
+    def _places(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
         """Every path that is to be looked at: what was named, and what is known below the folders."""
         assert self._engine is not None
         for raw in sorted(taken.paths | taken.folders - {b""}):
@@ -626,11 +626,11 @@ class Watching:
             return _NOT_OURS
         return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
 
-    async def _record(self, inspection: Inspection, taken: Pending) -> None:
-        assert self._turns is not None
+    async def _record(self, inspection: Inspection, taken: PendingEvents) -> None:
+        assert self._queue is not None
         message = self._movement(taken.repositories)
         if inspection.has_found:
-            await self._turns.apart(lambda: inspection.record(message))
+            await self._queue.run_in_thread(lambda: inspection.record(message))
         since = time.monotonic() - ECHO_SECONDS
         self._own = {path: then for path, then in self._own.copy().items() if then > since}
         for failure in inspection.failed:
@@ -647,7 +647,7 @@ class Watching:
                 said.append(moved)
         return "; ".join(said)
 
-    def _covers_more(self, taken: Pending) -> bool:
+    def _covers_more(self, taken: PendingEvents) -> bool:
         """Have watched, and looked at, what is not ignored any more."""
         folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
         if folders and self._watch is not None:

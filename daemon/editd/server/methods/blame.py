@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from editd.engine.engine import Engine
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
@@ -25,23 +25,23 @@ SLICE_SECONDS = 0.02  # of the engine's time, before others get theirs
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 
 
-class Blaming:
+class BlameMethods:
     def __init__(
         self,
         engine: Engine,
-        turns: Turns,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        queue: EngineQueue,
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` does something in a task of its own, and answers the call where that is refused."""
         self._engine = engine
-        self._turns = turns
+        self._queue = queue
         self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Blame: self._blame
         }
 
-    def _blame(self, params: messages.Blame, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _blame(self, params: messages.Blame, caller: ClientState, call: MethodCall) -> None:
+        del caller
         path = self._engine.tree.resolve(convert.path(params.path))
         version = self._recorded(path)
         self._later(self._answer(path, version, Blame(self._engine.history, path, version), call), call)
@@ -65,10 +65,10 @@ class Blaming:
             )
         return entry.version
 
-    async def _answer(self, path: WorkspacePath, version: Version, blame: Blame, call: Call) -> None:
+    async def _answer(self, path: WorkspacePath, version: Version, blame: Blame, call: MethodCall) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + BLAME_SECONDS_MAX
-        while not await self._turns.apart(partial(blame.go_on, SLICE_SECONDS)):
+        while not await self._queue.run_in_thread(partial(blame.go_on, SLICE_SECONDS)):
             if loop.time() > until:
                 raise Timeout(
                     f"{path} has too many versions to go through within {BLAME_SECONDS_MAX:g} s.",
@@ -76,7 +76,7 @@ class Blaming:
                     data={"path": path.text},
                 )
             await asyncio.sleep(0)  # those who wait for a turn come first
-        await self._turns.back()
+        await self._queue.idle()
         call.reply(messages.BlameResult(version=version, lines=self._lines(blame)))
 
     def _lines(self, blame: Blame) -> list[messages.BlameLine]:

@@ -12,34 +12,36 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.server.dispatch import ClientState, MethodCall, Services
 
 
-class Checking:
-    def __init__(self, workshop: Workshop, later: Callable[[Coroutine[Any, Any, None], Call], None]) -> None:
-        self._workshop = workshop
-        self._engine = workshop.engine
+class CheckMethods:
+    def __init__(
+        self, services: Services, later: Callable[[Coroutine[Any, Any, None], MethodCall], None]
+    ) -> None:
+        self._services = services
+        self._engine = services.engine
         self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Check: self._check
         }
 
-    def _check(self, params: messages.Check, visitor: Visitor, call: Call) -> None:
-        del params, visitor
+    def _check(self, params: messages.Check, caller: ClientState, call: MethodCall) -> None:
+        del params, caller
         self._later(self._answer(call), call)
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: MethodCall) -> None:
         self._engine.check_in_place()
-        await self._workshop.scanner.settle(self._engine, self._workshop.turns)
-        problems = await problems_of_history(self._workshop)
-        await self._workshop.turns.back()
+        await self._services.scanner.settle(self._engine, self._services.queue)
+        problems = await problems_of_history(self._services)
+        await self._services.queue.idle()
         problems += self._disagreements(problems)
         call.reply(messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None))
 
     def _disagreements(self, known: list[str]) -> list[str]:
         """Where index, head and files do not agree, and why the engine is broken, if that is not `known`."""
         history = self._engine.history
-        problems = [f"The files and the history differ: {path}" for path in self._workshop.scanner.unrecorded]
+        problems = [f"The files and the history differ: {path}" for path in self._services.scanner.unrecorded]
         broken = self._engine.broken
         if broken is not None:
             file = broken.data.get("file")
@@ -57,10 +59,10 @@ class Checking:
         return problems
 
 
-async def problems_of_history(workshop: Workshop) -> list[str]:
+async def problems_of_history(services: Services) -> list[str]:
     """What is wrong with store, index and journal, as sentences. Raises ShuttingDown."""
-    problems = await workshop.background.check()
-    journal = workshop.engine.history.journal.folder
+    problems = await services.background.check()
+    journal = services.engine.history.journal.folder
     return problems + await asyncio.get_running_loop().run_in_executor(None, _of_journal, journal)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
-    from editd.server.dispatch import Call, Visitor
+    from editd.server.dispatch import ClientState, MethodCall
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Configuration:
         self._problem: str | None = None
         self._waiting: list[str] = []
         self._takers: list[Callable[[Config], None]] = []
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.ConfigReload: self._asked
         }
 
@@ -81,8 +81,8 @@ class Configuration:
             "restart": self._waiting,
         }
 
-    def _asked(self, params: messages.ConfigReload, visitor: Visitor, call: Call) -> None:
-        del params, visitor
+    def _asked(self, params: messages.ConfigReload, caller: ClientState, call: MethodCall) -> None:
+        del params, caller
         applied, restart = self.reload()
         call.reply(messages.ConfigReloadResult(applied=applied, restart=restart))
 

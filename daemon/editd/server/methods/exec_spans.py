@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
     from editd.engine.brackets import Bracket
     from editd.errors import Refused
-    from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.server.dispatch import ClientState, MethodCall, Services
     from editd.server.methods.sessions import SessionMethods
     from editd.values.transaction import Transaction
 
 
-class BracketMethods:
+class ExecMethods:
     def __init__(
         self,
-        workshop: Workshop,
+        services: Services,
         sessions: SessionMethods,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs what an answer waits for."""
-        self._workshop = workshop
+        self._services = services
         self._sessions = sessions
         self._later = later
         self._brackets = Brackets()
-        workshop.engine.outside_authorship = self._brackets.authorship
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        services.engine.outside_authorship = self._brackets.authorship
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.ExecBegin: self._begin,
             messages.ExecEnd: self._end,
         }
@@ -40,32 +40,32 @@ class BracketMethods:
     def recorded(self, transaction: Transaction) -> None:
         self._brackets.recorded(transaction)
 
-    def leave(self, visitor: Visitor) -> None:
+    def leave(self, caller: ClientState) -> None:
         """The connection is gone: its brackets end, and what their commands have changed is theirs."""
-        for bracket in self._brackets.of(visitor.number):
+        for bracket in self._brackets.of(caller.number):
             bracket.how = "its end is not known"
             self._later(self._settle_and_end(bracket), _Nobody())
 
-    def _begin(self, params: messages.ExecBegin, visitor: Visitor, call: Call) -> None:
-        session = params.session if params.session is not None else visitor.session
-        actor = self._sessions.actor(params.session, visitor) or convert.ANYBODY
-        reader = visitor.reader(session)
+    def _begin(self, params: messages.ExecBegin, caller: ClientState, call: MethodCall) -> None:
+        session = params.session if params.session is not None else caller.session
+        actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
+        reader = caller.reader(session)
         if not params.command:
             raise InvalidParams("`command` says what is run; it is what the history shows.")
 
         async def begin() -> None:
             await self._settle()
-            await self._workshop.turns.back()
-            if visitor.is_gone:
+            await self._services.queue.idle()
+            if caller.is_gone:
                 return
-            bracket = self._brackets.begin(visitor.number, reader, actor, session, params.command)
-            self._workshop.watching.pause()
+            bracket = self._brackets.begin(caller.number, reader, actor, session, params.command)
+            self._services.watching.pause()
             call.reply(messages.ExecBeginResult(exec=bracket.name))
 
         self._later(begin(), call)
 
-    def _end(self, params: messages.ExecEnd, visitor: Visitor, call: Call) -> None:
-        bracket = self._brackets.get(params.exec, visitor.number)
+    def _end(self, params: messages.ExecEnd, caller: ClientState, call: MethodCall) -> None:
+        bracket = self._brackets.get(params.exec, caller.number)
         bracket.how = f"exit status {params.status}"
 
         async def end() -> None:
@@ -78,13 +78,13 @@ class BracketMethods:
     async def _settle_and_end(self, bracket: Bracket) -> None:
         try:
             await self._settle()
-            await self._workshop.turns.back()
+            await self._services.queue.idle()
         finally:
             if self._brackets.end(bracket.name):
-                self._workshop.watching.resume()
+                self._services.watching.resume()
 
     async def _settle(self) -> None:
-        await self._workshop.watching.settle()
+        await self._services.watching.settle()
 
 
 class _Nobody:

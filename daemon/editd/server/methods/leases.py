@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from editd.engine.guard import Guard
     from editd.engine.leases import Wait
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.values.glob import Glob
@@ -30,29 +30,29 @@ WAIT_SECONDS_MAX = 86400.0
 LOOK_SECONDS = 0.25  # between two looks whether those who wait are still there
 
 
-class Waiting(Struct, frozen=True):
+class WaitingLease(Struct, frozen=True):
     """A client that waits for its lease."""
 
-    visitor: Visitor
-    call: Call
+    caller: ClientState
+    call: MethodCall
     timer: asyncio.TimerHandle
 
 
 class LeaseMethods:
     def __init__(
-        self, guard: Guard, turns: Turns, subscriptions: Subscriptions, sessions: SessionMethods
+        self, guard: Guard, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
     ) -> None:
         self._guard = guard
         self._leases = guard.leases
         self._clock = guard.clock
-        self._turns = turns
+        self._queue = queue
         self._subscriptions = subscriptions
         self._sessions = sessions
-        self._waiting: dict[Wait, Waiting] = {}
+        self._waiting: dict[Wait, WaitingLease] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_looking = False
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.LeaseAcquire: self._acquire,
             messages.LeaseRenew: self._renew,
             messages.LeaseRelease: self._release,
@@ -61,9 +61,9 @@ class LeaseMethods:
         sessions.on_end.append(self._end_session)
         self._pass_on()
 
-    def leave(self, visitor: Visitor) -> None:
+    def leave(self, caller: ClientState) -> None:
         """Who is gone waits no more; what its session holds stays."""
-        gone = [wait for wait, waiting in self._waiting.items() if waiting.visitor.number == visitor.number]
+        gone = [wait for wait, waiting in self._waiting.items() if waiting.caller.number == caller.number]
         for wait in gone:
             self._waiting.pop(wait).timer.cancel()
             self._leases.withdraw(wait)
@@ -82,8 +82,8 @@ class LeaseMethods:
 
     # ── the methods ──
 
-    def _acquire(self, params: messages.LeaseAcquire, visitor: Visitor, call: Call) -> None:
-        session = self._sessions.own(params.session, visitor)
+    def _acquire(self, params: messages.LeaseAcquire, caller: ClientState, call: MethodCall) -> None:
+        session = self._sessions.own(params.session, caller)
         paths = parse_all(params.paths, "A lease")
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
@@ -95,13 +95,19 @@ class LeaseMethods:
         except Leased:
             if not seconds:
                 raise
-            self._wait(session, paths, params.ttl, seconds, visitor, call)
+            self._wait(session, paths, params.ttl, seconds, caller, call)
             return
         self._answer(lease, call)
         self._pass_on()
 
     def _wait(
-        self, session: str, paths: tuple[Glob, ...], ttl: float, seconds: float, visitor: Visitor, call: Call
+        self,
+        session: str,
+        paths: tuple[Glob, ...],
+        ttl: float,
+        seconds: float,
+        caller: ClientState,
+        call: MethodCall,
     ) -> None:
         def ended(result: Lease | Refused) -> None:
             self._waiting.pop(wait).timer.cancel()
@@ -111,20 +117,20 @@ class LeaseMethods:
                 self._answer(result, call)
 
         wait = self._leases.wait(session, paths, ttl, ended)
-        timer = self._loop.call_later(seconds, lambda: self._turns.when_back(lambda: self._give_up(wait)))
-        self._waiting[wait] = Waiting(visitor, call, timer)
+        timer = self._loop.call_later(seconds, lambda: self._queue.when_idle(lambda: self._give_up(wait)))
+        self._waiting[wait] = WaitingLease(caller, call, timer)
         if not self._is_looking:
             self._look_again()
 
     def _look_again(self) -> None:
         self._is_looking = bool(self._waiting)
         if self._is_looking:
-            self._loop.call_later(LOOK_SECONDS, lambda: self._turns.when_back(self._look_who_is_gone))
+            self._loop.call_later(LOOK_SECONDS, lambda: self._queue.when_idle(self._look_who_is_gone))
 
     def _look_who_is_gone(self) -> None:
         """A client that has hung up would get a lease that nobody knows of: it waits no more."""
         for wait, waiting in tuple(self._waiting.items()):
-            if waiting.visitor.listener is not None and waiting.visitor.listener.is_gone:
+            if waiting.caller.listener is not None and waiting.caller.listener.is_gone:
                 waiting.timer.cancel()
                 self._give_up(wait)
         self._look_again()
@@ -143,9 +149,9 @@ class LeaseMethods:
         )
         self._pass_on()
 
-    def _renew(self, params: messages.LeaseRenew, visitor: Visitor, call: Call) -> None:
+    def _renew(self, params: messages.LeaseRenew, caller: ClientState, call: MethodCall) -> None:
         self._pass_on()
-        self._sessions.admit_as(self._leases.get(params.lease).session, visitor)
+        self._sessions.admit_as(self._leases.get(params.lease).session, caller)
         lease = self._leases.renew(params.lease, params.ttl, self._clock.now_us())
         self._tell("renewed", lease)
         call.reply(
@@ -153,17 +159,17 @@ class LeaseMethods:
         )
         self._pass_on()
 
-    def _release(self, params: messages.LeaseRelease, visitor: Visitor, call: Call) -> None:
+    def _release(self, params: messages.LeaseRelease, caller: ClientState, call: MethodCall) -> None:
         lease = self._leases.get(params.lease)
         if not params.force:
-            self._sessions.admit_as(lease.session, visitor)
+            self._sessions.admit_as(lease.session, caller)
         self._leases.release(lease.id)
         self._tell("released", lease)
         call.reply(messages.Empty())
         self._pass_on()
 
-    def _list(self, params: messages.LeaseList, visitor: Visitor, call: Call) -> None:
-        del params, visitor
+    def _list(self, params: messages.LeaseList, caller: ClientState, call: MethodCall) -> None:
+        del params, caller
         self._pass_on()
         leases = [
             messages.LeaseEntry(
@@ -177,7 +183,7 @@ class LeaseMethods:
         ]
         call.reply(messages.LeaseListResult(leases=leases, waiting=self._leases.waiting))
 
-    def _answer(self, lease: Lease, call: Call) -> None:
+    def _answer(self, lease: Lease, call: MethodCall) -> None:
         self._tell("granted", lease)
         call.reply(
             messages.LeaseAcquireResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
@@ -205,7 +211,7 @@ class LeaseMethods:
         next_us = self._leases.next_end_us()
         if next_us is not None:
             seconds = max(0.0, (next_us - now_us) / 1_000_000)
-            self._timer = self._loop.call_later(seconds, lambda: self._turns.when_back(self._pass_on))
+            self._timer = self._loop.call_later(seconds, lambda: self._queue.when_idle(self._pass_on))
 
     def _say_ended(self, what: str, leases: Iterable[Lease]) -> None:
         for lease in leases:

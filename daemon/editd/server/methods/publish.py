@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.errors import Refused
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
-    from editd.server.maintenance import Background
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.maintenance import Maintenance
     from editd.store.registry import Registry
     from editd.system.frames import Frame
     from editd.values.transaction import Transaction
@@ -44,36 +44,36 @@ PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
 
-class Publishing:
+class PublishMethods:
     def __init__(
         self,
         root: str,
         engine: Engine,
-        turns: Turns,
-        background: Background,
+        queue: EngineQueue,
+        background: Maintenance,
         registry: Registry,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs what an answer waits for, and refuses where that is refused."""
         self._registry = registry
         self._argv = [*PYTHON, "editd.engine.publication", root, engine.history.folder]
         self._engine = engine
-        self._turns = turns
+        self._queue = queue
         self._background = background
         self._later = later
         self._line = asyncio.Lock()
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Publish: self._publish
         }
 
-    def _publish(self, params: messages.Publish, visitor: Visitor, call: Call) -> None:
+    def _publish(self, params: messages.Publish, caller: ClientState, call: MethodCall) -> None:
         self._engine.check_in_place()
         if isinstance(self._engine.broken, HistoryDamaged):
             raise self._engine.broken
         if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
             raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
         named = [params.session] if isinstance(params.session, str) else params.session
-        sessions = named if named is not None else [visitor.session] if visitor.session is not None else []
+        sessions = named if named is not None else [caller.session] if caller.session is not None else []
         chosen = self._range(params) if params.from_ is not None or params.to is not None else None
         if chosen is not None and named is not None:
             raise InvalidParams(
@@ -96,7 +96,7 @@ class Publishing:
                     await self._explain(refusal, publication, chosen)
                     raise refusal
             result = msgspec.convert(answer, messages.PublishResult)
-            await self._turns.back()
+            await self._queue.idle()
             self._record(result)
             call.reply(result)
 
@@ -107,7 +107,7 @@ class Publishing:
         files = refusal.data.get("files") if refusal.code == Conflict.code else None
         if not files:
             return
-        await self._turns.back()
+        await self._queue.idle()
         path = WorkspacePath(files[0]["path"])
         mine = {transaction.seq for transaction in chosen}
         last = max(mine)
@@ -170,7 +170,7 @@ class Publishing:
 
     async def _packed(self, through: int) -> None:
         await self._background.pack()
-        await self._turns.back()
+        await self._queue.idle()
         if self._engine.history.packed < through:
             raise Broken("The history could not be packed.", hint="See the daemon's log, and try again.")
 

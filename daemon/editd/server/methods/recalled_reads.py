@@ -11,20 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.engine.guard import Guard
-    from editd.server.dispatch import Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState
+    from editd.server.engine_queue import EngineQueue
     from editd.wire import messages
 
 
-def recall(sightings: Sequence[messages.ReadVersion], visitor: Visitor, guard: Guard, turns: Turns) -> None:
+def restore_reads(
+    sightings: Sequence[messages.ReadVersion], caller: ClientState, guard: Guard, queue: EngineQueue
+) -> None:
     """Take these up as what the visitor has seen. Raises InvalidParams, PathOutside.
 
     A session that was opened is left out: what it has seen is known here, or it is in doubt.
     """
     known = [
-        (visitor.reader(name), convert.path(one.path), ReadMark(convert.base_of(one.version), ()))
+        (caller.reader(name), convert.path(one.path), ReadMark(convert.base_of(one.version), ()))
         for one in sightings
-        for name in [one.session if one.session is not None else visitor.session]
+        for name in [one.session if one.session is not None else caller.session]
         if name is None or guard.sessions.get(name) is None
     ]
 
@@ -33,4 +35,4 @@ def recall(sightings: Sequence[messages.ReadVersion], visitor: Visitor, guard: G
             if guard.seen.by(reader, path) is None:
                 guard.seen.note(reader, path, sight)
 
-    turns.when_back(note)
+    queue.when_idle(note)

@@ -19,7 +19,7 @@ from editd.wire import messages
 from editd.workspace.tree import Tree
 
 if TYPE_CHECKING:
-    from editd.server.dispatch import Call, Workshop
+    from editd.server.dispatch import MethodCall, Services
     from editd.system.filesystem import RealDisk
 
 log = logging.getLogger(__name__)
@@ -27,24 +27,24 @@ log = logging.getLogger(__name__)
 LOST_NAMED_MAX = 1000  # in one answer
 
 
-class Repairing:
+class RepairMethods:
     def __init__(self, folder: str, disk: RealDisk, stop: asyncio.Event, file_bytes_max: int) -> None:
         """`folder` is the state folder; `stop` is set where the daemon is to end for a repair."""
         self._folder = folder
         self._tree = Tree(disk, file_bytes_max=file_bytes_max)
         self._stop = stop
-        self._waiting: Call | None = None  # whose repair is to be done at the end
+        self._waiting: MethodCall | None = None  # whose repair is to be done at the end
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, params: messages.Check, call: Call, workshop: Workshop | None) -> None:
+    def ask(self, params: messages.Check, call: MethodCall, services: Services | None) -> None:
         """Begin to plan a repair. `workshop`: who has the history open, if anybody has."""
-        task = asyncio.get_running_loop().create_task(self._ask(params, call, workshop))
+        task = asyncio.get_running_loop().create_task(self._ask(params, call, services))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, params: messages.Check, call: Call, workshop: Workshop | None) -> None:
+    async def _ask(self, params: messages.Check, call: MethodCall, services: Services | None) -> None:
         try:
-            repair = await self._planned(workshop)
+            repair = await self._planned(services)
         except (Refused, OSError) as error:
             call.refuse(_refusal(error))
             return
@@ -58,19 +58,19 @@ class Repairing:
             self._waiting = call
             self._stop.set()
 
-    async def _planned(self, workshop: Workshop | None) -> Repair | None:
+    async def _planned(self, services: Services | None) -> Repair | None:
         """What is to be mended; None where a check finds nothing wrong. Raises Refused, OSError.
 
         A plan is made of a history that stands still: one that grows beneath it would look as if the half of
         it were lost. A check does not need that, so nobody waits where all is well.
         """
         loop = asyncio.get_running_loop()
-        if workshop is None:
+        if services is None:
             return await loop.run_in_executor(None, self._plan)
-        engine = workshop.engine
-        if engine.broken is None and not await problems_of_history(workshop):
+        engine = services.engine
+        if engine.broken is None and not await problems_of_history(services):
             return None
-        async with workshop.background.alone():
+        async with services.background.exclusively():
             if engine.broken is not None:  # so that nobody edits
                 return await loop.run_in_executor(None, self._plan)
 
@@ -79,7 +79,7 @@ class Repairing:
                     engine.history.index.flush()
                 return self._plan()
 
-            return await workshop.turns.apart(plan)
+            return await services.queue.run_in_thread(plan)
 
     async def finish(self) -> None:
         """Do what was asked for; nobody has the history open any more."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.guard import Guard
     from editd.engine.sessions import Open
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.store.index import Index, SessionWork
     from editd.values.glob import Glob
     from editd.values.transaction import Entry, Transaction
@@ -31,25 +31,25 @@ LOT = 200  # transactions at once, so that other requests come in between
 LINES_SECONDS = 5.0  # for counting the lines of all sessions; later ones get none
 
 
-class Summaries:
+class SessionListMethod:
     def __init__(
         self,
         engine: Engine,
         guard: Guard,
-        turns: Turns,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        queue: EngineQueue,
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs the slow part of a request, and answers if it is refused."""
         self._engine = engine
         self._guard = guard
-        self._turns = turns
+        self._queue = queue
         self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.SessionList: self._list
         }
 
-    def _list(self, params: messages.SessionList, visitor: Visitor, call: Call) -> None:
-        del visitor
+    def _list(self, params: messages.SessionList, caller: ClientState, call: MethodCall) -> None:
+        del caller
         entries = [_entry(session) for session in self._guard.sessions]
         if params.all:
             known = {entry.session for entry in entries}
@@ -71,7 +71,7 @@ class Summaries:
         work = _Counts()
         chosen = Chosen(ROLLED_BACK, (entry.session,))
         while True:
-            await self._turns.back()
+            await self._queue.idle()
             lot = self._index.in_force(chosen, LOT)
             if not lot:
                 break

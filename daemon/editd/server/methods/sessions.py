@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.engine.requests import Apply
-    from editd.server.dispatch import Call, Visitor
-    from editd.server.engine_queue import Turns
+    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.engine_queue import EngineQueue
     from editd.server.subscriptions import Subscriptions
     from editd.store.index import Index
     from editd.values.glob import Glob
@@ -53,14 +53,14 @@ def open_guard(state: str, engine: Engine) -> Guard:
 
 
 class SessionMethods:
-    def __init__(self, guard: Guard, turns: Turns, subscriptions: Subscriptions, index: Index) -> None:
+    def __init__(self, guard: Guard, queue: EngineQueue, subscriptions: Subscriptions, index: Index) -> None:
         self._guard = guard
         self._index = index
         self._sessions = guard.sessions
-        self._turns = turns
+        self._queue = queue
         self._subscriptions = subscriptions
         self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.SessionOpen: self._open,
             messages.SessionClose: self._close,
         }
@@ -69,29 +69,29 @@ class SessionMethods:
 
     # ── who may act ──
 
-    def hello(self, name: str | None, token: str | None, visitor: Visitor) -> None:
+    def hello(self, name: str | None, token: str | None, caller: ClientState) -> None:
         """Attach the connection to the session that it names. Raises UnknownSession."""
         if name is not None and (token is not None or self._sessions.get(name) is not None):
-            session = self._sessions.attach(name, token, visitor.number, self._now_us())
-            visitor.name = session.actor or visitor.name
+            session = self._sessions.attach(name, token, caller.number, self._now_us())
+            caller.name = session.actor or caller.name
         elif token is not None:
             raise InvalidParams("`token` belongs to a session.", hint="Give `session` as well.")
-        visitor.session = name
+        caller.session = name
 
-    def admit(self, params: messages.Params, visitor: Visitor) -> None:
+    def admit(self, params: messages.Params, caller: ClientState) -> None:
         """Raises UnknownSession where the request would act in the name of a session that is another's."""
         if isinstance(params, ACTING):
-            name = params.session if params.session is not None else visitor.session
-            self.admit_as(name, visitor)
+            name = params.session if params.session is not None else caller.session
+            self.admit_as(name, caller)
         elif isinstance(params, IN_OWN_NAME):
-            self.admit_as(visitor.session, visitor)
+            self.admit_as(caller.session, caller)
 
-    def admit_as(self, name: str | None, visitor: Visitor) -> None:
-        self._sessions.admit(name, visitor.number, self._now_us())
+    def admit_as(self, name: str | None, caller: ClientState) -> None:
+        self._sessions.admit(name, caller.number, self._now_us())
 
-    def own(self, name: str | None, visitor: Visitor) -> str:
+    def own(self, name: str | None, caller: ClientState) -> str:
         """The open session that the request is for. Raises UnknownSession where there is none."""
-        found = name if name is not None else visitor.session
+        found = name if name is not None else caller.session
         if found is None or self._sessions.get(found) is None:
             what = "no session was named" if found is None else f"nobody opened a session {found!r}"
             raise UnknownSession(
@@ -99,17 +99,17 @@ class SessionMethods:
                 hint="`session.open` opens one and attaches this connection to it.",
                 data={} if found is None else {"session": found},
             )
-        self.admit_as(found, visitor)
+        self.admit_as(found, caller)
         return found
 
-    def leave(self, visitor: Visitor) -> None:
-        self._sessions.leave(visitor.number, self._now_us())
+    def leave(self, caller: ClientState) -> None:
+        self._sessions.leave(caller.number, self._now_us())
 
     # ── what holds where a request does not say ──
 
-    def actor(self, name: str | None, visitor: Visitor) -> str | None:
-        session = self._sessions.get(name if name is not None else visitor.session)
-        return (session.actor if session is not None else None) or visitor.name or None
+    def actor(self, name: str | None, caller: ClientState) -> str | None:
+        session = self._sessions.get(name if name is not None else caller.session)
+        return (session.actor if session is not None else None) or caller.name or None
 
     def with_defaults(self, request: Apply) -> Apply:
         session = self._sessions.get(request.authorship.session)
@@ -117,15 +117,15 @@ class SessionMethods:
             return request
         return replace(request, on_stale=session.on_stale)
 
-    def permit_reading(self, name: str | None, visitor: Visitor, path: WorkspacePath, tree: Tree) -> None:
+    def permit_reading(self, name: str | None, caller: ClientState, path: WorkspacePath, tree: Tree) -> None:
         """Raises PermissionDenied where the session's scope leaves out the path, or what it leads to."""
-        session = self._sessions.get(name if name is not None else visitor.session)
+        session = self._sessions.get(name if name is not None else caller.session)
         if session is not None and session.bounds.read is not None:
             self._guard.permit_reading(session.name, [path, tree.resolve(path)])
 
     # ── the methods ──
 
-    def _open(self, params: messages.SessionOpen, visitor: Visitor, call: Call) -> None:
+    def _open(self, params: messages.SessionOpen, caller: ClientState, call: MethodCall) -> None:
         scope = params.scope or messages.Scope()
         session, token = self._sessions.open(
             self._new_name(params.name) if params.fresh else params.name,
@@ -136,9 +136,9 @@ class SessionMethods:
             ttl=params.ttl,
             now_us=self._now_us(),
         )
-        self._sessions.join(session.name, visitor.number)
-        visitor.session = session.name
-        visitor.name = session.actor or visitor.name
+        self._sessions.join(session.name, caller.number)
+        caller.session = session.name
+        caller.name = session.actor or caller.name
         self._tell("opened", session.name)
         call.reply(messages.SessionOpenResult(session=session.name, token=token))
 
@@ -163,11 +163,11 @@ class SessionMethods:
                 free = middle
         return numbered(free)
 
-    def _close(self, params: messages.SessionClose, visitor: Visitor, call: Call) -> None:
+    def _close(self, params: messages.SessionClose, caller: ClientState, call: MethodCall) -> None:
         if params.force and params.session is not None:
             self._end(params.session, "closed")
         else:
-            self._end(self.own(params.session, visitor), "closed")
+            self._end(self.own(params.session, caller), "closed")
         call.reply(messages.Empty())
 
     def _end(self, name: str, what: str) -> None:
@@ -186,7 +186,7 @@ class SessionMethods:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, lambda: self._turns.when_back(self._keep))
+        self._timer = loop.call_later(seconds, lambda: self._queue.when_idle(self._keep))
 
     def _keep(self) -> None:
         """Write down what was seen, end the sessions that nobody uses any more, and come back later.
@@ -205,7 +205,7 @@ class SessionMethods:
         if not self._sessions.is_written_down:
             self._keep_later()
             return
-        self._turns.activity.once(self._keep_later)
+        self._queue.activity.once(self._keep_later)
         seconds = self._sessions.seconds_left(self._now_us())
         if seconds is not None:
             self._keep_later(max(KEEP_SECONDS, seconds))

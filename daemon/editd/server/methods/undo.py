@@ -16,7 +16,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from editd.server.dispatch import Call, Visitor, Workshop
+    from editd.server.dispatch import ClientState, MethodCall, Services
     from editd.server.methods.sessions import SessionMethods
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
@@ -24,82 +24,84 @@ if TYPE_CHECKING:
 WILDCARDS = frozenset("*?[\\")
 
 
-class Undoing:
+class UndoMethods:
     def __init__(
         self,
-        workshop: Workshop,
+        services: Services,
         sessions: SessionMethods,
-        later: Callable[[Coroutine[Any, Any, None], Call], None],
+        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs what an answer waits for, and refuses where that is refused."""
-        self._workshop = workshop
+        self._services = services
         self._sessions = sessions
         self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, Visitor, Call], None]] = {
+        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Undo: self._undo,
             messages.Redo: self._redo,
             messages.Rollback: self._rollback,
             messages.Restore: self._restore,
         }
 
-    def _undo(self, params: messages.Undo, visitor: Visitor, call: Call) -> None:
-        self._take_back(params, visitor, call, scope_of(params, visitor.session), "undo")
+    def _undo(self, params: messages.Undo, caller: ClientState, call: MethodCall) -> None:
+        self._take_back(params, caller, call, scope_of(params, caller.session), "undo")
 
-    def _redo(self, params: messages.Redo, visitor: Visitor, call: Call) -> None:
-        said = self._said(params, visitor)
-        self._take_back(params, visitor, call, LastUndo(said.session), "redo")
+    def _redo(self, params: messages.Redo, caller: ClientState, call: MethodCall) -> None:
+        said = self._said(params, caller)
+        self._take_back(params, caller, call, LastUndo(said.session), "redo")
 
-    def _rollback(self, params: messages.Rollback, visitor: Visitor, call: Call) -> None:
+    def _rollback(self, params: messages.Rollback, caller: ClientState, call: MethodCall) -> None:
         scope = OfSession(params.session, params.since, params.include_published)
-        self._take_back(params, visitor, call, scope, "rollback")
+        self._take_back(params, caller, call, scope, "rollback")
 
     def _take_back(
         self,
         params: messages.Undo | messages.Redo | messages.Rollback,
-        visitor: Visitor,
-        call: Call,
+        caller: ClientState,
+        call: MethodCall,
         scope: Scope,
         kind: Literal["undo", "redo", "rollback"],
     ) -> None:
-        said = self._said(params, visitor)
+        said = self._said(params, caller)
         if params.own_only and said.session is None:
             raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
         request = Undo(
-            said, visitor.reader(said.session), scope, kind,
+            said, caller.reader(said.session), scope, kind,
             on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
             fingerprint=_fingerprint(params),
         )  # fmt: skip
         self._submit(request, call)
 
-    def _restore(self, params: messages.Restore, visitor: Visitor, call: Call) -> None:
-        said = self._said(params, visitor)
+    def _restore(self, params: messages.Restore, caller: ClientState, call: MethodCall) -> None:
+        said = self._said(params, caller)
         paths = None if params.paths is None else tuple(map(convert.path, params.paths))
         if paths == ():
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
         request = Restore(
-            said, visitor.reader(said.session), params.to, paths, params.dry_run, _fingerprint(params)
+            said, caller.reader(said.session), params.to, paths, params.dry_run, _fingerprint(params)
         )
 
         async def restore() -> None:
             # What others wrote until now is in the history first: only that is put back.
-            await self._workshop.watching.settle()
+            await self._services.watching.settle()
             self._submit(request, call)
 
         self._later(restore(), call)
 
     def _said(
-        self, params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore, visitor: Visitor
+        self,
+        params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore,
+        caller: ClientState,
     ) -> Authorship:
         own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
-        return convert.authorship_of(params, self._sessions.actor(own, visitor), visitor.session)
+        return convert.authorship_of(params, self._sessions.actor(own, caller), caller.session)
 
-    def _submit(self, request: Write, call: Call) -> None:
+    def _submit(self, request: Write, call: MethodCall) -> None:
         def render(outcome: Outcome) -> messages.Message:
             if isinstance(request, Restore):
                 return convert.outcome(outcome, diff=request.dry_run)
             return _undo_result(outcome, is_dry=request.dry_run)
 
-        self._workshop.turns.submit(request, call, render)
+        self._services.queue.submit(request, call, render)
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:
