@@ -555,12 +555,14 @@ def test_a_subscriber_that_missed_events_while_catching_up_gets_a_resync(has_mis
     assert (b"resync" in reader.sent) == has_missed
 
 
-@pytest.mark.parametrize(("state", "heard"), [(State.LIVE, [8]), (State.CATCHING_UP, [])])
+@pytest.mark.parametrize(
+    ("state", "heard"), [(SubscriptionState.LIVE, [8]), (SubscriptionState.CATCHING_UP, [])]
+)
 def test_a_transaction_that_a_subscriber_has_read_from_the_index_is_not_sent_again(
-    state: State, heard: list[int]
+    state: SubscriptionState, heard: list[int]
 ) -> None:
     """It went live amid a round that began while it was catching up."""
     reader = _Reader()
-    subscription = Subscription(1, cast("Listener", reader), None, None, Form(), 7, state)
-    subscription.take([Told("transaction", {"seq": seq}, seq=seq) for seq in (6, 7, 8)], 8)
+    subscription = Subscription(1, cast("Listener", reader), None, None, EventFormat(), 7, state)
+    subscription.take([OutgoingEvent("transaction", {"seq": seq}, seq=seq) for seq in (6, 7, 8)], 8)
     assert [json.loads(line)["params"]["seq"] for line in reader.sent.splitlines()] == heard
