@@ -164,6 +164,13 @@ def test_a_move_of_a_file_that_was_deleted_since_is_not_taken_back(place: Workpl
         check(place, client, {"a": "A"})
 
 
+def test_another_file_that_took_a_deleted_ones_path_is_not_taken_for_it(place: Workplace) -> None:
+    other = write("a", LINES.replace(*SWAP) + "another\n")
+    with begin(place, {"a": LINES}, replace("a", *SWAP), delete("a"), other, move("a", "b")) as client:
+        assert refused(client, 1) == {"a": [2, 3, 4]}
+        check(place, client, {"b": LINES.replace(*SWAP) + "another\n"})
+
+
 @pytest.mark.parametrize("edits", [[write("a", LINES)], [write("a", "x\n"), replace("a", "x\n", LINES)]])
 def test_a_file_is_followed_through_a_restore(place: Workplace, edits: list[AnyEdit]) -> None:
     with begin(place, {}, *edits, move("a", "b"), replace("b", *SWAP)) as client:
@@ -264,6 +271,19 @@ def test_a_file_that_comes_back_was_not_renamed_from_one_that_stood_there_meanwh
         client.undo(last=3)
         assert lineage(client) == {"a": ("added", None), "b": ("deleted", None)}
         check(place, client, {"a": "A"})
+
+
+def test_an_overwritten_file_that_is_forced_back_was_not_renamed_from_the_one_that_gives_way(
+    place: Workplace,
+) -> None:
+    with begin(place, {"a": "A", "b": "B"}) as client:
+        client.apply([move("a", "b", overwrite=True)], actor="ann")
+        client.apply([move("b", "c")])
+        client.apply([write("b", "new")])
+        client.apply([move("b", "d")], actor="ann")
+        client.undo(filter=Filter(actor="ann"), on_conflict="force")
+        assert lineage(client) == {"a": ("renamed", "c"), "b": ("added", None), "d": ("deleted", None)}
+        check(place, client, {"a": "A", "b": "B"})
 
 
 def test_several_moves_undone_at_once_are_one_from_where_the_file_is_now(place: Workplace) -> None:
