@@ -3,6 +3,7 @@
 Random histories of several sessions: files are written, copied, moved, swapped, deleted, made again and made
 executable. Undone are transactions, some paths of them, sessions, what fits a filter, and undos.
 Each is shown first, as a dry run, and then made if it is clean. The long form has 3,000 histories.
+Two more tests need no oracle: they follow what a conflict needs, and undo all of a history.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lineages import Collision, Files, Held, Lineages, NoOpinion
 from workplace import files_below
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from editd.engine.engine import Engine
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from lineages import FileId, Targets
 
 HISTORIES, HISTORIES_LONG = 80, 3000
+A_WRONG_RECIPE = 263  # the history whose recipe once led to a conflict
 CHANGES = 12
 SESSIONS = ("ann", "bob", "cid")
 PATHS = ("a", "b", "c", "d", "e", "f/g", "f/h", "f/i")
@@ -353,6 +356,58 @@ class Run:
         ]
         return Filter(since=since, until=until, paths=tuple(map(path_of, paths)), kinds=("edit",)), parts
 
+    def follow_a_recipe(self) -> None:
+        """Draw an undo; with all that it needs undone, one by one and newest first, it is clean."""
+        scope, _ = self.a_scope()
+        request = Undo(Authorship("somebody", None, "", None), "connection 1", scope)
+        shown = self.answer(request, is_dry=True)
+        if not isinstance(shown, Outcome) or not shown.conflicts:
+            return
+        needs = sorted({seq for one in shown.conflicts for seq in one.needs}, reverse=True)
+        self.told.append(f"undo {scope} needs {needs}")
+        assert needs
+        for seq in needs:
+            step = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+            made = self.answer(step, is_dry=False)
+            assert isinstance(made, Outcome), f"{seq}: {made}"
+        shown = self.answer(request, is_dry=True)
+        assert isinstance(shown, NothingToUndo) or not shown.conflicts, shown  # type: ignore[attr-defined]
+        self.counts["recipes"] += 1
+
+    def unwind(self) -> None:
+        """Undo everything, newest first: each finds the files as it left them."""
+        history = self.engine.history
+        for seq in range(history.head, 0, -1):
+            self.told.append(f"undo {seq}")
+            request = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+            made = self.answer(request, is_dry=False)
+            assert isinstance(made, Outcome), f"{seq}: {made}"
+            for touch in history.index.transactions([seq])[0].touches:
+                held, before = history.entry(touch.path), touch.before
+                assert (held and (held.version, held.mode)) == (before and (before.version, before.mode)), seq
+
+
+def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], None]) -> None:
+    """Play one history, as far as the model follows it, and then its end."""
+    chance = random.Random(name)
+    place = Harness(folder / name)
+    texts = {path: a_text(chance) for path in PATHS[:5]}
+    for path, text in texts.items():
+        (place.root / path).write_bytes(text)
+    place.baseline()
+    with place.engine() as engine:
+        history = Run(name, place, engine, Lineages.of(folder, texts), chance, counts)
+        try:
+            with contextlib.suppress(NoOpinion, Collision, AssertionError):  # which the test above is about
+                for _ in range(CHANGES):
+                    history.change()
+                    if chance.random() < 0.6:
+                        history.undo()
+            end(history)
+        except AssertionError as error:
+            told = "\n".join(history.told)
+            raise AssertionError(f"history {name}:\n{told}\n{error}") from error
+
 
 def run(folder: Path, name: str, counts: Counter[str]) -> None:
     """Play one history."""
@@ -386,3 +441,19 @@ def test_any_undo_is_what_an_oracle_makes_of_it(tmp_path: Path, is_long: bool) -
     assert counts["conflicts"] > drawn / 10, "they have to be common for this to be a test"
     assert counts["no opinion"] < drawn / 5
     assert all(counts[scope.__name__] for scope in (Named, Newest, OfSession, Filter)), counts
+
+
+@pytest.mark.timeout(7200)
+def test_once_all_that_an_undo_needs_is_undone_it_is_clean(tmp_path: Path, is_long: bool) -> None:
+    counts: Counter[str] = Counter()
+    for number in {*range(HISTORIES_LONG if is_long else HISTORIES), A_WRONG_RECIPE}:
+        play(tmp_path, f"r{number}", counts, Run.follow_a_recipe)
+    assert counts["recipes"] > HISTORIES / 10
+
+
+@pytest.mark.timeout(7200)
+def test_undone_newest_first_each_transaction_finds_the_files_as_it_left_them(
+    tmp_path: Path, is_long: bool
+) -> None:
+    for number in range(HISTORIES_LONG if is_long else HISTORIES):
+        play(tmp_path, f"u{number}", Counter(), Run.unwind)

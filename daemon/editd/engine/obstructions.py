@@ -1,35 +1,39 @@
-"""What stands in the way of an undo: the later transactions there, and those that would have to go with it.
+"""Obstructions of an undo: the later transactions in its way, and those that have to be undone before it.
 
-For `needs` the file is told anew without what is to be undone, one later change after another: a change that
-no longer merges depends on it.
+A later change that no longer merges into the file without the undone lines depends on them. Whether the
+undo is clean without these changes is tried out, by the same code that carries it out.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_lines, merge_states
 from editd.engine.requests import InTheWay
-from editd.engine.scopes import Target, whole_of, would_name
+from editd.engine.scopes import Named, OfSession, batches_of, part_of, whole_of, would_name
 from editd.engine.undo import Past, Place, invert, undone_in_part
-from editd.errors import Conflict
+from editd.errors import Conflict, NothingToUndo
 from editd.store.index import NEVER, Wanted
 from editd.values.path import WorkspacePath, folders_of
+from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from editd.engine.scopes import Scope
+    from editd.engine.scopes import Scope, Target
     from editd.errors import NotAFile
     from editd.store.history import History
     from editd.values.content import FileState
-    from editd.values.transaction import Seq, Touch, Transaction
+    from editd.values.transaction import Touch, Transaction
 
     Current = Callable[[WorkspacePath], FileState | None]
 
 LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
 SENTENCES_MAX = 3  # of a refusal; its data has all
-ROUNDS_MAX = 20  # of taking along what is in the way in the files of those that were taken along
+STEPS_MAX = 100  # tried out; beyond that, all that is connected is needed
+TRIES_MAX = 500  # steps in all trials together, which take a second
+PATHS_AT_ONCE = 100  # in one question to the index
 
 
 class UndoConflict(Conflict):
@@ -118,16 +122,16 @@ def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[in
 def obstructions(
     places: Sequence[Place], targets: Sequence[Target], scope: Scope, past: Past, current: Current
 ) -> tuple[InTheWay, ...]:
-    """For each file that does not merge: who is in the way, and who would have to be undone first.
+    """For each file that does not merge: the transactions in the way, and those to be undone first.
 
-    Once all that is needed is undone, one by one and newest first, the undo is clean. That is carried out
-    here, in memory. Targets that are newer than something that is needed are needed themselves.
+    Once all that is needed is undone, one by one and newest first, the undo is clean.
     If what is there is not in the history, nothing leads to a clean undo, and `needs` is as near as it gets.
     """
+    if not places:
+        return ()
     shown = _newest(places)
-    taken = Taken(past.history, targets, would_name(scope, past.history))
-    found = blocking_by_path(past, places, taken.by_seq)
-    needs = _needed(places, taken, past, current, found)
+    found = blocking_by_path(past, places, _by_seq(targets))
+    needs = Recipe(past.history, targets, scope, current).find(past, places, found)
     return tuple(
         InTheWay(
             path, tuple(found[path]), tuple(sorted(needs[path])),
@@ -137,147 +141,173 @@ def obstructions(
     )  # fmt: skip
 
 
-def _needed(
-    places: Sequence[Place], taken: Taken, past: Past, current: Current, found: Collection[WorkspacePath]
-) -> dict[WorkspacePath, set[int]]:
-    """For each path of `found` what has to be undone first: as few as a change after the other tells."""
-    needs: dict[WorkspacePath, set[int]] = {path: set() for path in found}
-    first = places
-    for attempt in range(ROUNDS_MAX):
-        more: set[int] = set()
-        brought: dict[int, set[int]] = {}  # by those that were taken along: what their other files need
-        for place in _oldest(places):
-            again = attempt and place.path in needs
-            added = [] if again else _dependent(past, place, taken)
-            added = added or blocking(past, place, taken.by_seq)
-            more.update(added)
-            if place.path in needs:
-                needs[place.path].update(added)
-            else:
-                for seq in taken.touching(place.origin):
-                    brought.setdefault(seq, set()).update(added)
-        for seqs in needs.values():
-            seqs.update(*(brought[seq] for seq in seqs & brought.keys()))
-            seqs.update(seq for seq in taken.given if seqs and seq > min(seqs))
-        if not taken.take_along(more.union(*needs.values())):
-            break
-        places = taken.carried_out(past, current)
-        if not places:
-            needed = taken.needed()
-            rest = needed.difference(*needs.values())
-            return {path: (seqs & needed) | rest or needed for path, seqs in needs.items()}
-    return dict.fromkeys(found, taken.everything_since(first))
+class Recipe:
+    """The transactions that have to be undone first, found by undoing them in a trial of the history.
 
-
-class Taken:
-    """What is to be undone together, by its seq and by the paths that it touched.
-
-    Beside the `given` targets these are others that are taken `along`, whole, each on its own.
+    Whatever an undo of the trial collides with is needed, too, and the trial begins anew. If that gets long,
+    all that is connected with the files is needed: undone newest first, each finds them as it left them.
     """
 
-    def __init__(
-        self, history: History, targets: Iterable[Target], is_named: Callable[[Transaction], bool]
-    ) -> None:
-        """`is_named` tells whether the undo takes a transaction as well, once that is in force again."""
-        self.given = _by_seq(targets)
-        self._first_given = frozenset(self.given)
-        self.along: set[int] = set()
-        self.idle: set[int] = set()
-        self.by_seq: dict[int, Target] = dict(self.given)
+    def __init__(self, history: History, targets: Iterable[Target], scope: Scope, current: Current) -> None:
         self._history = history
-        self._is_named = is_named
-        self._touching: dict[WorkspacePath, list[int]] = {}
-        self._take_up()
+        self._given = _by_seq(targets)
+        self._scope = scope
+        self._current = current
+        self._head = int(history.head)
+        self._left_out: set[int] = set()  # named, and not to be undone
+        self._left_out = _by_seq(self._named()).keys() - self._given.keys()
+        self._needs: dict[WorkspacePath, set[int]] = {}
 
-    def take_along(self, seqs: Iterable[int]) -> bool:
-        """Take these along, and what is in force again without them. Returns whether that is any more."""
-        index, before = self._history.index, len(self.along)
-        waiting = set(seqs) - self.along
-        while waiting:
-            self.along |= waiting
-            below = index.transactions({one for seq in waiting for one in index.undoes(seq)} - self.along)
-            self.given |= {int(one.seq): Target(one) for one in below if self._is_named(one)}
-            first = min(self.given)
-            waiting = {int(one.seq) for one in below if one.seq > first and one.seq not in self.given}
-            waiting |= {seq for seq in self.given if seq > min(self.along)} - self.along
-        if len(self.along) == before:
-            return False
-        transactions = index.transactions(self.along | (self.given.keys() - self._first_given))
-        self.by_seq |= {int(one.seq): whole_of(one, self.along) for one in transactions}
-        self._take_up()
-        return True
+    def find(
+        self, past: Past, places: Sequence[Place], paths: Iterable[WorkspacePath]
+    ) -> dict[WorkspacePath, set[int]]:
+        """Return for each of the paths the transactions that its places need."""
+        self._needs = {path: set() for path in paths}
+        for place in _oldest(places):
+            added = _dependent(past, place, self._given) or blocking(past, place, self._given)
+            self._needs[place.path].update(added)
+        tries, steps = 0, self._steps()
+        while steps and len(steps) <= STEPS_MAX and tries <= TRIES_MAX:
+            tries += len(steps)
+            idle, is_done = self._try_out(steps)
+            if is_done:
+                return {path: seqs - idle for path, seqs in self._needs.items()}
+            if self._steps() == steps:
+                break
+            steps = self._steps()
+        return dict.fromkeys(self._needs, self._everything_since(places)) if steps else self._needs
 
-    def _take_up(self) -> None:
-        self._touching.clear()
-        for seq, target in self.by_seq.items():
-            for touch in target.touches:
-                self._touching.setdefault(touch.path, []).append(seq)
+    def _steps(self) -> list[int]:
+        return sorted(set().union(*self._needs.values()), reverse=True)
 
-    def touching(self, path: WorkspacePath) -> Sequence[int]:
-        """The seqs of those that touched `path`."""
-        return self._touching.get(path, ())
+    def _try_out(self, steps: Sequence[int]) -> tuple[set[int], bool]:
+        """Undo the steps and then the targets, up to the first collision, which adds to what is needed.
 
-    def needed(self) -> set[int]:
-        """What has to be undone first."""
-        return self.along - self.idle
-
-    def carried_out(self, past: Past, current: Current) -> tuple[Place, ...]:
-        """Where it does not merge if all that is needed is undone first, one by one, and then the given.
-
-        What would change nothing in its turn cannot be undone then: it stays, or goes with the given.
+        Return the steps that change nothing in their turn, and whether there was no collision.
         """
-        self.idle.clear()
-        while True:
-            first = self.needed()
-            last = self.given.keys() - first
-            targets = [self.by_seq[seq] for seqs in (first, last) for seq in sorted(seqs, reverse=True)]
-            inverted = invert(targets, past, current, apart=first)
-            if not inverted.idle:
-                return inverted.places
-            self.idle |= inverted.idle
+        files: dict[WorkspacePath, FileState | None] = {}
 
-    def everything_since(self, places: Iterable[Place]) -> set[int]:
-        """All that has to do with the places, by any path, since the first that was given.
+        def current(path: WorkspacePath) -> FileState | None:
+            return files[path] if path in files else self._current(path)
 
-        Undone newest first, each of them finds the files as it left them.
+        idle: set[int] = set()
+        with self._history.trial() as record:
+            for seq in steps:
+                targets = [target for target in map(whole_of, self._transactions([seq])) if target.touches]
+                past = Past(self._history)
+                inverted = invert(targets, past, current)
+                if inverted.places:
+                    self._add(past, inverted.places, targets, {p for p, s in self._needs.items() if seq in s})
+                    return idle, False
+                if not inverted.changes:
+                    idle.add(seq)
+                    continue
+                files |= {change.path: change.after for change in inverted.changes}
+                parts = [part for target in inverted.targets for part in target.parts]
+                record(inverted.changes, [Seq(seq)], parts)
+            past, targets = Past(self._history), self._named()
+            places = invert(targets, past, current).places
+            is_known = self._add(past, places, targets, set())
+            return idle, not is_known
+
+    def _add(
+        self, past: Past, places: Sequence[Place], targets: Sequence[Target], paths: Collection[WorkspacePath]
+    ) -> bool:
+        """Add the transactions that these places collide with to the paths; return whether any exist."""
+        is_known, by_seq = False, _by_seq(targets)
+        for place in _oldest(places):
+            in_the_way = blocking(past, place, by_seq)
+            is_known = is_known or bool(in_the_way)
+            more = self._undoable(past, _dependent(past, place, by_seq), by_seq)
+            if more <= set(self._steps()):
+                more = self._undoable(past, in_the_way, by_seq)
+            for path in paths or [path for path in self._needs if path == place.path] or self._needs:
+                self._needs[path] |= more
+        return is_known
+
+    def _undoable(self, past: Past, in_the_way: Iterable[int], targets: Collection[int]) -> set[int]:
+        """Return those in the way that the history has; for an undo of the trial, those that it brought back.
+
+        Targets that are newer than what was undone before them are needed themselves.
         """
-        index, first = self._history.index, min(self.given)
+        undos = {seq for seq in in_the_way if seq > self._head}
+        steps = {int(below) for seq in undos for below in past.undoes(seq)}
+        again = {int(below) for seq in steps for below in past.undoes(seq) if below > min(self._given)}
+        newer = {seq for seq in targets if steps and seq > min(steps)}
+        return (set(in_the_way) - undos) | again | newer
+
+    def _named(self) -> list[Target]:
+        """Return the targets of the scope now, newest first; of a count or a file, those that were given."""
+        scope = self._scope
+        if not isinstance(scope, Named | OfSession) and getattr(scope, "last", 1) is not None:
+            parts = [part_of(one, self._given[int(one.seq)].has) for one in self._transactions(self._given)]
+            return [part for part in reversed(parts) if part is not None]
+        with contextlib.suppress(NothingToUndo):
+            named = next(batches_of(scope, self._history))
+            seqs = {seq for seq in _by_seq(named) if seq <= self._head} - self._left_out
+            return [target for target in named if target.transaction.seq in seqs]
+        return []
+
+    def _transactions(self, seqs: Iterable[int]) -> list[Transaction]:
+        return self._history.index.transactions(seqs)
+
+    def _everything_since(self, places: Iterable[Place]) -> set[int]:
+        """Return all that is connected with the places since the oldest transaction to be undone.
+
+        That may be one that is in force again, and named, once a later one is undone.
+        """
+        index, is_named = self._history.index, would_name(self._scope, self._history)
         paths = {path for place in places for path in (place.path, place.origin)}
+        given = set(self._given)
+        while True:
+            connected = self._connected(paths, min(given))
+            below = {one for seq in connected for one in index.undoes(seq)}
+            named = {int(one.seq) for one in index.transactions(below) if is_named(one)}
+            if min(named, default=NEVER) >= min(given):
+                break
+            given |= named
+        oldest = min((connected - given) or connected, default=NEVER)
+        return {seq for seq in connected if seq >= oldest}
+
+    def _connected(self, paths: Iterable[WorkspacePath], first: int) -> set[int]:
+        """Return the transactions from `first` on that touch these paths, or others that these touch."""
+        index = self._history.index
         found: set[int] = set()
+        known: set[WorkspacePath] = set()
         reached = set(paths)
         while reached:
-            wanted = Wanted(after=first - 1, paths=tuple(reached))
-            seqs = {int(one.seq) for one in index.log(wanted, NEVER)}
-            for path in reached:
-                for folder in folders_of(path):
-                    seqs.update(index.touches_after(folder, first - 1))
-            waiting = seqs - found
+            known |= reached
+            waiting: set[int] = set()
+            paths = list(reached)
+            for start in range(0, len(paths), PATHS_AT_ONCE):
+                wanted = Wanted(after=first - 1, paths=tuple(paths[start : start + PATHS_AT_ONCE]))
+                waiting |= {int(one.seq) for one in index.log(wanted, NEVER)}
+            for folder in {folder for path in reached for folder in folders_of(path)}:
+                waiting.update(index.touches_after(folder, first - 1))
             reached = set()
-            while waiting:
+            while waiting := waiting - found:
                 found |= waiting
-                more: set[int] = set()
-                for one in index.transactions(waiting):
-                    reached.update(touch.path for touch in one.touches)
-                    more.update(int(t.undone_by) for t in one.touches if t.undone_by is not None)
-                    more.update(int(below) for below in one.undoes if below >= first)
-                waiting = more - found
-            reached -= paths
-            paths |= reached
-        others = found - self.given.keys()
-        return {seq for seq in found if seq in others or (others and seq > min(others))}
+                transactions = index.transactions(waiting)
+                reached |= {touch.path for one in transactions for touch in one.touches} - known
+                waiting = {int(below) for one in transactions for below in one.undoes if below >= first}
+                waiting |= {
+                    int(t.undone_by) for o in transactions for t in o.touches if t.undone_by is not None
+                }
+        return found
 
 
-def _dependent(past: Past, place: Place, taken: Taken) -> list[int]:
-    """Those in the way whose change does not merge into the file as it is without what is `taken`."""
+def _dependent(past: Past, place: Place, given: Mapping[int, Target]) -> list[int]:
+    """Those in the way whose change does not merge into the file as it is without what is `given`."""
     if place.is_taken:
-        return blocking(past, place, taken.by_seq)
-    first = min(taken.touching(place.origin))
+        return blocking(past, place, given)
+    touching = (seq for seq, one in given.items() if any(t.path == place.origin for t in one.touches))
+    first = min(touching, default=place.seq)
     index = past.history.index
     touch = index.touch_in(place.origin, first)
-    later = list(_later(past, Place(place.path, first, place.origin), taken.by_seq))
+    later = list(_later(past, Place(place.path, first, place.origin), given))
     if touch is None or touch.source is not None or len(later) > LATER_MAX:
         return [seq for seq, _ in later if seq > place.seq]
-    state = undone_in_part(past, taken.by_seq[first], touch)
+    state = undone_in_part(past, given[first], touch)
     depending: list[int] = []
     for seq, change in later:
         before = change.before

@@ -111,7 +111,11 @@ class Target(Struct, frozen=True):
 
     def covers(self, path: WorkspacePath) -> bool:
         """Whether the path is undone as a whole."""
-        return (self.paths is None or path in self.paths) and path not in self.hunks
+        return self.has(path) and path not in self.hunks
+
+    def has(self, path: WorkspacePath) -> bool:
+        """Whether any of the path is undone."""
+        return self.paths is None or path in self.paths
 
     def without(self, paths: AbstractSet[WorkspacePath]) -> Target:
         """The same, but for these paths; a move stays at both its ends."""

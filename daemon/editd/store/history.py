@@ -23,7 +23,7 @@ from editd.store import trailers
 from editd.store.chain import transaction_of_commit
 from editd.store.floor import Floor, read_floor, write_floor
 from editd.store.head import read_head
-from editd.store.index import Index
+from editd.store.index import NEVER, Index
 from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, segments
 from editd.store.mark import NOBODY, read_mark
 from editd.store.objects import (
@@ -50,7 +50,7 @@ from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from editd.store.journal import Frame
     from editd.values.changeset import Change
@@ -101,6 +101,7 @@ class History:
     def _read_in(self) -> None:
         """Find out what is in force, and bring the index up to it. Raises HistoryDamaged."""
         self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
+        self._tried: dict[Oid, bytes] = {}  # the objects of a trial
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
         self.measure()
@@ -155,6 +156,8 @@ class History:
         pending = self._pending.get(oid)
         if pending is not None:
             return pending[1]
+        if oid in self._tried:
+            return self._tried[oid]
         try:
             kind, content = self._read(oid)
         except KeyError:
@@ -292,6 +295,38 @@ class History:
         """The draft is committed and in the files: it can be asked for."""
         self.index.add(draft.transaction, draft.notes)
         self.published.note(draft.record.seq)
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[Callable[[Sequence[Change], Sequence[Seq], Sequence[Part]], None]]:
+        """Yield a function that records an undo: its changes, what it undoes, and the parts of that.
+
+        Until the end all questions are answered as after it. Then it is forgotten: nothing is committed.
+        """
+        head, splices = self._seq, list[Splice]()
+        with self.index.trial() as add:
+
+            def record(changes: Sequence[Change], undoes: Sequence[Seq], parts: Sequence[Part]) -> None:
+                entries = [(change.path.raw, _named_by(change.after)) for change in changes]
+                splices.append(self._trees.splice(entries))
+                self._tried |= splices[-1].trees
+                for state in (side for change in changes for side in (change.before, change.after)):
+                    if state is not None:
+                        self._tried[bytes.fromhex(state.version)] = state.content
+                self._seq += 1
+                touches = tuple(Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes)
+                nobody = Authorship("", None, "", None)
+                name = CommitId(f"{self._seq:040x}")
+                add(Transaction(
+                    Seq(self._seq), name, "undo", nobody, NEVER, touches, tuple(undoes), parts=tuple(parts)
+                ))  # fmt: skip
+
+            try:
+                yield record
+            finally:
+                for splice in reversed(splices):
+                    self._trees.take_back(splice)
+                self._seq = head
+                self._tried.clear()
 
     # ── packing ──
 
@@ -537,6 +572,8 @@ class History:
         pending = self._pending.get(oid)
         if pending is not None:
             return pending[1]
+        if oid in self._tried:
+            return self._tried[oid]
         try:
             return bytes(self._read(oid)[1])
         except (KeyError, pygit2.GitError) as error:
@@ -570,6 +607,10 @@ def _open_repository(path: str) -> pygit2.Repository:
 
 def _tree_entry(change: ChangeRecord) -> TreeEntry | None:
     return None if change.after is None else TreeEntry(change.after.mode, change.after.version)
+
+
+def _named_by(state: FileState | None) -> TreeEntry | None:
+    return None if state is None else TreeEntry(state.mode, bytes.fromhex(state.version))
 
 
 def _entry(state: FileState | None) -> Entry | None:

@@ -22,7 +22,7 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +102,10 @@ class Chosen(Struct, frozen=True):
     since_us: int | None = None
     until_us: int | None = None
     below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or what is below
+
+
+class _Forgotten(Exception):
+    """A trial is over: the database rolls back."""
 
 
 class Index:
@@ -191,6 +195,19 @@ class Index:
         if len(self._touched) > TOUCHED_MAX:
             self._touched = {touch.path.raw for waiting, _ in self._waiting for touch in waiting.touches}
         return bool(self._waiting)
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[Callable[[Transaction], None]]:
+        """Yield a function that adds a transaction; all that it added are forgotten at the end."""
+
+        def add(transaction: Transaction) -> None:
+            _insert(self._database, [(transaction, b"")])
+            undone.mark_all(self._database, transaction)
+
+        self.flush()
+        with contextlib.suppress(_Forgotten), self._writing():
+            yield add
+            raise _Forgotten
 
     def clear(self) -> None:
         """Forget everything: it is to be built anew."""
