@@ -482,6 +482,7 @@ class History:
 
     steps: list[Step] = field(default_factory=list)
     states: list[Files] = field(default_factory=list)
+    unsure: set[tuple[int, str]] = field(default_factory=set)  # Whether it is undone hangs on a guessed move.
 
     @classmethod
     def of(cls, baseline: Files) -> History:
@@ -502,6 +503,7 @@ class History:
 
         An undo that found nothing to change at a path is in force there until all of it is undone.
         """
+        self.unsure.clear()
         for step in self.steps:
             step.undone = {}
         for by in range(self.head, 0, -1):
@@ -510,13 +512,20 @@ class History:
                 for path in undo.parts.get(seq, self.steps[seq].after):
                     is_gone = self.steps[seq].after.get(path) is None
                     here = path if is_gone else self._moved(path, seq, by)
-                    if (here if here in undo.after else path) not in undo.undone:
+                    told = path if is_gone else self._moved(path, seq, by, is_guessed=False)
+                    is_undone, is_told = (
+                        (to if to in undo.after else path) not in undo.undone for to in (here, told)
+                    )
+                    if is_undone:
                         self.steps[seq].undone.setdefault(path, by)
+                    if is_undone != is_told:
+                        self.unsure.add((seq, path))
 
-    def _moved(self, path: str, after: int, before: int) -> str:
+    def _moved(self, path: str, after: int, before: int, *, is_guessed: bool = True) -> str:
         """Where the file that `path` named after one transaction was before another."""
         for step in self.steps[after + 1 : before]:
-            path = step.ways.get(path, path)
+            to = step.ways.get(path, path)
+            path = to if is_guessed or step.moves.get(to) == path else path
         return path
 
     def newest(self, kind: str, count: int = 1) -> list[int]:

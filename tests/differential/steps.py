@@ -17,7 +17,7 @@ from drawing import LINKS, PATHS, THROUGH, Drawing, text_of
 from editd.wire.messages import AnyEdit, ApplyResult, Filter, Write
 from editd_client.errors import EditdError, Unreachable
 from modelling import Held, No, Sheet, Unforeseen, differences, is_below, merge, merged_with, version_at
-from world import IN_DOUBT, NAMES, Actor, Disagreement, World
+from world import IN_DOUBT, NAMES, Actor, Disagreement, World, about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -388,7 +388,7 @@ class Steps:
     def redo(self) -> None:
         actor = self.actor()
         force = self.draw.rarely()
-        self.world.note(f"{actor}: redo")
+        self.world.note(f"{actor}: redo{' by force' if force else ''}")
         self.take_back(
             "redo", actor, lambda: self.newest(["undo"], actor.name, 1), actor.client.redo, force=force
         )
@@ -505,6 +505,9 @@ class Steps:
         assert made is not None
         if set(made.undoes) > chosen.keys():  # the newest ones that have no effect any more go along
             chosen = {seq: world.history.steps[seq].in_force() for seq in made.undoes} | chosen
+        if on_conflict == "force":  # a file whose place another of its transaction has taken is left
+            parts = about(made)[3]
+            chosen = {seq: parts[seq] & paths if seq in parts else paths for seq, paths in chosen.items()}
         world.trust(kind, actor, answer, chosen)
         if on_conflict == "fail":
             self.compare_files(shown, differences(before, world.disk))

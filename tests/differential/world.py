@@ -247,7 +247,21 @@ class World:
             if made.seq != own and made.kind not in kinds:
                 raise Disagreement(f"nobody asked for this: {made}")
             self.take_in(made, is_own=made.seq == own)
+        if log and self.history.unsure:
+            self.trust_marks()
         return [made.seq for made in log]
+
+    def trust_marks(self) -> None:
+        """Take the daemon's word for what is undone if that hangs on a move that the log does not tell."""
+        for made in self.client.log(limit=10_000).transactions:
+            told = {change.path: change.undone_by for change in made.files}
+            step = self.history.steps[made.seq]
+            for seq, path in self.history.unsure:
+                if seq == made.seq:
+                    by = told.get(path) if made.undone_by is None else made.undone_by
+                    step.undone.pop(path, None)
+                    if isinstance(by, int):
+                        step.undone[path] = by
 
     def take_in(self, made: Transaction, *, is_own: bool) -> None:
         after, before = self.told(made), self.history.states[-1]
@@ -327,13 +341,15 @@ def on_disk(root: Path) -> tuple[Files, frozenset[str]]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = above + entry.name
+                if entry.name.startswith(".editd-"):
+                    continue
                 if entry.is_symlink():
                     files[path] = Held(os.fsencode(os.readlink(entry.path)), "120000")
                 elif entry.is_dir():
                     if path != ".git":
                         folders.add(path)
                         look(entry.path, path + "/")
-                elif not entry.name.startswith(".editd-"):
+                else:
                     mode = entry.stat(follow_symlinks=False).st_mode
                     content = Path(entry.path).read_bytes()
                     files[path] = Held(content, "100755" if mode & 0o100 else "100644")
