@@ -87,6 +87,9 @@ class Step:
                     self.mingled |= {source, to}
         gone = [(held, path) for path, held in self.before.items() if self.after[path] is None]
         come = [(held, path) for path, held in self.after.items() if self.before[path] is not None]
+        changed = {path for held, path in come if held is not None}
+        if self.kind == "restore" and gone and changed:  # It moves files back, whatever they hold by now.
+            self.mingled |= changed | {path for _, path in gone}
         for held, source in gone:
             places = [to for now, to in come if now == held]
             if len(places) == [one for one, _ in gone].count(held) == 1:
