@@ -19,7 +19,7 @@ from editd.errors import Refused
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
-from editd.store.packing import Packer
+from editd.store.pack_worker import Packer
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath

@@ -73,8 +73,8 @@ def child(place: Workplace, module: str) -> int | None:
 
 def packer(place: Workplace) -> int:
     """The packing process, once there is one."""
-    wait_until(lambda: child(place, "editd.store.packing"), "no packing process")
-    found = child(place, "editd.store.packing")
+    wait_until(lambda: child(place, "editd.store.pack_worker"), "no packing process")
+    found = child(place, "editd.store.pack_worker")
     assert found is not None
     return found
 

@@ -27,7 +27,7 @@ from chain import (
     wait_until_tidy,
     worth_killing_at,
 )
-from editd.store.consolidate import PACKS_MAX
+from editd.store.repack import PACKS_MAX
 from injection import Call, attached
 from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, TO_FILE, TO_FOLDER, UNDO, Scenario
 from torment import PATIENCE_SECONDS, packer, wait_until
@@ -44,8 +44,8 @@ DELAY_SECONDS = 1.0  # for a packing process that outlives its daemon: until the
 
 PUTS_TOGETHER = """
 import os, sys
-from editd.store.consolidate import consolidate
-from editd.store.repository import open_store
+from editd.store.repack import consolidate
+from editd.store.git_repository import open_store
 repository = open_store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.read()

@@ -24,7 +24,7 @@ from editd.engine.requests import Outcome, Undo
 from editd.engine.scopes import Named
 from editd.errors import Broken, Refused
 from editd.store import journal
-from editd.store.proof import quick_proof
+from editd.store.verify import quick_proof
 from editd.system import filesystem
 from editd.values import changeset
 from editd.values.content import version_of

@@ -11,7 +11,7 @@ import injection
 from damage import copy, prepare
 from editd.store.journal import Position
 from editd.store.mending import open_history
-from editd.store.packing import Packer
+from editd.store.pack_worker import Packer
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
 from torment import fsck

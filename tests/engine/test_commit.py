@@ -10,8 +10,8 @@ import pytest
 
 from editd.engine.requests import Outcome
 from editd.errors import IoError
-from editd.store.mark import MarkFile
-from editd.store.proof import quick_proof
+from editd.store.acknowledged import MarkFile
+from editd.store.verify import quick_proof
 from editd.values import changeset
 from editd.values.changeset import Change
 from editd.values.content import FileState, version_of

@@ -12,7 +12,7 @@ import pytest
 
 from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Refused
-from editd.store.registry import Registry
+from editd.store.session_store import Registry
 from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.path import WorkspacePath

@@ -13,8 +13,8 @@ from editd.engine.scopes import LastOf
 from editd.engine.seen import Seen
 from editd.engine.sessions import Sessions
 from editd.errors import IoError, NothingToUndo
-from editd.store.registry import Registry
-from editd.store.sights import Sights
+from editd.store.read_version_store import Sights
+from editd.store.session_store import Registry
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version, version_of
 from editd.values.session import Bounds

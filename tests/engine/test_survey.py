@@ -11,7 +11,7 @@ import pytest
 
 from editd.engine import survey
 from editd.engine.survey import Surveyor
-from editd.store.trailers import parse
+from editd.store.commit_message import parse
 from editd.system.frames import pack
 from editd.workspace.scan import FILE_BYTES_MAX
 from surveying import Ground, everything_below

@@ -12,9 +12,9 @@ import pytest
 from damage import copy, layout, prepare, readable, state_files
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store.mending import open_history
-from editd.store.proof import whole_proof
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
+from editd.store.verify import whole_proof
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError

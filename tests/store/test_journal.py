@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import HistoryDamaged
+from editd.store.acknowledged import read_mark
 from editd.store.journal import (
     SEGMENT_BYTES,
     SPARES_MAX,
@@ -24,8 +25,7 @@ from editd.store.journal import (
     segment_path,
     segments,
 )
-from editd.store.mark import read_mark
-from editd.store.record import Aborted, ChangeRecord, Committed, EntryRecord
+from editd.store.journal_record import Aborted, ChangeRecord, Committed, EntryRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -373,7 +373,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
 
     journal = Journal(str(tmp_path))
     journal.append([record(1, bytes(3700))])
-    monkeypatch.setattr("editd.store.mark.write_at", fail)
+    monkeypatch.setattr("editd.store.acknowledged.write_at", fail)
     journal.append([record(2, bytes(3700))])
     journal.append([record(3, bytes(3700))])
     journal.release(2)

@@ -13,8 +13,8 @@ import pytest
 
 from damage import copy, prepare
 from editd.store.mending import open_history
-from editd.store.proof import whole_proof
 from editd.store.salvage import Salvage
+from editd.store.verify import whole_proof
 from editd_client.errors import EditdError
 from workplace import write
 

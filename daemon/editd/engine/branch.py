@@ -27,7 +27,7 @@ from editd.errors import Conflict, InvalidParams, IoError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.store.objects import TreeEntry
+    from editd.store.git_objects import TreeEntry
 
 LOCK_SECONDS = 2.0  # for a git command that has the index; most have it for less
 SHOWN_MAX = 20  # staged paths that a refusal names

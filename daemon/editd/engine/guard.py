@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.engine.sessions import Sessions
     from editd.engine.undo import Past
     from editd.engine.view import View
-    from editd.store.registry import Registry
+    from editd.store.session_store import Registry
     from editd.system.clock import Clock
     from editd.values.changeset import Change
     from editd.values.content import FileState

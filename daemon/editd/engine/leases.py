@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
-from editd.store.trailers import rfc3339
+from editd.store.commit_message import rfc3339
 from editd.values.glob import Meter
 from editd.values.lease import Lease, exclude_each_other
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from editd.errors import Refused
-    from editd.store.registry import Registry
+    from editd.store.session_store import Registry
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
 

@@ -37,9 +37,9 @@ from editd.engine.branch import (
 from editd.engine.lineends import as_added, converted_by, ends_of
 from editd.engine.work import Run, spans
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
-from editd.store.objects import EMPTY_TREE, TreeEntry, Trees
-from editd.store.repository import open_store
-from editd.store.trailers import ident
+from editd.store.commit_message import ident
+from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
+from editd.store.git_repository import open_store
 from editd.system.frames import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
 from editd.values.path import WorkspacePath

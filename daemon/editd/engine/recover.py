@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from editd.engine.adopt import state_of
 from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
-from editd.store.record import Committed, touch_of
+from editd.store.journal_record import Committed, touch_of
 from editd.values.changeset import Change
 from editd.values.content import FileState
 from editd.workspace.files import Files, Overtaken

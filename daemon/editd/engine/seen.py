@@ -18,7 +18,7 @@ PATHS_MAX = 50_000  # for one reader; the oldest are forgotten, and an edit ther
 
 
 class Seen:
-    """In memory. Of the readers that are kept it says what is new, for `store.sights` to write down."""
+    """In memory; reports what is new of the kept readers, for `store.read_version_store` to write."""
 
     def __init__(self) -> None:
         self._seen: dict[Reader, OrderedDict[WorkspacePath, ReadMark]] = {}

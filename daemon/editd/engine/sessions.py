@@ -1,9 +1,9 @@
-"""The sessions that are open: who may act in whose name, and what holds for each.
+"""The open sessions: the clients that may act in their names, and the rules of each.
 
-A name that nobody opened is just a name. Once it is opened, only a connection that shows its token acts in
-it. Sessions, and what they have seen, outlive the daemon: the first by `store.registry`, durable before it
-is answered, the second by `store.sights`, a second behind at most. After an end that was not clean every
-session is in doubt, see `engine.guard`.
+A name that nobody opened is only a name. After it is opened, only a connection that shows its token acts in
+it. Sessions and the versions that they read outlive the daemon. `store.session_store` makes a session durable
+before the reply; `store.read_version_store` is at most a second behind. After an unclean end every session is
+in doubt, see `engine.guard`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from editd.engine.seen import Seen
-    from editd.store.registry import Registry
-    from editd.store.sights import Sights
+    from editd.store.read_version_store import Sights
+    from editd.store.session_store import Registry
     from editd.values.changeset import OnStale, ReadMark
     from editd.values.path import WorkspacePath
 

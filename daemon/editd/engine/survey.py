@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from editd.store.objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
-from editd.store.pack import PackWriter
-from editd.store.repository import borrow, create_store
-from editd.store.trailers import compose, ident
+from editd.store.commit_message import compose, ident
+from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
+from editd.store.git_repository import borrow, create_store
+from editd.store.pack_writer import PackWriter
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 from editd.values.path import PATH_BYTES_MAX

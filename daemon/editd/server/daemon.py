@@ -49,8 +49,8 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
 from editd.store.mending import open_history
-from editd.store.proof import is_begun
 from editd.store.salvage import Salvage
+from editd.store.verify import is_begun
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.flock import NO_LOCKS, Flock, holder_of, take, take_folder

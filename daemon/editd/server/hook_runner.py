@@ -22,7 +22,7 @@ from editd.engine.view import View
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, ChildProcess
-from editd.store.trailers import rfc3339
+from editd.store.commit_message import rfc3339
 from editd.system.process_tree import KILL_SECONDS
 from editd.values.changeset import Change
 from editd.values.glob import Glob

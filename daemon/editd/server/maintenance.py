@@ -17,7 +17,7 @@ from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, ChildProcess, answering
 from editd.store.journal import Position
-from editd.store.tidying import is_tidy
+from editd.store.pack_cleanup import is_tidy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -323,7 +323,7 @@ class Maintenance:
     async def _begin_packer(self) -> ChildProcess:
         """The packing process, started if need be. What one that was killed has left, it removes then."""
         if self._packer is None:
-            argv = [*PYTHON, "editd.store.packing", self._folder]
+            argv = [*PYTHON, "editd.store.pack_worker", self._folder]
             packer = ChildProcess(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
             await packer.start()
             self._packer, self._is_tidy = packer, True
@@ -331,7 +331,7 @@ class Maintenance:
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of a process that is started for this proof; None where it died. Raises ShuttingDown."""
-        argv = [*PYTHON, "editd.store.proving", self._folder]
+        argv = [*PYTHON, "editd.store.verify_worker", self._folder]
         async with answering(argv, request, nice=PROVER_NICE) as (_, answer):
             self._check_open()
             self._proof = answer

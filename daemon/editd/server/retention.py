@@ -16,7 +16,7 @@ from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.store.compaction import MARKER
-from editd.store.strays import drop_strays, stray_bytes
+from editd.store.lost_found import drop_strays, stray_bytes
 from editd.values.transaction import CommitId
 from editd.wire import messages
 

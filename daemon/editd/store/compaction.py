@@ -3,7 +3,7 @@
 `python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
     prepare   the objects that are still needed go into a new pack, durably; nothing else is touched
-    (floor)   the daemon lets the history begin anew (`store.floor`): from here on it is compacted
+    (floor)   the daemon lets the history begin anew (`store.history_start`): from here on it is compacted
     sweep     the packs whose objects are in the new one, or are needed no more, go
 
 A crash before the floor is written leaves the old state and a pack too many, one after it the new state and
@@ -25,12 +25,12 @@ import pygit2
 from msgspec import Struct, field
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.floor import forget_half_written
+from editd.store.commit_message import parse
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
+from editd.store.git_repository import open_store
 from editd.store.head import read_head
+from editd.store.history_start import forget_half_written
 from editd.store.manifest import drop_packs, staying, unchanging, write_manifest
-from editd.store.objects import EMPTY_TREE, CommitObject, Oid
-from editd.store.repository import open_store
-from editd.store.trailers import parse
 from editd.system.atomic_file import sync_path
 from editd.system.fast_exit import exit_fast
 from editd.system.flock import take

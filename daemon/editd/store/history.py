@@ -19,14 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
-from editd.store import trailers
-from editd.store.chain import transaction_of_commit
-from editd.store.floor import Floor, read_floor, write_floor
-from editd.store.head import read_head
-from editd.store.index import NEVER, Index
-from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, segments
-from editd.store.mark import NOBODY, read_mark
-from editd.store.objects import (
+from editd.store import commit_message
+from editd.store.acknowledged import NOBODY, read_mark
+from editd.store.commit_log import transaction_of_commit
+from editd.store.git_objects import (
     CommitObject,
     Oid,
     Splice,
@@ -35,7 +31,12 @@ from editd.store.objects import (
     commit_content,
     object_id,
 )
-from editd.store.record import (
+from editd.store.git_repository import open_store
+from editd.store.head import read_head
+from editd.store.history_start import Floor, read_floor, write_floor
+from editd.store.index import NEVER, Index
+from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, segments
+from editd.store.journal_record import (
     Aborted,
     ChangeRecord,
     Committed,
@@ -43,8 +44,7 @@ from editd.store.record import (
     part_records,
     transaction_of,
 )
-from editd.store.repository import open_store
-from editd.store.synced import Published, forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
+from editd.store.sync_state import Published, forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
 from editd.system.filesystem import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -209,7 +209,7 @@ class History:
         floor = self.floor
         return UnknownTransaction(
             f"Transaction {reference} is compacted, as all before {floor.seq + 1} were at "
-            f"{trailers.rfc3339(floor.time_us)}: what it did cannot be read or undone any more.",
+            f"{commit_message.rfc3339(floor.time_us)}: what it did cannot be read or undone any more.",
             hint=f"The history begins with transaction {floor.seq}, as it left the files.",
             data={"tx": reference, "head": self._seq, "compacted": floor.seq},
         )
@@ -533,9 +533,9 @@ class History:
         except ValueError as error:
             raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
-    def _written(self, oid: Oid) -> trailers.Written:
+    def _written(self, oid: Oid) -> commit_message.Written:
         try:
-            return trailers.parse(self._commit(oid).message)
+            return commit_message.parse(self._commit(oid).message)
         except ValueError as error:
             raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
@@ -593,8 +593,8 @@ def commit_oid(
     parts: Sequence[Part] = (),
 ) -> tuple[Oid, bytes]:
     """The id and the bytes of a transaction's commit object: a pure function of the record and the tree."""
-    message = trailers.compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
-    content = commit_content(tree, [parent], trailers.ident(authorship.actor), EDITD, time_us, message)
+    message = commit_message.compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
+    content = commit_content(tree, [parent], commit_message.ident(authorship.actor), EDITD, time_us, message)
     return object_id("commit", content), content
 
 

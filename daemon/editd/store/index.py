@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store import sqlite, undone
+from editd.store import sqlite, undo_state
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
@@ -186,7 +186,7 @@ class Index:
         with self._writing():
             _insert(self._database, lot)
             for transaction, _ in lot:
-                undone.mark_all(self._database, transaction)
+                undo_state.mark_all(self._database, transaction)
         del self._waiting[:LOT]
         for transaction, _ in lot:
             request = _request(transaction)
@@ -202,7 +202,7 @@ class Index:
 
         def add(transaction: Transaction) -> None:
             _insert(self._database, [(transaction, b"")])
-            undone.mark_all(self._database, transaction)
+            undo_state.mark_all(self._database, transaction)
 
         self.flush()
         with contextlib.suppress(_Forgotten), self._writing():
@@ -390,7 +390,7 @@ class Index:
         """The transactions that `seq` undid, whole or some paths; where in part, as slow as it has paths."""
         row = self._one("select undoes from tx where seq = ?", (seq,))
         assert row is not None, "nobody asks for what was not recorded"
-        return undone.whole(row[0])
+        return undo_state.whole(row[0])
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
         """The newest transaction after which `path` held `version`."""
@@ -557,7 +557,7 @@ def _insert(database: sqlite3.Connection, given: Sequence[tuple[Transaction, byt
         (
             (
                 transaction.seq, transaction.id, transaction.kind, *_said(transaction.authorship),
-                transaction.time_us, undone.written(transaction), transaction.undone_by, notes,
+                transaction.time_us, undo_state.written(transaction), transaction.undone_by, notes,
             )
             for transaction, notes in given
         ),
@@ -604,7 +604,7 @@ def _marks(values: Sequence[object]) -> str:
 
 def _transaction(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
     seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
-    undoes_seqs, parts = undone.read(undoes)
+    undoes_seqs, parts = undo_state.read(undoes)
     return Transaction(
         Seq(seq),
         CommitId(oid),

@@ -29,9 +29,9 @@ import msgspec
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.mark import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
-from editd.store.mark import NAME as MARK
-from editd.store.record import DECODER, ENCODER, Aborted, Committed, Record
+from editd.store.acknowledged import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
+from editd.store.acknowledged import NAME as MARK
+from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
 from editd.system.atomic_file import sync_path
 from editd.system.filesystem import folder_bytes, write_at
@@ -39,7 +39,7 @@ from editd.system.filesystem import folder_bytes, write_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.store.mark import Mark
+    from editd.store.acknowledged import Mark
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # more than that, emptied after a storm, are deleted

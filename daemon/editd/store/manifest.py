@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.floor import read_floor
+from editd.store.history_start import read_floor
 from editd.system.atomic_file import replace_file_durably, sync_path
 from editd.system.flock import take
 
@@ -33,7 +33,9 @@ _HEAD = b"editd manifest 1\n"
 class Manifest(Struct, frozen=True):
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
-    floor: bytes | None = None  # the commit of `store.floor`, or of the one before where that has just moved
+    floor: bytes | None = (
+        None  # the commit of `store.history_start`, or of the one before where that has just moved
+    )
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from editd.errors import HistoryDamaged
 from editd.store.history import History
-from editd.store.proof import quick_proof
 from editd.store.salvage import Salvage
+from editd.store.verify import quick_proof
 
 
 def open_history(folder: str) -> History:

@@ -23,15 +23,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.floor import NAME as FLOOR
-from editd.store.floor import write_floor
-from editd.store.head import REF, move_head, read_head
-from editd.store.history import commit_oid
-from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, whole_records
-from editd.store.manifest import NAME as MANIFEST
-from editd.store.manifest import read_manifest, write_manifest
-from editd.store.mark import read_mark
-from editd.store.objects import (
+from editd.store.acknowledged import read_mark
+from editd.store.commit_message import parse
+from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
     Folder,
@@ -42,14 +36,20 @@ from editd.store.objects import (
     object_id,
     tree_changes,
 )
-from editd.store.pack import UNFINISHED, PackWriter
-from editd.store.packfile import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
-from editd.store.packing import Packer
-from editd.store.proof import KINDS, quick_proof, whole_proof
-from editd.store.record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
-from editd.store.repository import create_store
+from editd.store.git_repository import create_store
+from editd.store.head import REF, move_head, read_head
+from editd.store.history import commit_oid
+from editd.store.history_start import NAME as FLOOR
+from editd.store.history_start import write_floor
+from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, whole_records
+from editd.store.journal_record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
+from editd.store.manifest import NAME as MANIFEST
+from editd.store.manifest import read_manifest, write_manifest
+from editd.store.pack_reader import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.pack_worker import Packer
+from editd.store.pack_writer import UNFINISHED, PackWriter
 from editd.store.salvage import Salvage
-from editd.store.trailers import parse
+from editd.store.verify import KINDS, quick_proof, whole_proof
 from editd.system.atomic_file import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 import pygit2
 
 from editd.errors import HistoryDamaged, UnknownTransaction
-from editd.store import trailers
+from editd.store import commit_message
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
 from editd.store.head import read_head
 from editd.store.history import History
 from editd.store.index import Index
 from editd.store.journal import Journal, Position, whole_records
-from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
-from editd.store.packfile import Pack, flaw_of_index, whole_objects
-from editd.store.record import transaction_of
-from editd.store.synced import Published
+from editd.store.journal_record import transaction_of
+from editd.store.pack_reader import Pack, flaw_of_index, whole_objects
+from editd.store.sync_state import Published
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
-    from editd.store.record import Committed
+    from editd.store.journal_record import Committed
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry
 
@@ -147,7 +147,7 @@ class Salvage(History):
             kind, content = pack.read(oid)
             if kind == "commit":
                 with contextlib.suppress(ValueError):
-                    seq = int(trailers.parse(CommitObject.decode(content).message).seq)
+                    seq = int(commit_message.parse(CommitObject.decode(content).message).seq)
                     found = max(found or (seq, oid), (seq, oid))
         return None if found is None else found[1]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from editd.engine.blame import Blame
 from editd.errors import FileMissing, NotText, PathIgnored, Timeout
 from editd.server import convert
-from editd.store.trailers import rfc3339
+from editd.store.commit_message import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
-from editd.store.trailers import rfc3339
+from editd.store.commit_message import rfc3339
 from editd.values.glob import parse_all
 from editd.wire import messages
 

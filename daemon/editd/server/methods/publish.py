@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
-    from editd.store.registry import Registry
+    from editd.store.session_store import Registry
     from editd.system.frames import Frame
     from editd.values.transaction import Transaction
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from editd.edits.diff import line_counts
 from editd.engine.adopt import recorded_state
 from editd.engine.scopes import ROLLED_BACK
+from editd.store.commit_message import rfc3339
 from editd.store.index import Chosen
-from editd.store.trailers import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from editd.engine.guard import Guard
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
-from editd.store.registry import Registry
-from editd.store.sights import Sights
+from editd.store.read_version_store import Sights
+from editd.store.session_store import Registry
 from editd.values.glob import parse_all
 from editd.values.session import Bounds
 from editd.wire import messages

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from editd.store import trailers
-from editd.store.objects import CommitObject, Oid, TreeEntry, tree_changes
+from editd.store import commit_message
+from editd.store.git_objects import CommitObject, Oid, TreeEntry, tree_changes
 from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import CommitId, Entry, Touch, Transaction
@@ -21,7 +21,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
     Raises ValueError where the commit is not one of ours.
     """
     commit = CommitObject.decode(read(oid))
-    written = trailers.parse(commit.message)
+    written = commit_message.parse(commit.message)
     touches: list[Touch] = []
     if commit.parent is not None:
         sources = {target: source for source, target in written.moves}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 import pytest
 
-from editd.store import consolidate
+from editd.store import repack
+from editd.store.git_objects import commit_content
+from editd.store.git_repository import create_store
 from editd.store.head import move_head
 from editd.store.manifest import read_manifest, staying, unchanging, write_manifest
-from editd.store.objects import commit_content
-from editd.store.pack import PackWriter
-from editd.store.repository import create_store
+from editd.store.pack_writer import PackWriter
 from torment import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def commits(store: Path, count: int) -> list[bytes]:
 
 def run(store: Path) -> None:
     """Put packs together if there are many, as the packing process has it done, and wait for that."""
-    consolidation = consolidate.Consolidation(str(store))
+    consolidation = repack.Consolidation(str(store))
     consolidation.begin()
     wait_until(lambda: not consolidation.is_under_way, "it does not end")
 
@@ -62,7 +62,7 @@ def test_few_packs_are_left_alone(store: Path) -> None:
 
 
 def test_many_packs_become_one_that_git_finds_sound(store: Path) -> None:
-    made = commits(store, consolidate.PACKS_MAX + 1)
+    made = commits(store, repack.PACKS_MAX + 1)
     size = sum(pack.stat().st_size for pack in packs(store))
     run(store)
     assert len(packs(store)) == 1
@@ -75,7 +75,7 @@ def test_many_packs_become_one_that_git_finds_sound(store: Path) -> None:
 
 
 def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
-    made = commits(store, consolidate.PACKS_MAX + 1)
+    made = commits(store, repack.PACKS_MAX + 1)
     reader = pygit2.Repository(str(store))
     assert reader.odb.read(pygit2.Oid(raw=made[0]))[1].endswith(b"0\n")
     run(store)
@@ -84,7 +84,7 @@ def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
 
 
 def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:
-    commits(store, consolidate.PACKS_MAX + 2)
+    commits(store, repack.PACKS_MAX + 2)
     kept = packs(store)[0]
     kept.with_suffix(".keep").touch()
     run(store)
@@ -93,7 +93,7 @@ def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:
 
 
 def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits(store, consolidate.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     is_going, may_end = threading.Event(), threading.Event()
     put_together = pygit2.Repository.pack
 
@@ -103,7 +103,7 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
         return put_together(*arguments, **options)
 
     monkeypatch.setattr(pygit2.Repository, "pack", slowly)
-    consolidation = consolidate.Consolidation(str(store))
+    consolidation = repack.Consolidation(str(store))
     consolidation.begin()
     assert is_going.wait(PATIENCE_SECONDS)
     with unchanging(str(store)):
@@ -121,9 +121,9 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
 
 
 def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> None:
-    commits(store, consolidate.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     before = packs(store)
-    consolidation = consolidate.Consolidation(str(store))
+    consolidation = repack.Consolidation(str(store))
     with staying(str(store)):
         consolidation.begin()
         wait_until(lambda: list(store.glob("objects/pack/tmp_*/*.idx")), "they are not put together")
@@ -137,10 +137,10 @@ def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> 
 def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidate, "SMALL_OBJECTS", 3 * 20 - 1)
-    commits(store, consolidate.PACKS_MAX + 1)  # of three objects each
+    monkeypatch.setattr(repack, "SMALL_OBJECTS", 3 * 20 - 1)
+    commits(store, repack.PACKS_MAX + 1)  # of three objects each
     run(store)
-    assert len(packs(store)) == consolidate.PACKS_MAX + 1 - 20 + 1
+    assert len(packs(store)) == repack.PACKS_MAX + 1 - 20 + 1
     commits(store, 20)
     large = next(pack for pack in packs(store) if len(objects_of(pack)) == 60)
     run(store)
@@ -150,7 +150,7 @@ def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
 def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
     store: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commits(store, consolidate.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     before = packs(store)
     tried = 0
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
         raise pygit2.GitError("failed to write: No space left on device")
 
     monkeypatch.setattr(pygit2.Repository, "pack", fails)
-    consolidation = consolidate.Consolidation(str(store))
+    consolidation = repack.Consolidation(str(store))
     for _ in range(2):
         consolidation.begin()
         wait_until(lambda: not consolidation.is_under_way, "it does not end")
@@ -173,7 +173,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
 
 
 def test_a_pack_whose_index_is_cut_off_is_left_alone(store: Path) -> None:
-    commits(store, consolidate.PACKS_MAX + 2)
+    commits(store, repack.PACKS_MAX + 2)
     broken = packs(store)[0]
     os.truncate(broken.with_suffix(".idx"), 100)
     run(store)
@@ -201,9 +201,9 @@ def objects_of(pack: Path) -> list[str]:
 
 
 def test_a_large_pack_is_left_alone(store: Path) -> None:
-    commits(store, consolidate.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     writer = PackWriter(str(store / "objects/pack"))
-    writer.add("blob", os.urandom(consolidate.SMALL_BYTES))
+    writer.add("blob", os.urandom(repack.SMALL_BYTES))
     large = writer.finish()
     run(store)
     assert large in [pack.stem for pack in packs(store)]

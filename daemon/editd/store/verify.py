@@ -16,17 +16,17 @@ import pygit2
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store import trailers
-from editd.store.chain import transactions_of
-from editd.store.floor import NAME as FLOOR
-from editd.store.floor import read_floor
+from editd.store import commit_message
+from editd.store.commit_log import transactions_of
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
+from editd.store.git_repository import CONFIG, open_store
 from editd.store.head import REF, read_head
+from editd.store.history_start import NAME as FLOOR
+from editd.store.history_start import read_floor
 from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.manifest import Manifest, packs_in, read_manifest
-from editd.store.objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
-from editd.store.packfile import Pack, flaw_of_index, flaw_of_pack, offsets_in
-from editd.store.repository import CONFIG, open_store
+from editd.store.pack_reader import Pack, flaw_of_index, flaw_of_pack, offsets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -286,7 +286,7 @@ class _Walk:
         while oid is not None:
             try:
                 commit = CommitObject.decode(self._tree(oid))
-                seq = trailers.parse(commit.message).seq
+                seq = commit_message.parse(commit.message).seq
             except (KeyError, ValueError, pygit2.GitError) as error:
                 name = "head" if expected is None else f"transaction {expected}"
                 return [f"The commit {oid.hex()} of {name} in {self._store} cannot be read: {error}. {MENDS}"]
@@ -301,7 +301,7 @@ class _Walk:
 
     def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
         """What each transaction touched must be in the store itself, and the baseline somewhere."""
-        first = int(trailers.parse(chain[-1][1].message).seq) if chain else 0
+        first = int(commit_message.parse(chain[-1][1].message).seq) if chain else 0
         for place, (_, commit) in enumerate(chain):
             seq = first + len(chain) - 1 - place
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
-from editd.store.repository import borrow, create_store
+from editd.store.git_repository import borrow, create_store
 
 if TYPE_CHECKING:
     from pathlib import Path

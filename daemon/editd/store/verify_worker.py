@@ -1,8 +1,8 @@
-"""Proving: the process in which a `check` looks at the whole history, while packing goes on.
+"""The process in which a `check` verifies the whole history, while packing goes on.
 
-`python -m editd.store.proving STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`). One for
-each check. It writes nothing but an index of its own, beside the one that it proves; and it ends with the
-daemon, however long it would have taken.
+`python -m editd.store.verify_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+Each check starts one. It writes nothing but an index of its own beside the verified one. It ends with the
+daemon, however long the check would have taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import threading
 
 from editd.store.manifest import staying
-from editd.store.proof import MADE, whole_proof
+from editd.store.verify import MADE, whole_proof
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 

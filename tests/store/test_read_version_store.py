@@ -13,8 +13,8 @@ import pytest
 
 from editd.errors import IoError
 from editd.store import sqlite
-from editd.store.registry import Registry
-from editd.store.sights import Sights
+from editd.store.read_version_store import Sights
+from editd.store.session_store import Registry
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob

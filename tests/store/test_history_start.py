@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.store.mending import open_history
-from editd.store.proof import whole_proof
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
+from editd.store.verify import whole_proof
 from torment import fsck, history_files
 from workplace import Workplace, workplace, write
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
-from editd.store.objects import EMPTY_TREE, commit_content, object_id
-from editd.store.pack import PackWriter, index_of, release
-from editd.store.repository import create_store
+from editd.store.git_objects import EMPTY_TREE, commit_content, object_id
+from editd.store.git_repository import create_store
+from editd.store.pack_writer import PackWriter, index_of, release
 
 if TYPE_CHECKING:
     from pathlib import Path

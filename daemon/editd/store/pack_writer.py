@@ -14,7 +14,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from editd.store.objects import ObjectKind, Oid, object_id
+from editd.store.git_objects import ObjectKind, Oid, object_id
 from editd.system.atomic_file import replace_file, sync_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from editd.errors import HistoryDamaged
 from editd.store.compaction import MARKER
 from editd.store.manifest import read_manifest
-from editd.store.pack import UNFINISHED
+from editd.store.pack_writer import UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import os
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store import trailers
-from editd.store.objects import CommitObject, Oid, commit_content
+from editd.store import commit_message
+from editd.store.git_objects import CommitObject, Oid, commit_content
 from editd.system.atomic_file import replace_file_durably
 from editd.values.transaction import Authorship
 
@@ -36,11 +36,11 @@ class Floor(Struct, frozen=True):
 def as_baseline(content: bytes) -> bytes:
     """The commit object of a baseline with the tree, the number and the time of this one."""
     commit = CommitObject.decode(content)
-    written = trailers.parse(commit.message)
+    written = commit_message.parse(commit.message)
     message = f"what was before is compacted, up to transaction {written.seq}"
     said = Authorship("outside", None, message)
-    who = trailers.ident("editd")
-    composed = trailers.compose(written.seq, "baseline", said, written.time_us, [], [])
+    who = commit_message.ident("editd")
+    composed = commit_message.compose(written.seq, "baseline", said, written.time_us, [], [])
     return commit_content(commit.tree, [], who, who, written.time_us, composed)
 
 

@@ -1,4 +1,4 @@
-"""store.packing and store.compaction: what must be durable, or held, before the next step is taken."""
+"""store.pack_worker and store.compaction: what must be durable, or held, before the next step is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from editd.store.compaction import Compactor, Limits
 from editd.store.head import move_head
 from editd.store.journal import Position
 from editd.store.mending import open_history
-from editd.store.packing import Packer
+from editd.store.pack_worker import Packer
 from editd.system.atomic_file import sync_path
 from harness import Harness, apply, done, pack, write
 
@@ -45,7 +45,7 @@ def test_a_pack_is_kept_from_any_gc_until_head_names_it(
         kept.append([name for name in os.listdir(f"{store}/objects/pack") if name.endswith(".keep")])
         move_head(store, head)
 
-    monkeypatch.setattr("editd.store.packing.move_head", look)
+    monkeypatch.setattr("editd.store.pack_worker.move_head", look)
     edit_thrice(place)
     assert [len(names) for names in kept] == [1]
 
@@ -68,7 +68,7 @@ def test_a_head_that_may_not_be_durable_is_moved_once_more(
         due = engine.packing_due()
         assert due is not None
         packer = Packer(engine.history.folder)
-        monkeypatch.setattr("editd.store.packing.move_head", move)
+        monkeypatch.setattr("editd.store.pack_worker.move_head", move)
         with pytest.raises(OSError, match="Input/output error"):
             packer.pack(*due)
         packer.pack(*due)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import pygit2
 
 from editd.errors import Refused
+from editd.store.git_repository import open_store
 from editd.store.manifest import drop_packs, staying, unchanging
-from editd.store.repository import open_store
 from editd.system.atomic_file import sync_path
 
 if TYPE_CHECKING:

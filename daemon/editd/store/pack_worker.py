@@ -1,6 +1,6 @@
 """Packing: committed records become git objects, in a process of its own that tails the journal.
 
-`python -m editd.store.packing STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+`python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 As a thread of the daemon it took more than half of the throughput at eight clients, in a prototype; as a
 niced process a seventh.
 
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.consolidate import Consolidation
+from editd.store.commit_message import parse
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
+from editd.store.git_repository import open_store
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.journal import Frame, Position, committed, frames
+from editd.store.journal_record import Committed, transaction_of
 from editd.store.manifest import unchanging, write_manifest
-from editd.store.objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
-from editd.store.pack import PackWriter, release
-from editd.store.record import Committed, transaction_of
-from editd.store.repository import open_store
-from editd.store.tidying import tidy
-from editd.store.trailers import parse
+from editd.store.pack_cleanup import tidy
+from editd.store.pack_writer import PackWriter, release
+from editd.store.repack import Consolidation
 from editd.system.fast_exit import exit_fast
 from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.store.git_repository import create_store
 from editd.store.manifest import write_manifest
-from editd.store.pack import PackWriter
-from editd.store.proof import quick_proof
-from editd.store.repository import create_store
-from editd.store.tidying import is_tidy, tidy
+from editd.store.pack_cleanup import is_tidy, tidy
+from editd.store.pack_writer import PackWriter
+from editd.store.verify import quick_proof
 from torment import wait_until
 from workplace import write
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.store.objects import ObjectKind, Oid, object_id
-from editd.store.pack import index_of
+from editd.store.git_objects import ObjectKind, Oid, object_id
+from editd.store.pack_writer import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
+from editd.store.acknowledged import read_mark
 from editd.store.journal import Position, frames
-from editd.store.mark import read_mark
 from editd.store.mending import open_history
 from editd.store.salvage import Salvage
 from harness import Harness, apply

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.proof import whole_proof
+from editd.store.verify import whole_proof
 from editd_client.errors import EditdError, Unreachable
 from torment import child, wait_until
 from workplace import TOP, write
@@ -28,9 +28,9 @@ import sys, time
 from pathlib import Path
 
 if any(argument.startswith("editd.store.") for argument in sys.orig_argv):
-    from editd.store import proof
+    from editd.store import verify
 
-    here, proved = Path(__file__).parent, proof.whole_proof
+    here, proved = Path(__file__).parent, verify.whole_proof
 
     def whole_proof(*arguments):
         (here / "begun").touch()
@@ -38,7 +38,7 @@ if any(argument.startswith("editd.store.") for argument in sys.orig_argv):
             time.sleep(0.01)
         return proved(*arguments)
 
-    proof.whole_proof = whole_proof
+    verify.whole_proof = whole_proof
 """
 
 
@@ -129,7 +129,7 @@ def test_a_check_ends_with_a_daemon_that_is_killed(
     with place.start() as client:
         asked = beside.submit(client.check)
         long_check.wait_until_begun()
-        prover = child(place, "editd.store.proving")
+        prover = child(place, "editd.store.verify_worker")
         assert prover is not None
         place.kill()
         with pytest.raises(Unreachable):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.objects import (
+from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
     Folder,
