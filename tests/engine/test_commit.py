@@ -6,10 +6,11 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from editd.engine.requests import Outcome
-from editd.errors import IoError
+from editd.errors import IoError, Stale
 from editd.store.acknowledged import MarkFile
 from editd.store.verify import quick_proof
 from editd.values import changeset
@@ -118,6 +119,18 @@ def test_one_request_id_of_two_sessions_is_two_requests(place: Harness) -> None:
         second = done(engine, apply(write("b", "2\n"), session="t", request_id="r1"))
     assert (first.seq, second.seq) == (1, 2)
     assert place.files() == {"a": "1\n", "b": "2\n"}
+
+
+@pytest.mark.parametrize(("dry_run", "head"), [(True, 0), (False, 1)])
+def test_a_refused_dry_run_does_not_record_an_outside_change(
+    place: Harness, dry_run: bool, head: int
+) -> None:
+    place.baseline({"a": "old\n"})
+    stale = changeset.Write(path_of("a"), b"mine\n", base=changeset.Base(version_of(b"old\n")))
+    with place.engine() as engine:
+        place.write({"a": "theirs\n"})
+        assert isinstance(refused(engine, msgspec.structs.replace(apply(stale), dry_run=dry_run)), Stale)
+        assert engine.history.head == head
 
 
 def test_times_do_not_go_back_over_a_restart_with_the_clock_set_back(place: Harness) -> None:
