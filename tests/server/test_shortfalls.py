@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import machine
 import without
+from editd.server.watching import BLIND_SECONDS
 from torment import transactions, wait_until
 from workplace import write
 
@@ -98,6 +100,27 @@ def test_a_shared_folder_that_is_mounted_later_makes_the_watcher_partial(place: 
             client.settle()
             assert "vendor is shared with others" in weaker(client)
             wait_until(lambda: client.status().watcher["state"] == "partial", "it is not noticed")
+    place.stop()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_shared_folder_that_is_mounted_while_nothing_happens_is_scanned_from_the_next_settle_on(
+    place: Workplace,
+) -> None:
+    place.write({"vendor/f": "one\n"})
+    with place.start() as client:
+        client.settle()
+        behind = place.folder / "behind"
+        (place.root / "vendor/f").unlink()
+        client.settle()
+        with mirrored(behind, place.root / "vendor"):
+            client.settle()
+            (behind / "g").write_text("on the other side\n")
+            until = time.monotonic() + 2 * BLIND_SECONDS
+            while "vendor/g" not in recorded(client) and time.monotonic() < until:
+                time.sleep(0.5)
+            assert "vendor/g" in recorded(client)
     place.stop()
 
 

@@ -297,6 +297,8 @@ class WorkspaceWatcher:
                 break
             if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
                 return
+        if not self.is_whole:
+            self._ailing.set()  # Because of a mount that came without a notice, perhaps.
         await self._git_done()
         await self._scanner.settle(self._engine, self._queue)
 
