@@ -48,6 +48,10 @@ class _MeddlingFolder(RealFolder):
         self.disk.happens("move", name, other)
         super().move(name, into, other)
 
+    def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
+        self.disk.happens("link", name, other)
+        super().link(name, into, other)
+
     def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("replace", name, other)
         super().replace(name, into, other)

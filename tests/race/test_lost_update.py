@@ -40,7 +40,7 @@ def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.long  # One version in 1,000 was lost in one of two runs of `hold`: a debt, and rare.
+@pytest.mark.long
 @pytest.mark.parametrize("kind", IN_PLACE)
 @pytest.mark.parametrize("feature", ["exchange", "exchange,leases"])
 def test_without_exchange_no_version_that_is_written_in_place_is_lost(

@@ -18,7 +18,7 @@ from editd.workspace.files import Files, Overtaken
 from editd.workspace.replaced import KEPT_SECONDS, Replaced
 from in_memory import path_of
 from meddling import MeddlingDisk, failing
-from working_files import written_since
+from working_files import THEIRS, held, put, written_since
 from workplace import write
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def test_without_exchange_what_is_written_in_place_just_before_the_rename_is_put
     assert (root / "a").read_bytes() == OLD.content
     assert (root / "b").read_bytes() == b"theirs\n"
     assert sorted(os.listdir(root)) == ["a", "b"]
+    assert list(written_since(files, None)) == []  # our own versions were kept for the second look
     assert os.listdir(kept) == []
 
 
@@ -234,3 +235,37 @@ def test_a_version_that_was_written_too_late_is_in_the_history(place: Workplace)
         assert client.read("f.txt").content == "new\n"
         assert client.check().problems == []
     place.stop()
+
+
+def test_what_is_written_to_our_version_while_it_is_taken_back_is_found_without_leases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.workspace.tree.take_lease", lambda _descriptor: False)
+    disk, files, root, _ = renaming(tmp_path)
+    opened: list[int] = []
+
+    def meddle() -> None:
+        opened.append(os.open(root / "a", os.O_WRONLY))
+        put(root, {"b": THEIRS})
+
+    staging = files.stage(BOTH, "t")
+    disk.meddle["link", 2] = meddle  # our version of `a` is in place by then
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    os.pwrite(opened[0], b"theirs", 0)
+    os.ftruncate(opened[0], len(b"theirs"))
+    os.close(opened[0])
+    assert held(root) == {"a": OLD, "b": THEIRS}
+    assert [(str(path), state.content) for path, state in written_since(files, None)] == [("a", b"theirs")]
+
+
+def test_our_version_that_was_taken_back_is_nobodys_news(tmp_path: Path) -> None:
+    disk, files, root, _ = renaming(tmp_path)
+    staging = files.stage(BOTH, "t")
+    disk.meddle["link", 2] = lambda: put(root, {"b": THEIRS})
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(root) == {"a": OLD, "b": THEIRS}
+    assert list(written_since(files, None)) == []

@@ -30,6 +30,7 @@ class Item(Struct, eq=False):
     aside: bytes  # `folder`, unless that cannot be made yet, or is to go
     is_spare: bool = False  # the temporary is a spare: it lies in the daemon's own folder, not in `aside`
     is_linked: bool = False  # what it replaces has the temporary's name in the daemon's own folder
+    is_taken_back: bool = False  # that is our own version, which `before` has replaced again
     cloned: tuple[int, int, int] | None = None  # device, inode, ctime_ns of whose metadata the temporary has
     lost: list[str] = field(default_factory=list)  # what the file has and will not keep, or not get back
 

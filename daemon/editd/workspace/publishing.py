@@ -249,12 +249,27 @@ class Publishing:
         if not site.target_holds(item.change.after):
             return
         if item.is_linked:
-            assert self._spares is not None
-            self._spares.folder.replace(item.temporary, site.folder, item.name)
-            item.is_linked = False
+            self._put_link_back(site)
             return
         write_temporary(self._disk, site.aside, item, before)
         site.replace()
+
+    def _put_link_back(self, site: Site) -> None:
+        """Let the link take the target's place, and our version the link's.
+
+        A program that opened our version may write to it yet, so it is kept for the second look, too.
+        """
+        item = site.item
+        assert self._spares is not None
+        kept = self._spares.folder
+        ours = item.temporary + b"-ours"
+        item.is_linked = False
+        with suppress(OSError):
+            site.folder.link(item.name, kept, ours)
+            item.is_linked = item.is_taken_back = True
+        kept.replace(item.temporary, site.folder, item.name)
+        if item.is_taken_back:
+            kept.replace(ours, kept, item.temporary)
 
     def _put_in_again(self, item: Item) -> FileState | None:
         """Undo a deletion."""

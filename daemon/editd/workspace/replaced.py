@@ -78,7 +78,9 @@ class Replaced:
                     aside.move(item.temporary, self._folder, item.temporary)
         except OSError:
             return False
-        self._keep(Kept(item.temporary, item.change.path, before.version, len(before.content)))
+        held = item.change.after if item.is_taken_back else before
+        assert held is not None
+        self._keep(Kept(item.temporary, item.change.path, held.version, len(held.content)))
         return True
 
     def __len__(self) -> int:
