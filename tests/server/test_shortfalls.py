@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from editd.server.watching import BLIND_SECONDS
 
 import machine
 import without
+from editd.server.watcher import BLIND_SECONDS
 from torment import transactions, wait_until
 from workplace import write
 
