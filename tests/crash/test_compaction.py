@@ -23,14 +23,14 @@ TRANSACTIONS, FLOOR = 12, 8
 
 STEPS = f"""
 import sys
-from editd.store.compaction import Compactor, Limits
+from editd.store.compaction import CompactionLimits, Compactor
 from editd.store.history import History
 folder = sys.argv[1]
 print("loaded", flush=True)
 sys.stdin.readline()
 history = History(folder)
 compactor = Compactor(folder)
-plan = compactor.prepare(Limits({FLOOR}, {FLOOR}, None), is_dry=False)
+plan = compactor.prepare(CompactionLimits({FLOOR}, {FLOOR}, None), is_dry=False)
 history.compact(plan["commit"])
 while history.forget_compacted(3):
     continue

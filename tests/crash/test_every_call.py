@@ -44,12 +44,12 @@ DELAY_SECONDS = 1.0  # for a packing process that outlives its daemon: until the
 
 PUTS_TOGETHER = """
 import os, sys
-from editd.store.repack import consolidate
+from editd.store.repack import repack
 from editd.store.git_repository import open_store
 repository = open_store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.read()
-consolidate(repository)
+repack(repository)
 os._exit(0)
 """
 

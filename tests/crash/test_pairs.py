@@ -24,7 +24,7 @@ from editd.engine.requests import Outcome, Undo
 from editd.engine.scopes import Named
 from editd.errors import Broken, Refused
 from editd.store import journal
-from editd.store.verify import quick_proof
+from editd.store.verify import verify_quick
 from editd.system import filesystem
 from editd.values import changeset
 from editd.values.content import version_of
@@ -248,7 +248,7 @@ def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
             assert entry.version == version_of(content), path
         pack(engine)
         sync(engine)
-    assert quick_proof(str(place.state)) == []
+    assert verify_quick(str(place.state)) == []
     with place.engine(boot=BOOT) as engine:
         assert engine.broken is None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from editd.store.journal import Frame, Journal, Position, frames, segment_path
+from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
 from editd.store.journal_record import Committed
 from editd.store.sync_state import note_synced
 from editd.wire.messages import AnyEdit, Delete, Move, Symlink
@@ -85,7 +85,7 @@ class HotJournal:
         self.kill()
 
     def frames(self) -> list[Frame]:
-        return list(frames(self.folder, Position(0, 0)))
+        return list(frames(self.folder, JournalPosition(0, 0)))
 
     def records(self) -> list[Committed]:
         return [

@@ -9,7 +9,7 @@ import pytest
 
 import injection
 from damage import copy, prepare
-from editd.store.journal import Position
+from editd.store.journal import JournalPosition
 from editd.store.mending import open_history
 from editd.store.pack_worker import Packer
 from editd.store.repair import Repair
@@ -90,7 +90,7 @@ def test_wherever_a_repair_is_killed_the_next_one_ends_it(
             assert int(history.head) == LAST, call
             end = history.journal.position
             history.close()
-            Packer(str(place.state)).pack(Position(0, 0), end, LAST)  # so that git has all of it
+            Packer(str(place.state)).pack(JournalPosition(0, 0), end, LAST)  # so that git has all of it
             fsck(place)
         assert place.files() == files
         print(f"{len(tried)} kills")

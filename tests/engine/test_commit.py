@@ -11,8 +11,8 @@ import pytest
 
 from editd.engine.requests import Outcome
 from editd.errors import IoError, Stale
-from editd.store.acknowledged import MarkFile
-from editd.store.verify import quick_proof
+from editd.store.acknowledged import AcknowledgedFile
+from editd.store.verify import verify_quick
 from editd.values import changeset
 from editd.values.changeset import Change
 from editd.values.content import FileState, version_of
@@ -23,7 +23,7 @@ from meddling import MeddlingDisk, failing
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.store.history import Draft, History
+    from editd.store.history import History, TransactionDraft
 
 HOUR_US = 3600 * 1_000_000
 
@@ -58,13 +58,13 @@ def test_a_kill_between_an_abort_and_the_note_of_it_is_no_damage(
     place.baseline({"a": "old\n"})
     with place.killed(make_disk=failing_exchange) as engine:
         done(engine, apply(write("b", "b\n")))
-        acknowledge = MarkFile.write
+        acknowledge = AcknowledgedFile.write
 
-        def write_first(mark: MarkFile, segment: int, offset: int, seq: int, commit: bytes) -> None:
+        def write_first(mark: AcknowledgedFile, segment: int, offset: int, seq: int, commit: bytes) -> None:
             if seq == 2:
                 acknowledge(mark, segment, offset, seq, commit)
 
-        monkeypatch.setattr(MarkFile, "write", write_first)
+        monkeypatch.setattr(AcknowledgedFile, "write", write_first)
         refused(engine, apply(write("a", "new\n")))
         monkeypatch.undo()
     with place.engine() as engine:
@@ -145,7 +145,7 @@ def test_times_do_not_go_back_over_a_restart_with_the_clock_set_back(place: Harn
     assert second.time_us > first.time_us
 
 
-def draft(history: History, path: str, content: bytes) -> Draft:
+def draft(history: History, path: str, content: bytes) -> TransactionDraft:
     changes = [Change(path_of(path), None, FileState(content))]
     return history.draft("edit", Authorship("somebody", None, ""), BEGIN_US + history.head, changes)
 
@@ -158,7 +158,7 @@ def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_pac
     place.baseline()
     with place.engine() as engine:
         history = engine.history
-        history.take_back([draft(history, "a", b"mine\n")])
+        history.revert([draft(history, "a", b"mine\n")])
 
         def commit(path: str, content: bytes) -> None:
             made = draft(history, path, content)
@@ -182,7 +182,7 @@ def test_an_edit_of_a_file_that_only_its_owner_may_read_is_packed_and_checks_cle
         pack(engine)
         assert engine.history.packed == transaction.seq
     assert (place.root / "secret").stat().st_mode & 0o777 == 0o600
-    assert list(quick_proof(str(place.state))) == []
+    assert list(verify_quick(str(place.state))) == []
 
 
 @pytest.mark.parametrize("target", ["second", "{root}/second"])

@@ -12,7 +12,7 @@ import pytest
 
 from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Refused
-from editd.store.session_store import Registry
+from editd.store.session_store import SessionStore
 from editd.values.glob import Glob
 from editd.values.lease import Lease
 from editd.values.path import WorkspacePath
@@ -29,8 +29,8 @@ GLOBS = ["a", "a/", "b/*", "**", "a/**/b", "*/a", "[ab]", "a/b/?", "**/b", "b"]
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(str(tmp_path), 0)
+def registry(tmp_path: Path) -> Iterator[SessionStore]:
+    made = SessionStore(str(tmp_path), 0)
     for name in SESSIONS:
         made.put_session(Session(name, "0" * 64, None, Bounds(None, None), None, "allow", 60.0, 0, False))
     yield made
@@ -74,7 +74,7 @@ class Oracle:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_leases_do_what_a_simple_oracle_does(registry: Registry, seed: int) -> None:
+def test_leases_do_what_a_simple_oracle_does(registry: SessionStore, seed: int) -> None:
     chance = random.Random(seed)
     leases, oracle = Leases(registry), Oracle()
     now, highest, number = 0, 0, 0
@@ -150,7 +150,7 @@ def test_leases_do_what_a_simple_oracle_does(registry: Registry, seed: int) -> N
                     del waits[entry[0]]
             case "restart" if not waits:
                 registry.close(is_clean=False)
-                registry = Registry(registry._path.rpartition("/")[0], 0)
+                registry = SessionStore(registry._path.rpartition("/")[0], 0)
                 leases = Leases(registry)
         take_up(ttls)
         assert {lease.token for lease in leases} == set(oracle.held)
@@ -161,7 +161,7 @@ def test_leases_do_what_a_simple_oracle_does(registry: Registry, seed: int) -> N
     registry.close(is_clean=True)
 
 
-def test_who_came_first_is_not_overtaken_by_who_asks_for_less(registry: Registry) -> None:
+def test_who_came_first_is_not_overtaken_by_who_asks_for_less(registry: SessionStore) -> None:
     leases = Leases(registry)
     held = leases.acquire("r", globs("a/b"), 10, 0)
     served: list[str] = []
@@ -186,7 +186,7 @@ def test_who_came_first_is_not_overtaken_by_who_asks_for_less(registry: Registry
     assert served == ["u", "s", "t"]
 
 
-def test_what_makes_no_lease_is_refused(registry: Registry) -> None:
+def test_what_makes_no_lease_is_refused(registry: SessionStore) -> None:
     leases = Leases(registry)
     for paths, ttl in ((globs(), 1.0), (globs(*["a"] * 65), 1.0), (globs("a"), 0.0), (globs("a"), 86401.0)):
         with pytest.raises(InvalidParams):
@@ -198,7 +198,7 @@ def test_what_makes_no_lease_is_refused(registry: Registry) -> None:
 
 
 def test_what_cannot_be_written_down_keeps_no_lease_from_its_end(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lease of a session that is gone, or whose time is over, is no more: the next daemon knows it."""
     leases = Leases(registry)
@@ -215,7 +215,7 @@ def test_what_cannot_be_written_down_keeps_no_lease_from_its_end(
     assert [type(one) for one in told] == [IoError]
     assert (len(leases), leases.waiting) == (0, 0)
     registry.close(is_clean=True)
-    again = Leases(Registry(str(tmp_path), 0))
+    again = Leases(SessionStore(str(tmp_path), 0))
     assert [lease.session for lease in again] == ["t"], "that s is gone is known"
     assert [lease.session for lease in again.expire(10 * SECOND)] == ["t"]
 
@@ -224,7 +224,7 @@ def _fail(*_words: object, **_more: object) -> None:
     raise IoError(OSError(errno.ENOSPC, "full"), "It cannot be written")
 
 
-def test_a_lease_that_is_over_and_not_swept_yet_is_in_nobodys_way(registry: Registry) -> None:
+def test_a_lease_that_is_over_and_not_swept_yet_is_in_nobodys_way(registry: SessionStore) -> None:
     leases = Leases(registry)
     leases.acquire("r", globs("**"), 1.0, 0)
     path = WorkspacePath("a")

@@ -13,8 +13,8 @@ from editd.engine.scopes import LastOf
 from editd.engine.seen import Seen
 from editd.engine.sessions import Sessions
 from editd.errors import IoError, NothingToUndo
-from editd.store.read_version_store import Sights
-from editd.store.session_store import Registry
+from editd.store.read_version_store import ReadVersionStore
+from editd.store.session_store import SessionStore
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version, version_of
 from editd.values.session import Bounds
@@ -35,7 +35,7 @@ def seen() -> Seen:
 
 
 def opened(folder: Path, seen: Seen, now_us: int = 0) -> Sessions:
-    return Sessions(Registry(str(folder), now_us), Sights(str(folder)), seen, now_us)
+    return Sessions(SessionStore(str(folder), now_us), ReadVersionStore(str(folder)), seen, now_us)
 
 
 def open_one(sessions: Sessions) -> None:
@@ -66,7 +66,7 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
         raise IoError(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "seen.db cannot be written")
 
     if is_lost:
-        monkeypatch.setattr(Sights, "write", fail)
+        monkeypatch.setattr(ReadVersionStore, "write", fail)
     sessions.close_all()
     monkeypatch.undo()
     again = opened(tmp_path, Seen(), 1).get("s")
@@ -76,10 +76,10 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
 
 def test_which_lines_were_read_outlives_the_daemon(tmp_path: Path) -> None:
     sight = ReadMark(Base(Version(version_of(b"text\n"))), ((1, 2), (5, 7)))
-    written = Sights(str(tmp_path))
+    written = ReadVersionStore(str(tmp_path))
     written.write([("s", A, sight)], {})
     written.close()
-    assert list(Sights(str(tmp_path)).of("s")) == [(A, sight)]
+    assert list(ReadVersionStore(str(tmp_path)).of("s")) == [(A, sight)]
 
 
 def test_a_caller_without_a_session_does_not_undo_a_sessions_edit_by_a_tool(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
-from editd.store.acknowledged import read_mark
-from editd.store.journal import Position, frames
+from editd.store.acknowledged import read_acknowledged
+from editd.store.journal import JournalPosition, frames
 from editd.store.mending import open_history
 from editd.store.salvage import Salvage
 from harness import Harness, apply
@@ -69,10 +69,10 @@ def test_damage_in_the_last_frame_is_found_after_a_power_cut_once_files_were_syn
             wait_until(lambda: client.status().journal["unflushed"] == 0, "not synced")
         disk.cut()
         journal = place.state / "journal"
-        mark = read_mark(str(journal))
-        *_, last = frames(str(journal), Position(0, 0))
+        mark = read_acknowledged(str(journal))
+        *_, last = frames(str(journal), JournalPosition(0, 0))
         assert mark is not None
-        assert Position(mark.segment, mark.offset) == last.end
+        assert JournalPosition(mark.segment, mark.offset) == last.end
         segment = max(journal.glob("*.segment"))
         content = bytearray(segment.read_bytes())
         content[content.index(b"two\n")] ^= 1

@@ -14,7 +14,7 @@ from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store.mending import open_history
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
-from editd.store.verify import whole_proof
+from editd.store.verify import verify_full
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError
@@ -175,7 +175,7 @@ def is_whole(place: Workplace, prepared: Prepared, repair: Repair) -> None:
     assert int(history.head) == LAST
     assert bool(failed) == bool(repair.lost), (failed, repair.lost)
     history.index.flush()
-    assert whole_proof(str(place.state)) == ([], False)
+    assert verify_full(str(place.state)) == ([], False)
     history.close()
     if not repair.lost:  # else git misses what is gone for good
         fsck(place)
@@ -361,7 +361,7 @@ def test_an_index_that_is_damaged_is_found_by_check_and_made_anew(prepared: Prep
         history = open_history(str(place.state))
         assert not isinstance(history, Salvage)
         history.close()
-        problems, is_damaged = whole_proof(str(place.state))
+        problems, is_damaged = verify_full(str(place.state))
         assert str(index) in problems[0]
         assert not is_damaged, "nothing that was recorded depends on the index"
         repair = Repair(str(place.state), held_in(place))

@@ -12,7 +12,7 @@ import pytest
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
-    Folder,
+    GitTree,
     Oid,
     TreeEntry,
     Trees,
@@ -55,11 +55,11 @@ def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) 
     for step in range(1500):
         changes = random_changes(choose, model)
         before = trees.root
-        splice = trees.splice(
+        splice = trees.update(
             (path, None if oid is None else TreeEntry(0o100644, oid)) for path, oid in changes.items()
         )
         if choose.random() < 0.3:
-            trees.take_back(splice)
+            trees.revert(splice)
             assert trees.root == before
             continue
         stored.update(splice.trees)
@@ -98,24 +98,24 @@ def test_a_file_may_take_the_place_of_an_emptied_folder_and_back() -> None:
     stored: dict[Oid, bytes] = {}
     trees = Trees(EMPTY_TREE, stored.__getitem__)
     entry = TreeEntry(0o100644, object_id("blob", b""))
-    stored.update(trees.splice([(b"a/b", entry), (b"a/c/d", entry)]).trees)
-    stored.update(trees.splice([(b"a", entry), (b"a/b", None), (b"a/c/d", None)]).trees)
+    stored.update(trees.update([(b"a/b", entry), (b"a/c/d", entry)]).trees)
+    stored.update(trees.update([(b"a", entry), (b"a/b", None), (b"a/c/d", None)]).trees)
     assert trees.entry(b"a") == entry
     assert trees.folder(b"a") is None
-    stored.update(trees.splice([(b"a/b", entry), (b"a", None)]).trees)
+    stored.update(trees.update([(b"a/b", entry), (b"a", None)]).trees)
     assert trees.entry(b"a") is None
     assert trees.entry(b"a/b") == entry
 
 
 def test_a_tree_of_no_files_is_the_empty_tree() -> None:
     trees = Trees(EMPTY_TREE, dict[Oid, bytes]().__getitem__)
-    trees.splice([(b"a/b/c", TreeEntry(0o100644, bytes(20)))])
-    assert trees.splice([(b"a/b/c", None)]).root == EMPTY_TREE
+    trees.update([(b"a/b/c", TreeEntry(0o100644, bytes(20)))])
+    assert trees.update([(b"a/b/c", None)]).root == EMPTY_TREE
 
 
 def test_a_decoded_folder_encodes_to_the_same_bytes() -> None:
     raw = b"100644 a.b\0" + b"\x01" * 20 + b"40000 a\0" + b"\x02" * 20 + b"120000 b\0" + b"\x20" * 20
-    folder = Folder.decode(raw)
+    folder = GitTree.decode(raw)
     assert folder.encode() == raw
     assert folder.folders() == [b"a"]
     assert folder.files() == {

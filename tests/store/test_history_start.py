@@ -10,7 +10,7 @@ import pytest
 from editd.store.mending import open_history
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
-from editd.store.verify import whole_proof
+from editd.store.verify import verify_full
 from torment import fsck, history_files
 from workplace import Workplace, workplace, write
 
@@ -79,7 +79,7 @@ def test_a_floor_that_is_damaged_is_named_and_found_again(
         assert int(history.floor.seq) == NEWEST - KEPT
         assert [history.find(seq).seq for seq in range(NEWEST - KEPT, NEWEST + 1)]
         history.index.flush()
-        assert whole_proof(str(compacted.state)) == ([], False)
+        assert verify_full(str(compacted.state)) == ([], False)
         history.close()
         fsck(compacted)
     finally:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError
-from editd.store.index import LOT, WAITING_MAX, Index, Wanted
+from editd.store.index import LOT, WAITING_MAX, Index, LogQuery
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction
@@ -45,7 +45,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 def seqs(index: Index, limit: int = 1000, **wanted: Any) -> list[int]:
-    return [int(found.seq) for found in index.log(Wanted(**wanted), limit)]
+    return [int(found.seq) for found in index.log(LogQuery(**wanted), limit)]
 
 
 ASKED: list[dict[str, Any]] = [
@@ -170,7 +170,7 @@ def test_an_index_that_is_damaged_while_it_is_open_says_how_it_is_made_anew(tmp_
     questions: list[Callable[[], object]] = [
         lambda: damaged.last,
         lambda: damaged.transaction(7),
-        lambda: damaged.log(Wanted(sessions=("session-1",)), 10),
+        lambda: damaged.log(LogQuery(sessions=("session-1",)), 10),
         lambda: damaged.by_request("asked before", None),
         lambda: damaged.is_touched(WorkspacePath("folder-1/file-1")),
     ]
@@ -196,7 +196,7 @@ def test_a_burst_leaves_its_transactions_to_a_pause_and_no_write_is_long(tmp_pat
         made = transaction(seq)
         said = replace(made.authorship, session=None, request_id=f"request {seq}")
         index.add(replace(made, authorship=said))
-        index.relieve()
+        index.flush_if_full()
         assert written() == (0 if seq + 1 < WAITING_MAX else (seq + 1 - WAITING_MAX) // LOT * LOT + LOT)
     while index.write_some():
         assert index.by_request("request 0", None) == 0
@@ -217,7 +217,7 @@ def test_undos_that_are_written_together_mark_what_they_would_one_by_one(tmp_pat
             index.add(replace(transaction(seq), undoes=tuple(map(Seq, undone))))
             if is_each:
                 index.flush()
-        found.append({int(one.seq): one.undone_by for one in index.log(Wanted(), 10)})
+        found.append({int(one.seq): one.undone_by for one in index.log(LogQuery(), 10)})
         index.close()
     assert found == [{1: None, 2: 3, 3: None, 4: 6, 5: 6, 6: None}] * 2
 
@@ -228,7 +228,7 @@ def undone_after(path: Path, undoes: Mapping[int, Iterable[int]]) -> dict[int, i
     for seq, undone in undoes.items():
         index.add(replace(transaction(seq), undoes=tuple(map(Seq, undone))))
     found = {
-        int(one.seq): int(one.undone_by) for one in index.log(Wanted(), 100) if one.undone_by is not None
+        int(one.seq): int(one.undone_by) for one in index.log(LogQuery(), 100) if one.undone_by is not None
     }
     index.close()
     return found
@@ -266,7 +266,7 @@ def test_only_so_many_paths_are_remembered_also_while_transactions_wait_all_the_
     for seq, path in enumerate(paths):
         made = transaction(seq)
         index.add(replace(made, touches=(replace(made.touches[0], path=path),)))
-        index.relieve()
+        index.flush_if_full()
     assert len(index._touched) <= WAITING_MAX
     assert all(index.is_touched(path) for path in paths)
     index.close()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import read_mark
+from editd.store.acknowledged import read_acknowledged
 from editd.store.journal import (
     SEGMENT_BYTES,
     SPARES_MAX,
     Frame,
     Journal,
     JournalFailed,
-    Position,
+    JournalPosition,
     committed,
     frames,
     read_while_written,
@@ -37,7 +37,7 @@ def record(seq: int, content: bytes = b"x") -> Committed:
 
 
 def seqs(folder: Path) -> list[int]:
-    return list(committed(frames(str(folder), Position(0, 0))))
+    return list(committed(frames(str(folder), JournalPosition(0, 0))))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def journal(tmp_path: Path) -> Journal:
 def test_what_is_appended_is_read_back_in_its_order(journal: Journal, tmp_path: Path) -> None:
     journal.append([record(1), record(2)])
     journal.append([record(3)])
-    read = list(frames(str(tmp_path), Position(0, 0)))
+    read = list(frames(str(tmp_path), JournalPosition(0, 0)))
     assert [[r.seq for r in frame.records] for frame in read] == [[1, 2], [3]]
     assert read[-1].end == journal.position
 
@@ -58,14 +58,14 @@ def test_reading_goes_on_from_a_position(journal: Journal, tmp_path: Path) -> No
     here = journal.position
     journal.append([record(2)])
     assert [frame.records for frame in frames(str(tmp_path), here)] == [(record(2),)]
-    assert [frame.records for frame in frames(str(tmp_path), Position(0, 0), here)] == [(record(1),)]
+    assert [frame.records for frame in frames(str(tmp_path), JournalPosition(0, 0), here)] == [(record(1),)]
 
 
 def test_c6_an_abort_voids_what_stands_before_it_from_its_seq_on(journal: Journal, tmp_path: Path) -> None:
     journal.append([record(1), record(2), record(3)])
     journal.append([Aborted(2)])
     journal.append([record(2, b"another")])
-    standing = committed(frames(str(tmp_path), Position(0, 0)))
+    standing = committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(standing) == [1, 2]
     assert standing[2] == record(2, b"another")
 
@@ -75,7 +75,7 @@ def test_a_record_larger_than_a_segment_gets_one_of_its_own(journal: Journal, tm
     journal.append([record(1)])
     journal.append([record(2, large)])
     journal.append([record(3)])
-    standing = committed(frames(str(tmp_path), Position(0, 0)))
+    standing = committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(standing) == [1, 2, 3]
     assert standing[2] == record(2, large)
 
@@ -240,7 +240,7 @@ def test_a_full_disk_refuses_an_append_and_leaves_the_journal_as_it_was(tmp_path
 
 
 def test_committed_takes_frames_in_their_order() -> None:
-    here = Position(1, 64)
+    here = JournalPosition(1, 64)
     read = [Frame((record(1),), here), Frame((Aborted(1),), here), Frame((record(1, b"new"),), here)]
     assert committed(read) == {1: record(1, b"new")}
 
@@ -264,7 +264,7 @@ def test_relaxed_a_hole_that_a_power_cut_left_is_the_end_and_else_it_is_damage(t
             continue
         assert seqs(folder) == [1]
         again = Journal(str(folder))
-        for frame in frames(str(folder), Position(0, 0)):
+        for frame in frames(str(folder), JournalPosition(0, 0)):
             again.note(frame.end, 1)
         again.append([record(2, b"another")])
         assert seqs(folder) == [1, 2]
@@ -274,7 +274,7 @@ def test_relaxed_a_hole_that_a_power_cut_left_is_the_end_and_else_it_is_damage(t
 def test_relaxed_what_is_synced_later_is_acknowledged_then(journal: Journal, tmp_path: Path) -> None:
     journal.is_relaxed = True
     journal.append([record(1)])
-    mark = read_mark(str(tmp_path))
+    mark = read_acknowledged(str(tmp_path))
     assert mark is not None
     assert mark.seq == 0
     begun = journal.begin_sync()
@@ -282,13 +282,13 @@ def test_relaxed_what_is_synced_later_is_acknowledged_then(journal: Journal, tmp
     journal.append([record(2)])  # meanwhile
     os.close(begun[0])
     begun[1]()
-    mark = read_mark(str(tmp_path))
+    mark = read_acknowledged(str(tmp_path))
     assert mark is not None
     assert mark.seq == 1
     journal.is_relaxed = False
     journal.append([record(3)])  # which syncs the one before, too
     assert journal.begin_sync() is None
-    mark = read_mark(str(tmp_path))
+    mark = read_acknowledged(str(tmp_path))
     assert mark is not None
     assert mark.seq == 3
 
@@ -358,7 +358,7 @@ def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
     journal.release(2)
     journal.append([record(4, b"z" * 3800)])
     journal.append([record(5, b"z" * 3800)])
-    kept = committed(frames(str(tmp_path), Position(0, 0)))
+    kept = committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(kept) == [1, 2, 3, 4, 5]
     assert kept[2] == record(2, b"new")
 
@@ -379,7 +379,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     journal.release(2)
     journal.append([record(4, bytes(3700))])
     journal.close()
-    assert list(committed(frames(str(tmp_path), Position(0, 0)))) == [1, 2, 3, 4]
+    assert list(committed(frames(str(tmp_path), JournalPosition(0, 0)))) == [1, 2, 3, 4]
 
 
 def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None
     os.fdatasync(descriptor)
     os.close(descriptor)
     synced()
-    mark = read_mark(str(tmp_path))
+    mark = read_acknowledged(str(tmp_path))
     assert mark is not None
     assert (mark.seq, mark.offset) == (1, end.offset)
 

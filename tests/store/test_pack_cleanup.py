@@ -10,7 +10,7 @@ from editd.store.git_repository import create_store
 from editd.store.manifest import write_manifest
 from editd.store.pack_cleanup import is_tidy, tidy
 from editd.store.pack_writer import PackWriter
-from editd.store.verify import quick_proof
+from editd.store.verify import verify_quick
 from torment import wait_until
 from workplace import write
 
@@ -67,7 +67,7 @@ def test_temporaries_go_but_not_those_of_compaction(packs: Path) -> None:
 
 
 def test_a_pack_whose_index_went_before_it_goes(packs: Path) -> None:
-    """`consolidate` and `sweep` were killed between their two unlinks: the manifest is without the pack."""
+    """`repack` and `sweep` were killed between their two unlinks: the manifest is without the pack."""
     name = whole_pack(packs)
     (packs / f"{name}.keep").unlink()
     (packs / f"{name}.idx").unlink()
@@ -87,7 +87,7 @@ def test_a_pack_that_the_history_rests_on_stays_though_its_index_is_missing(
         (packs / f"{name}.keep").unlink()
     tidy(str(packs))
     assert names(packs) == {f"{name}.pack"}
-    assert f"{name}.idx" in quick_proof(str(store.parent))[0].file
+    assert f"{name}.idx" in verify_quick(str(store.parent))[0].file
 
 
 def test_where_the_manifest_is_damaged_no_pack_goes(packs: Path) -> None:

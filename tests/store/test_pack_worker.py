@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.errors import UnknownTransaction
-from editd.store.compaction import Compactor, Limits
+from editd.store.compaction import CompactionLimits, Compactor
 from editd.store.head import move_head
-from editd.store.journal import Position
+from editd.store.journal import JournalPosition
 from editd.store.mending import open_history
 from editd.store.pack_worker import Packer
 from editd.system.atomic_file import sync_path
@@ -20,7 +20,7 @@ from harness import Harness, apply, done, pack, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEEP_ALL = Limits(3, 3, None)
+KEEP_ALL = CompactionLimits(3, 3, None)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_the_note_of_a_failed_sync_goes_with_the_first_sync_that_succeeds(place:
             history.close()
 
     history = open_history(str(place.state))
-    history.note_doubt()
+    history.mark_sync_failed()
     history.close()
     assert is_in_doubt()
     history = open_history(str(place.state))
@@ -146,7 +146,7 @@ def test_a_transaction_that_is_packed_is_not_packed_again_though_the_journal_sti
         due = engine.packing_due()
         assert due is not None
         _, until, through = due
-        Packer(engine.history.folder).pack(Position(0, 0), until, through)
+        Packer(engine.history.folder).pack(JournalPosition(0, 0), until, through)
         engine.packed(through, until)
         assert engine.history.packed == 2
 

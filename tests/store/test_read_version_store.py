@@ -13,8 +13,8 @@ import pytest
 
 from editd.errors import IoError
 from editd.store import sqlite
-from editd.store.read_version_store import Sights
-from editd.store.session_store import Registry
+from editd.store.read_version_store import ReadVersionStore
+from editd.store.session_store import SessionStore
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob
@@ -35,7 +35,7 @@ FLIPS, FLIPS_LONG = 40, 3000
 
 
 def sights(folder: Path) -> Path:
-    made = Sights(str(folder))
+    made = ReadVersionStore(str(folder))
     seen = ReadMark(Base(Version("1" * 40)), ((1, 4), (9, 12)))
     made.write([("somebody", WorkspacePath(f"path/{number}"), seen) for number in range(5)], {"somebody": 9})
     made.close()
@@ -43,7 +43,7 @@ def sights(folder: Path) -> Path:
 
 
 def read_sights(folder: Path) -> None:
-    read = Sights(str(folder))
+    read = ReadVersionStore(str(folder))
     assert read.is_whole == (put_aside(folder, "seen.db") == [])
     read.of("somebody")
     read.used_us("somebody")
@@ -52,7 +52,7 @@ def read_sights(folder: Path) -> None:
 
 
 def registry(folder: Path) -> Path:
-    made = Registry(str(folder), 1)
+    made = SessionStore(str(folder), 1)
     bounds = Bounds((Glob.parse("src/**"),), None)
     made.put_session(Session("somebody", "0" * 64, "them", bounds, None, "allow", 60.0, 5, False))
     made.put_lease(Lease("lease", "somebody", 7, (Glob.parse("src/*.py"),), 10))
@@ -61,7 +61,7 @@ def registry(folder: Path) -> Path:
 
 
 def read_registry(folder: Path) -> None:
-    read = Registry(str(folder), 8_000_000)
+    read = SessionStore(str(folder), 8_000_000)
     if put_aside(folder, "sessions.db"):
         assert read.sessions == []
         assert read.last_token == 8, "higher than any that was given"

@@ -14,7 +14,7 @@ from editd.store import repack
 from editd.store.git_objects import commit_content
 from editd.store.git_repository import create_store
 from editd.store.head import move_head
-from editd.store.manifest import read_manifest, staying, unchanging, write_manifest
+from editd.store.manifest import exclusive_lock, read_manifest, shared_lock, write_manifest
 from editd.store.pack_writer import PackWriter
 from torment import PATIENCE_SECONDS, wait_until
 
@@ -49,7 +49,7 @@ def commits(store: Path, count: int) -> list[bytes]:
 
 def run(store: Path) -> None:
     """Put packs together if there are many, as the packing process has it done, and wait for that."""
-    consolidation = repack.Consolidation(str(store))
+    consolidation = repack.Repacker(str(store))
     consolidation.begin()
     wait_until(lambda: not consolidation.is_under_way, "it does not end")
 
@@ -103,10 +103,10 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
         return put_together(*arguments, **options)
 
     monkeypatch.setattr(pygit2.Repository, "pack", slowly)
-    consolidation = repack.Consolidation(str(store))
+    consolidation = repack.Repacker(str(store))
     consolidation.begin()
     assert is_going.wait(PATIENCE_SECONDS)
-    with unchanging(str(store)):
+    with exclusive_lock(str(store)):
         new = commits_more(store)
         write_manifest(str(store))
     assert consolidation.is_under_way
@@ -123,11 +123,11 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
 def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> None:
     commits(store, repack.PACKS_MAX + 1)
     before = packs(store)
-    consolidation = repack.Consolidation(str(store))
-    with staying(str(store)):
+    consolidation = repack.Repacker(str(store))
+    with shared_lock(str(store)):
         consolidation.begin()
         wait_until(lambda: list(store.glob("objects/pack/tmp_*/*.idx")), "they are not put together")
-        with unchanging(str(store)):
+        with exclusive_lock(str(store)):
             assert packs(store) == before
         assert consolidation.is_under_way
     wait_until(lambda: not consolidation.is_under_way, "it does not end")
@@ -160,7 +160,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
         raise pygit2.GitError("failed to write: No space left on device")
 
     monkeypatch.setattr(pygit2.Repository, "pack", fails)
-    consolidation = repack.Consolidation(str(store))
+    consolidation = repack.Repacker(str(store))
     for _ in range(2):
         consolidation.begin()
         wait_until(lambda: not consolidation.is_under_way, "it does not end")

@@ -14,7 +14,7 @@ import pytest
 from damage import copy, prepare
 from editd.store.mending import open_history
 from editd.store.salvage import Salvage
-from editd.store.verify import whole_proof
+from editd.store.verify import verify_full
 from editd_client.errors import EditdError
 from workplace import write
 
@@ -136,7 +136,7 @@ def test_a_value_in_the_index_that_is_not_the_historys_is_found(prepared: Prepar
         history = open_history(str(place.state))
         assert not isinstance(history, Salvage)
         history.index.flush()
-        problems, is_damaged = whole_proof(str(place.state))
+        problems, is_damaged = verify_full(str(place.state))
         assert not is_damaged
         history.close()
         if VALUES[change]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.verify import whole_proof
+from editd.store.verify import verify_full
 from editd_client.errors import EditdError, Unreachable
 from torment import child, wait_until
 from workplace import TOP, write
@@ -103,8 +103,8 @@ def test_what_was_packed_since_the_index_was_written_is_not_missing_in_it(place:
     with contextlib.closing(sqlite3.connect(place.state / "index.db")) as index, index:
         index.execute("delete from tx where seq = 3")
         index.execute("delete from touch where seq = 3")
-    assert whole_proof(str(place.state), 2) == ([], False)
-    problems, is_damaged = whole_proof(str(place.state))
+    assert verify_full(str(place.state), 2) == ([], False)
+    problems, is_damaged = verify_full(str(place.state))
     assert "what it says of transaction 3" in problems[0]
     assert not is_damaged
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from editd.engine.requests import Reader
     from editd.engine.view import View
-    from editd.store.history import Draft, History
+    from editd.store.history import History, TransactionDraft
     from editd.values.changeset import Change
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
@@ -66,7 +66,7 @@ TRANSITIONS = {
 class Step(Struct):
     """One transaction of a batch; `request` is its place in the turn, None for what is adopted."""
 
-    draft: Draft
+    draft: TransactionDraft
     changes: tuple[Change, ...]
     staging: Staging | None
     request: int | None
@@ -235,7 +235,7 @@ class Batch(Struct):
         return Stopped(tuple(steps), 0 if refusal is None else 1, refusal, orphans)
 
     def _drop(self, steps: Sequence[Step]) -> None:
-        self.history.take_back([step.draft for step in steps])
+        self.history.revert([step.draft for step in steps])
         for step in steps:
             step.enter(State.ABORTED)
         self.discard(steps)

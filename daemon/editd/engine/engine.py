@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from editd.edits.regex import Match, Search
     from editd.engine.guard import Guard
     from editd.store.history import History
-    from editd.store.journal import Position
+    from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version
     from editd.workspace.files import Files
     from editd.workspace.replaced import Look
@@ -617,7 +617,7 @@ class Engine:
             for path, state in written:
                 if path is None:  # from before a kill: what no transaction has is put aside
                     if self.history.content(state.version) is None:
-                        self.history.keep_aside(state.version, state.content)
+                        self.history.quarantine(state.version, state.content)
                     continue
                 log.info("%s was written while it was being replaced", path.text)
                 if not self.adopt({path: state}) and self.history.content(state.version) is None:
@@ -628,7 +628,7 @@ class Engine:
 
     def relieve(self) -> None:
         """Do what nobody waits for. Called when the replies are out."""
-        self.history.index.relieve()
+        self.history.index.flush_if_full()
 
     def _tidy(self) -> None:
         """Remove what was replaced: who has a reply finds nothing of ours beside the files."""
@@ -724,13 +724,13 @@ class Engine:
 
     # ── the background: packing, syncing, scanning ──
 
-    def packing_due(self) -> tuple[Position, Position, int] | None:
+    def packing_due(self) -> tuple[JournalPosition, JournalPosition, int] | None:
         """What the packing process is to do next: read between two positions, pack up to a seq."""
         if self.broken is not None or self.history.packed == self.history.head:
             return None
         return self.history.tail, self.history.journal.position, self.history.head
 
-    def packed(self, seq: int, until: Position) -> None:
+    def packed(self, seq: int, until: JournalPosition) -> None:
         self.history.packed_through(seq, until)
         self._release()
 
@@ -747,7 +747,7 @@ class Engine:
     def sync_failed(self, error: OSError) -> None:
         """The workspace's file system could not be synced: what is not synced may never reach the disk."""
         self.has_sync_failed = True
-        self.history.note_doubt()
+        self.history.mark_sync_failed()
         self.broken = Broken(
             f"The workspace's file system could not be synced: {error}.",
             hint="Put the disk right and restart the daemon: it writes the last edits anew.",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.engine.sessions import Sessions
     from editd.engine.undo import Past
     from editd.engine.view import View
-    from editd.store.session_store import Registry
+    from editd.store.session_store import SessionStore
     from editd.system.clock import Clock
     from editd.values.changeset import Change
     from editd.values.content import FileState
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Guard(Struct, frozen=True):
-    registry: Registry
+    registry: SessionStore
     sessions: Sessions
     leases: Leases
     seen: Seen

@@ -120,7 +120,7 @@ def sweep(files: Files, history: History, strays: Iterable[bytes]) -> None:
         try:
             state = files.stray(stray)
             if state is not None and history.content(state.version) is None:
-                history.keep_aside(state.version, state.content)
+                history.quarantine(state.version, state.content)
                 log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
             files.sweep(stray)
         except (Refused, OSError) as error:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from editd.errors import Refused
-    from editd.store.session_store import Registry
+    from editd.store.session_store import SessionStore
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
 
@@ -44,7 +44,7 @@ class Wait(Struct, eq=False):
 
 
 class Leases:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: SessionStore) -> None:
         """Take up the leases of the last daemon; `expire` says which have ended since."""
         open_sessions = {session.name for session in registry.sessions}
         self._registry = registry

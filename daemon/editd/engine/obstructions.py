@@ -14,7 +14,7 @@ from editd.engine.requests import InTheWay
 from editd.engine.scopes import Named, OfSession, batches_of, part_of, whole_of, would_name
 from editd.engine.undo import Past, Place, invert, undone_in_part
 from editd.errors import Conflict, NothingToUndo
-from editd.store.index import NEVER, Wanted
+from editd.store.index import NEVER, LogQuery
 from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Seq
 
@@ -280,7 +280,7 @@ class Recipe:
             waiting: set[int] = set()
             paths = list(reached)
             for start in range(0, len(paths), PATHS_AT_ONCE):
-                wanted = Wanted(after=first - 1, paths=tuple(paths[start : start + PATHS_AT_ONCE]))
+                wanted = LogQuery(after=first - 1, paths=tuple(paths[start : start + PATHS_AT_ONCE]))
                 waiting |= {int(one.seq) for one in index.log(wanted, NEVER)}
             for folder in {folder for path in reached for folder in folders_of(path)}:
                 waiting.update(index.touches_after(folder, first - 1))

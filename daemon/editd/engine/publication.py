@@ -374,7 +374,7 @@ def _entries(
 def _tree(branch: Branch, changes: Mapping[bytes, TreeEntry | None]) -> pygit2.Oid:
     repository = branch.repository
     trees = Trees(branch.tree or EMPTY_TREE, lambda oid: bytes(repository.read(pygit2.Oid(raw=oid))[1]))
-    splice = trees.splice(changes.items())
+    splice = trees.update(changes.items())
     for raw in splice.trees.values():
         repository.write(ObjectType.TREE, raw)
     if splice.root == EMPTY_TREE:

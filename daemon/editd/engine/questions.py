@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.store.history import History
-    from editd.store.index import Wanted
+    from editd.store.index import LogQuery
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
@@ -35,7 +35,7 @@ class Questions:
                 found.append(None)
         return found
 
-    def transactions(self, wanted: Wanted, limit: int) -> tuple[list[Transaction], bool]:
+    def transactions(self, wanted: LogQuery, limit: int) -> tuple[list[Transaction], bool]:
         """The newest `limit` that are wanted, and whether there are more."""
         found = self._history.index.log(wanted, limit + 1)
         return found[:limit], len(found) > limit

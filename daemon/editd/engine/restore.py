@@ -12,7 +12,7 @@ from editd.engine.adopt import recorded_state
 from editd.engine.scopes import seq_at
 from editd.engine.undo import Past
 from editd.errors import FileMissing
-from editd.store.index import Wanted
+from editd.store.index import LogQuery
 from editd.values.changeset import Change
 from editd.values.path import folders_of, is_among
 
@@ -89,7 +89,7 @@ def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
     if history.entry(path) is not None:
         return [path]
     files, folders = history.folder_at_head(path.text)
-    if not files and not folders and not history.index.log(Wanted(paths=(path,)), 1):
+    if not files and not folders and not history.index.log(LogQuery(paths=(path,)), 1):
         raise FileMissing(
             f"The history knows nothing of {path}.",
             hint="`log` with a path shows what happened to it; paths are relative to the workspace's root.",

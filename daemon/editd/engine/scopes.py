@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
 from editd.store.commit_message import microseconds
-from editd.store.index import Chosen, Wanted
+from editd.store.index import LogQuery, UndoQuery
 from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 
@@ -148,10 +148,10 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
     """
     match scope:
         case Newest(last=1):
-            single = _matches((), Chosen(UNDOABLE, _one(scope.session)), history, 1)
+            single = _matches((), UndoQuery(UNDOABLE, _one(scope.session)), history, 1)
             nothing = "Nothing to undo."
         case LastUndo():
-            single = _matches((), Chosen(("undo",), _one(scope.session)), history, 1)
+            single = _matches((), UndoQuery(("undo",), _one(scope.session)), history, 1)
             nothing = "Nothing to redo."
         case Filter(last=1):
             single = _matches(scope.paths, _chosen(scope, history), history, LOOKED_AT_ONCE)
@@ -171,9 +171,9 @@ def would_name(scope: Scope, history: History) -> Callable[[Transaction], bool]:
     """Whether a scope names a transaction, too, once that is in force again; of what is counted, none."""
     match scope:
         case OfSession():
-            chosen = _between(Chosen(ROLLED_BACK, (scope.session,)), scope.since, history)
+            chosen = _between(UndoQuery(ROLLED_BACK, (scope.session,)), scope.since, history)
         case Newest(last=None):
-            chosen = Chosen(UNDOABLE, _one(scope.session))
+            chosen = UndoQuery(UNDOABLE, _one(scope.session))
         case Filter(last=None):
             chosen = _chosen(scope, history)
         case _:
@@ -181,7 +181,7 @@ def would_name(scope: Scope, history: History) -> Callable[[Transaction], bool]:
     return partial(_is_chosen, chosen)
 
 
-def _is_chosen(chosen: Chosen, transaction: Transaction) -> bool:
+def _is_chosen(chosen: UndoQuery, transaction: Transaction) -> bool:
     seq, time_us, authorship = transaction.seq, transaction.time_us, transaction.authorship
     return (
         transaction.kind in chosen.kinds
@@ -213,12 +213,12 @@ def _targets(scope: Scope, history: History) -> list[Target]:
             return [_named(scope, history)]
         case Newest():
             _check_last(scope.last)
-            chosen = Chosen(UNDOABLE, _one(scope.session))
+            chosen = UndoQuery(UNDOABLE, _one(scope.session))
             found = history.index.in_force(chosen, -1 if scope.last is None else scope.last)
             nothing = "Nothing to undo."
         case OfSession():
             found = history.index.in_force(
-                _between(Chosen(ROLLED_BACK, (scope.session,)), scope.since, history)
+                _between(UndoQuery(ROLLED_BACK, (scope.session,)), scope.since, history)
             )
             nothing = f"Nothing to undo of session {scope.session}."
         case Filter():
@@ -317,16 +317,16 @@ def _filtered(scope: Filter, history: History) -> list[Target]:
     return targets
 
 
-def _chosen(scope: Filter, history: History) -> Chosen:
+def _chosen(scope: Filter, history: History) -> UndoQuery:
     kinds = scope.kinds or FILTERED
     if kinds == ("baseline",):
         raise NothingToUndo("What was there when editd first looked cannot be undone.")
-    chosen = Chosen(kinds, scope.sessions, scope.actors, below=_folders(scope.paths))
+    chosen = UndoQuery(kinds, scope.sessions, scope.actors, below=_folders(scope.paths))
     return _between(chosen, scope.since, history, scope.until)
 
 
 def _matches(
-    paths: Sequence[WorkspacePath | Glob], chosen: Chosen, history: History, at_once: int | None
+    paths: Sequence[WorkspacePath | Glob], chosen: UndoQuery, history: History, at_once: int | None
 ) -> Iterator[Target]:
     """Yield the parts of the chosen transactions that the paths match, newest first.
 
@@ -372,8 +372,8 @@ def _wanted(paths: Sequence[WorkspacePath | Glob]) -> Callable[[WorkspacePath], 
 
 
 def _between(
-    chosen: Chosen, since: int | str | None, history: History, until: int | str | None = None
-) -> Chosen:
+    chosen: UndoQuery, since: int | str | None, history: History, until: int | str | None = None
+) -> UndoQuery:
     """The same, bounded by transactions or times, both included."""
     if since is not None:
         seq, time_us = _bound(since, history)
@@ -407,7 +407,7 @@ def _last_of(scope: LastOf, history: History) -> Target:
     path, session = scope.path, scope.session
     before: int | None = None
     while found := history.index.log(
-        Wanted(before=before, paths=(path,), sessions=_one(session)), LOOKED_AT_ONCE
+        LogQuery(before=before, paths=(path,), sessions=_one(session)), LOOKED_AT_ONCE
     ):
         for transaction in found:
             if transaction.kind != "edit" or transaction.authorship.session != session:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from editd.engine.seen import Seen
-    from editd.store.read_version_store import Sights
-    from editd.store.session_store import Registry
+    from editd.store.read_version_store import ReadVersionStore
+    from editd.store.session_store import SessionStore
     from editd.values.changeset import OnStale, ReadMark
     from editd.values.path import WorkspacePath
 
@@ -48,7 +48,7 @@ class Open(Struct):
 
 
 class Sessions:
-    def __init__(self, registry: Registry, sights: Sights, seen: Seen, now_us: int) -> None:
+    def __init__(self, registry: SessionStore, sights: ReadVersionStore, seen: Seen, now_us: int) -> None:
         """Take up the sessions of the last daemon, and what they have seen."""
         self._registry = registry
         self._sights = sights

@@ -90,7 +90,7 @@ class Surveyor:
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 write_frame(sys.stdout.buffer, {"progress": walk.files, "bytes": walk.content_bytes})
-        splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).splice(entries)
+        splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).update(entries)
         if splice.root == EMPTY_TREE:
             writer.add("tree", b"", EMPTY_TREE)
         for oid, raw in splice.trees.items():

@@ -68,7 +68,7 @@ class View(Struct):
 
     def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:
         """Read the file. What the history has in memory is compared, which is cheaper than hashing."""
-        guess = None if known is None else self.history.at_hand(known.version)
+        guess = None if known is None else self.history.pending_content(known.version)
         try:
             found = self.tree.find(path, quiet=self.quiet)
         except InUse:

@@ -18,7 +18,7 @@ from editd.edits.diff import unified
 from editd.engine.requests import Apply, Outcome, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.commit_message import microseconds, rfc3339
-from editd.store.index import Wanted
+from editd.store.index import LogQuery
 from editd.values import changeset, transaction
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
 from editd.values.path import WorkspacePath
@@ -99,8 +99,8 @@ def several(given: Name | list[Name] | None) -> tuple[Name, ...]:
     return tuple(given) if isinstance(given, list) else (given,)
 
 
-def wanted(params: messages.Log) -> Wanted:
-    return Wanted(
+def wanted(params: messages.Log) -> LogQuery:
+    return LogQuery(
         params.before,
         params.after,
         tuple(map(path, several(params.path))),

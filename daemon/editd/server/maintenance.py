@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, ChildProcess, answering
-from editd.store.journal import Position
+from editd.store.journal import JournalPosition
 from editd.store.pack_cleanup import is_tidy
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class Maintenance:
             raise failure  # else what is not packed waits in the journal
         else:
             self._deaths = 0
-            self._engine.packed(answer["packed"], Position(*answer["until"]))
+            self._engine.packed(answer["packed"], JournalPosition(*answer["until"]))
 
     async def _sync_journal(self) -> None:
         """With `durability = "relaxed"`: sync what was answered already, but never after that has failed.

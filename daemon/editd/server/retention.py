@@ -16,7 +16,7 @@ from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.store.compaction import MARKER
-from editd.store.lost_found import drop_strays, stray_bytes
+from editd.store.lost_found import drop_lost, lost_bytes
 from editd.values.transaction import CommitId
 from editd.wire import messages
 
@@ -115,7 +115,7 @@ class Retention:
             "is_full": self._engine.rules.quota is not None
             and history.disk_bytes >= self._engine.rules.quota,
             "compacting": self._one.locked(),
-            "strays": stray_bytes(self._folder),
+            "strays": lost_bytes(self._folder),
         }
 
     async def run(self, *, is_dry: bool = False) -> messages.GcResult:
@@ -140,7 +140,7 @@ class Retention:
                 await self._end_child()
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
-                freed += drop_strays(self._folder, self._engine.clock.now_us() / 1_000_000)
+                freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
             after = before - planned["freed"] if is_dry else history.disk_bytes
@@ -158,7 +158,7 @@ class Retention:
                 await self._queue.idle()
             await self._ask({"do": "sweep", "packs": packs})
             await self._queue.idle()
-            history.look_anew()
+            history.reopen_packs()
 
     def _beyond(self) -> tuple[int, int]:
         """The newest transactions that go beyond the age and the count that are kept."""

@@ -7,7 +7,7 @@ what is durable, else a power cut would look like damage.
 
     mark     = magic, version, segment, offset, seq, commit, CRC-32 of all before
 
-Beside it each segment's header says where the segment before it ended (`Before`).
+Beside it each segment's header says where the segment before it ended (`PreviousEnd`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEFORE = struct.Struct("<4sQQI")
 _BEFORE_MAGIC = b"bEf1"
 
 
-class Mark(Struct, frozen=True):
+class Acknowledged(Struct, frozen=True):
     """The end of the last acknowledged frame, and the newest transaction that stands by then."""
 
     segment: int
@@ -44,7 +44,7 @@ class Mark(Struct, frozen=True):
     commit: bytes
 
 
-class MarkFile:
+class AcknowledgedFile:
     """The writer, which belongs to the journal's."""
 
     def __init__(self, folder: str) -> None:
@@ -56,7 +56,7 @@ class MarkFile:
         self.segment = 0
         """The segment that the mark names: while it does, that one must stay."""
         with contextlib.suppress(HistoryDamaged):  # which every reader of the journal reports
-            found = read_mark(folder)
+            found = read_acknowledged(folder)
             self.segment = 0 if found is None else found.segment
 
     def write(self, segment: int, offset: int, seq: int, commit: bytes) -> None:
@@ -73,7 +73,7 @@ class MarkFile:
         os.close(self._descriptor)
 
 
-def read_mark(folder: str) -> Mark | None:
+def read_acknowledged(folder: str) -> Acknowledged | None:
     """The mark of the journal in `folder`; None where there is none. Raises HistoryDamaged."""
     path = os.path.join(folder, NAME)
     content = b""
@@ -103,16 +103,16 @@ def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:
     return head + zlib.crc32(head).to_bytes(4, "little")
 
 
-def _parsed(content: bytes) -> Mark | None:
+def _parsed(content: bytes) -> Acknowledged | None:
     if len(content) != _MARK.size:
         return None
     magic, version, segment, offset, seq, commit, checksum = _MARK.unpack(content)
     if magic != _MAGIC or version != _VERSION or zlib.crc32(content[:-4]) != checksum:
         return None
-    return Mark(segment, offset, seq, commit)
+    return Acknowledged(segment, offset, seq, commit)
 
 
-class Before(Struct, frozen=True):
+class PreviousEnd(Struct, frozen=True):
     """What a segment's header says of the one that was written before it: its number, and where it ended."""
 
     segment: int
@@ -123,7 +123,7 @@ class Before(Struct, frozen=True):
         return head + zlib.crc32(head).to_bytes(4, "little")
 
 
-def before_in(header: bytes) -> Before | None:
+def before_in(header: bytes) -> PreviousEnd | None:
     """Read it from a segment's first 64 bytes; None where an earlier version wrote none.
 
     Raises ValueError where it does not check.
@@ -134,4 +134,4 @@ def before_in(header: bytes) -> Before | None:
     magic, segment, offset, checksum = _BEFORE.unpack(found)
     if magic != _BEFORE_MAGIC or zlib.crc32(found[:-4]) != checksum:
         raise ValueError("what it says of the segment before it does not check")
-    return Before(segment, offset)
+    return PreviousEnd(segment, offset)

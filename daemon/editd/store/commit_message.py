@@ -27,7 +27,7 @@ _VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "m
 SUBJECT_CHARACTERS = 72  # what git's own documentation asks of a subject line, at most
 
 
-class Written(Struct, frozen=True):
+class ParsedMessage(Struct, frozen=True):
     """What a commit message tells of its transaction, beside the tree."""
 
     seq: Seq
@@ -75,7 +75,7 @@ def compose(
     return body + "\n\n" + "\n".join(lines) + "\n"
 
 
-def parse(message: str) -> Written:
+def parse(message: str) -> ParsedMessage:
     """Read a message back. Raises ValueError where it is not one of ours."""
     body, _, block = message.rstrip("\n").rpartition("\n\n")
     fields: dict[str, list[str]] = {}
@@ -87,7 +87,7 @@ def parse(message: str) -> Written:
     try:
         said = fields.get("Message", [None])[0]
         text = body if said is None else "" if said == "none" else json.loads(said)
-        return Written(
+        return ParsedMessage(
             Seq(int(fields["Seq"][0])),
             fields["Kind"][0],  # type: ignore[arg-type]  # written by compose from a Kind
             Authorship(

@@ -29,8 +29,8 @@ from editd.store.commit_message import parse
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.git_repository import open_store
 from editd.store.head import read_head
-from editd.store.history_start import forget_half_written
-from editd.store.manifest import drop_packs, staying, unchanging, write_manifest
+from editd.store.history_start import remove_partial
+from editd.store.manifest import drop_packs, exclusive_lock, shared_lock, write_manifest
 from editd.system.atomic_file import sync_path
 from editd.system.fast_exit import exit_fast
 from editd.system.flock import take
@@ -45,7 +45,7 @@ _FAN_OUT = struct.Struct(">256I")
 _LARGE = 1 << 31
 
 
-class Limits(Struct, frozen=True):
+class CompactionLimits(Struct, frozen=True):
     """Where the history may begin: between two transactions, and so that it takes so many bytes at most."""
 
     least: int
@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True):
     bytes: int | None
 
 
-class Reached(Struct):
+class ReachableObjects(Struct):
     """What the transactions from the floor to head need, and how much of that is in our own packs."""
 
     floor: int
@@ -68,12 +68,12 @@ class Compactor:
         self._packs = os.path.join(self._store, "objects", "pack")
         self._repository = open_store(self._store)
 
-    def prepare(self, limits: Limits, *, is_dry: bool) -> dict[str, object]:
+    def prepare(self, limits: CompactionLimits, *, is_dry: bool) -> dict[str, object]:
         """Work out the floor and, unless `is_dry`, write what is needed of the packs that hold more.
 
         Raises HistoryDamaged, OSError, pygit2.GitError; nothing has changed then.
         """
-        with unchanging(self._store):
+        with exclusive_lock(self._store):
             packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
         sizes = {oid: size for entries in packs.values() for oid, size in entries}
         reached = self._reach(limits, sizes)
@@ -88,7 +88,7 @@ class Compactor:
 
     def sweep(self, packs: Iterable[str]) -> None:
         """Let those packs go, which the new one stands for. Raises OSError."""
-        with staying(self._store), unchanging(self._store):
+        with shared_lock(self._store), exclusive_lock(self._store):
             drop_packs(self._store, list(packs))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, MARKER))
@@ -99,7 +99,7 @@ class Compactor:
         for name in os.listdir(self._packs):
             if name.startswith(_MADE):
                 shutil.rmtree(os.path.join(self._packs, name))
-        forget_half_written(self._store)
+        remove_partial(self._store)
 
     def _write(self, needed: set[Oid]) -> None:
         """Put these objects into a pack of their own, durably, and prove that it has them."""
@@ -110,7 +110,7 @@ class Compactor:
             name = next(name[: -len(".idx")] for name in os.listdir(made) if name.endswith(".idx"))
             if {oid for oid, _ in pack_sizes(made, name)} != needed:
                 raise HistoryDamaged("The new pack does not hold what is needed.", data={"file": self._store})
-            with unchanging(self._store):
+            with exclusive_lock(self._store):
                 for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
                     sync_path(os.path.join(made, name + suffix))
                     os.chmod(os.path.join(made, name + suffix), 0o600)
@@ -118,13 +118,13 @@ class Compactor:
                 sync_path(self._packs)
                 write_manifest(self._store)
 
-    def _reach(self, limits: Limits, sizes: dict[Oid, int]) -> Reached:
+    def _reach(self, limits: CompactionLimits, sizes: dict[Oid, int]) -> ReachableObjects:
         """Go back from head as far as the limits let, and gather all that is needed on the way."""
         oid = read_head(self._store)
         if oid is None:
             raise HistoryDamaged("The history has no head.", data={"file": self._store})
         seq = parse(self._commit(oid).message).seq
-        reached = Reached(int(seq), oid)
+        reached = ReachableObjects(int(seq), oid)
         total = 0
         while True:
             commit = self._commit(oid)
@@ -234,7 +234,7 @@ def _answered(request: dict[str, Any]) -> dict[str, object]:
     if request["do"] == "sweep":
         compactor.sweep(request["packs"])
         return {}
-    limits = Limits(request["least"], request["most"], request["bytes"])
+    limits = CompactionLimits(request["least"], request["most"], request["bytes"])
     return compactor.prepare(limits, is_dry=request["dry"])
 
 

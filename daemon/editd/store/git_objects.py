@@ -35,7 +35,7 @@ class TreeEntry(Struct, frozen=True):
     oid: Oid
 
 
-class Folder:
+class GitTree:
     """One tree object, decoded so far that an entry is found by bisection and replaced in place."""
 
     __slots__ = ("_entries", "_keys")
@@ -45,7 +45,7 @@ class Folder:
         self._entries = entries  # `mode name\0oid`
 
     @classmethod
-    def decode(cls, raw: bytes) -> Folder:
+    def decode(cls, raw: bytes) -> GitTree:
         keys: list[bytes] = []
         entries: list[bytes] = []
         at = 0
@@ -64,8 +64,8 @@ class Folder:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def copy(self) -> Folder:
-        return Folder(self._keys.copy(), self._entries.copy())
+    def copy(self) -> GitTree:
+        return GitTree(self._keys.copy(), self._entries.copy())
 
     def entry(self, name: bytes) -> TreeEntry | None:
         """The file, symlink or folder of that name."""
@@ -75,12 +75,12 @@ class Folder:
                 return _tree_entry(self._entries[at])
         return None
 
-    def without(self, other: Folder) -> Folder:
+    def without(self, other: GitTree) -> GitTree:
         """What this folder holds otherwise than the other: most of two successive trees is the same."""
         shared = set(other._entries)
         pairs = zip(self._keys, self._entries, strict=True)
         rest = [(key, entry) for key, entry in pairs if entry not in shared]
-        return Folder([key for key, _ in rest], [entry for _, entry in rest])
+        return GitTree([key for key, _ in rest], [entry for _, entry in rest])
 
     def files(self) -> dict[bytes, TreeEntry]:
         """Its files and symlinks, by name."""
@@ -125,12 +125,12 @@ def _tree_entry(encoded: bytes) -> TreeEntry:
     return TreeEntry(int(encoded[: encoded.index(b" ")], 8), encoded[-20:])
 
 
-class Splice(Struct, frozen=True):
+class TreeUpdate(Struct, frozen=True):
     """What a transaction does to the trees: the new root, the new objects, and the way back."""
 
     root: Oid
     trees: dict[Oid, bytes]
-    _folders: dict[bytes, Folder | None]  # folders as they were, to take the splice back
+    _folders: dict[bytes, GitTree | None]  # folders as they were, to take the splice back
     _root_before: Oid
 
 
@@ -141,7 +141,7 @@ class Trees:
         """`read` gives a tree object's bytes by its id, from wherever they are; it may raise KeyError."""
         self.root = root
         self._read = read
-        self._folders: dict[bytes, Folder | None] = {}  # None: there is no such folder
+        self._folders: dict[bytes, GitTree | None] = {}  # None: there is no such folder
 
     def entry(self, path: bytes) -> TreeEntry | None:
         """The file or symlink at `path`; None where there is none, or a folder."""
@@ -149,7 +149,7 @@ class Trees:
         entry = folder.entry(path.rpartition(b"/")[2]) if folder is not None else None
         return None if entry is None or entry.mode == _FOLDER_MODE else entry
 
-    def folder(self, path: bytes) -> Folder | None:
+    def folder(self, path: bytes) -> GitTree | None:
         """The folder at `path` (b"" is the root), read when first asked for."""
         if b"" not in self._folders:
             self._folders[b""] = _decoded(self._read, self.root)
@@ -160,7 +160,7 @@ class Trees:
             self._folders[way] = folder
         return self._folders[path]
 
-    def _subfolder(self, path: bytes) -> Folder | None:
+    def _subfolder(self, path: bytes) -> GitTree | None:
         """Read the folder at `path`, the one above it being known."""
         above, _, name = path.rpartition(b"/")
         folder = self._folders[above]
@@ -169,11 +169,11 @@ class Trees:
             return None
         return _decoded(self._read, entry.oid)
 
-    def splice(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> Splice:
+    def update(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> TreeUpdate:
         """Make the tree be as after `changes` (path and its new entry, None for none)."""
         if len(self._folders) > FOLDERS_KEPT_MAX:
             self._folders.clear()
-        before: dict[bytes, Folder | None] = {}
+        before: dict[bytes, GitTree | None] = {}
         ordered = sorted(changes, key=lambda change: change[1] is not None)  # what goes makes room
         try:
             for path, entry in ordered:
@@ -188,35 +188,35 @@ class Trees:
             raise
         trees: dict[Oid, bytes] = {}
         root_before, self.root = self.root, self._close(before, trees)
-        return Splice(self.root, trees, before, root_before)
+        return TreeUpdate(self.root, trees, before, root_before)
 
-    def take_back(self, splice: Splice) -> None:
+    def revert(self, splice: TreeUpdate) -> None:
         """Undo `splice`, which must be the newest one."""
         self.root = splice._root_before
         self._restore(splice._folders)
 
-    def _restore(self, folders: Mapping[bytes, Folder | None]) -> None:
+    def _restore(self, folders: Mapping[bytes, GitTree | None]) -> None:
         for path, folder in folders.items():
             if folder is None:
                 self._folders.pop(path, None)
             else:
                 self._folders[path] = folder
 
-    def _editable(self, path: bytes, before: dict[bytes, Folder | None]) -> Folder:
+    def _editable(self, path: bytes, before: dict[bytes, GitTree | None]) -> GitTree:
         """The folder at `path`, copied once for this splice; made, with all above it, if missing."""
         for way in ([] if b"" in before else [b""]) + ways_down(path, before):
             found = self.folder(way)
             before.setdefault(way, found)
-            self._folders[way] = found.copy() if found is not None else Folder([], [])
+            self._folders[way] = found.copy() if found is not None else GitTree([], [])
         return self._known(path)
 
-    def _known(self, path: bytes) -> Folder:
+    def _known(self, path: bytes) -> GitTree:
         """Return a folder that is there and in memory."""
         folder = self._folders[path]
         assert folder is not None
         return folder
 
-    def _close(self, changed: dict[bytes, Folder | None], trees: dict[Oid, bytes]) -> Oid:
+    def _close(self, changed: dict[bytes, GitTree | None], trees: dict[Oid, bytes]) -> Oid:
         """Hash the changed folders, deepest first, each into the one above; return the root's id."""
         root = EMPTY_TREE
         for path in sorted(changed, key=lambda path: (path != b"") + path.count(b"/"), reverse=True):
@@ -257,11 +257,11 @@ def tree_changes(
         )
 
 
-def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> Folder:
-    return Folder([], []) if oid == EMPTY_TREE else Folder.decode(read(oid))
+def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
+    return GitTree([], []) if oid == EMPTY_TREE else GitTree.decode(read(oid))
 
 
-def _folder_oid(folder: Folder, name: bytes) -> Oid:
+def _folder_oid(folder: GitTree, name: bytes) -> Oid:
     entry = folder.entry(name)
     return entry.oid if entry is not None and entry.mode == _FOLDER_MODE else EMPTY_TREE
 

@@ -20,22 +20,22 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store import commit_message
-from editd.store.acknowledged import NOBODY, read_mark
+from editd.store.acknowledged import NOBODY, read_acknowledged
 from editd.store.commit_log import transaction_of_commit
 from editd.store.git_objects import (
     CommitObject,
     Oid,
-    Splice,
     TreeEntry,
     Trees,
+    TreeUpdate,
     commit_content,
     object_id,
 )
 from editd.store.git_repository import open_store
 from editd.store.head import read_head
-from editd.store.history_start import Floor, read_floor, write_floor
+from editd.store.history_start import HistoryStart, read_history_start, write_history_start
 from editd.store.index import NEVER, Index
-from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, segments
+from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, segments
 from editd.store.journal_record import (
     Aborted,
     ChangeRecord,
@@ -44,7 +44,14 @@ from editd.store.journal_record import (
     part_records,
     transaction_of,
 )
-from editd.store.sync_state import Published, forget_doubt, is_in_doubt, note_doubt, note_synced, read_synced
+from editd.store.sync_state import (
+    SyncedThrough,
+    clear_sync_failed,
+    has_sync_failed,
+    mark_sync_failed,
+    note_synced,
+    read_synced,
+)
 from editd.system.filesystem import folder_bytes
 from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -62,20 +69,20 @@ EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; past it new transactions wait for packing
 
 
-class Draft(Struct, frozen=True):
+class TransactionDraft(Struct, frozen=True):
     """A transaction with its id and objects, not yet durable."""
 
     record: Committed
     transaction: Transaction
     notes: bytes
-    _splice: Splice
+    _splice: TreeUpdate
     _head_before: Oid
 
 
 class History:
     """The one writer's view of the history. Opened after its baseline exists."""
 
-    floor = Floor()  # where the history begins, if not with the baseline
+    floor = HistoryStart()  # where the history begins, if not with the baseline
     _packed_bytes = 0
 
     def __init__(self, folder: str) -> None:
@@ -93,7 +100,7 @@ class History:
             opened.callback(self.journal.close)
             self.index = Index(os.path.join(folder, "index.db"))
             opened.callback(self.index.close)
-            self.published = Published(folder)
+            self.published = SyncedThrough(folder)
             opened.callback(self.published.close)
             self._read_in()
             opened.pop_all()
@@ -113,7 +120,7 @@ class History:
         self.packed = self._written(head).seq
         self._seq = int(self.packed)
         self._trees = Trees(self._commit(head).tree, self._tree_bytes)
-        self._tail = Position(min(segments(self.journal.folder), default=0), 0)
+        self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
         self.hot: tuple[Committed, ...] = ()
         self.unsynced: tuple[Committed, ...] = ()
         self.is_in_doubt = False  # those in `unsynced` may be in the page cache, and never reach the disk
@@ -131,7 +138,7 @@ class History:
         return CommitId(self._head.hex())
 
     @property
-    def tail(self) -> Position:
+    def tail(self) -> JournalPosition:
         """Where packing is to go on reading the journal, as far as is known here."""
         return self._tail
 
@@ -145,7 +152,7 @@ class History:
         found = self._trees.entry(path.raw)
         return _named(found, None)
 
-    def at_hand(self, version: Version) -> bytes | None:
+    def pending_content(self, version: Version) -> bytes | None:
         """The bytes of a version that is not packed yet, which are in memory; None for any other."""
         pending = self._pending.get(bytes.fromhex(version))
         return None if pending is None else pending[1]
@@ -243,7 +250,7 @@ class History:
         token: str = "",
         boot: bytes = b"",
         published_through: int = 0,
-    ) -> Draft:
+    ) -> TransactionDraft:
         """Name the transaction that makes `changes`; head, for those who ask here, is then it."""
         records = tuple(
             change_record(
@@ -252,7 +259,7 @@ class History:
             for change in changes
         )
         seq = self._seq + 1
-        splice = self._trees.splice((record.path, _tree_entry(record)) for record in records)
+        splice = self._trees.update((record.path, _tree_entry(record)) for record in records)
         touches = [
             Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes
         ]  # the values that `touch_of` gives for the records
@@ -268,30 +275,30 @@ class History:
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
             parts=tuple(parts),
         )  # fmt: skip
-        draft = Draft(record, transaction, notes, splice, self._head)
+        draft = TransactionDraft(record, transaction, notes, splice, self._head)
         self._head, self._seq = commit[0], seq
         self._hold(record, splice)
         return draft
 
-    def take_back(self, drafts: Sequence[Draft]) -> None:
+    def revert(self, drafts: Sequence[TransactionDraft]) -> None:
         """Forget these drafts, which must be the newest ones, in their order."""
         for draft in reversed(drafts):
-            self._trees.take_back(draft._splice)
+            self._trees.revert(draft._splice)
             self._head, self._seq = draft._head_before, draft.record.seq - 1
 
-    def commit(self, drafts: Sequence[Draft]) -> None:
+    def commit(self, drafts: Sequence[TransactionDraft]) -> None:
         """Make these drafts, the newest ones, stand, in one sync: the commit point (C1).
 
         Raises OSError with the drafts still to be taken back, or JournalFailed in doubt.
         """
         self.journal.append([draft.record for draft in drafts])
 
-    def abort(self, drafts: Sequence[Draft]) -> None:
+    def abort(self, drafts: Sequence[TransactionDraft]) -> None:
         """Void these committed drafts, the newest ones: none of them has been seen by anyone (C4, C6)."""
         self.journal.append([Aborted(drafts[0].record.seq)])
-        self.take_back(drafts)
+        self.revert(drafts)
 
-    def conclude(self, draft: Draft) -> None:
+    def conclude(self, draft: TransactionDraft) -> None:
         """The draft is committed and in the files: it can be asked for."""
         self.index.add(draft.transaction, draft.notes)
         self.published.note(draft.record.seq)
@@ -302,12 +309,12 @@ class History:
 
         Until the end all questions are answered as after it. Then it is forgotten: nothing is committed.
         """
-        head, splices = self._seq, list[Splice]()
+        head, splices = self._seq, list[TreeUpdate]()
         with self.index.trial() as add:
 
             def record(changes: Sequence[Change], undoes: Sequence[Seq], parts: Sequence[Part]) -> None:
                 entries = [(change.path.raw, _named_by(change.after)) for change in changes]
-                splices.append(self._trees.splice(entries))
+                splices.append(self._trees.update(entries))
                 self._tried |= splices[-1].trees
                 for state in (side for change in changes for side in (change.before, change.after)):
                     if state is not None:
@@ -324,7 +331,7 @@ class History:
                 yield record
             finally:
                 for splice in reversed(splices):
-                    self._trees.take_back(splice)
+                    self._trees.revert(splice)
                 self._seq = head
                 self._tried.clear()
 
@@ -335,7 +342,7 @@ class History:
         """Do so many bytes wait for packing that nothing new should be taken in?"""
         return self.pending_bytes > PENDING_BYTES_MAX
 
-    def packed_through(self, seq: int, tail: Position) -> None:
+    def packed_through(self, seq: int, tail: JournalPosition) -> None:
         """Packing has put all up to `seq` into git, durably, and read the journal up to `tail`."""
         self.packed = Seq(seq)
         self._tail = tail
@@ -356,19 +363,19 @@ class History:
             note_synced(self.folder, seq)
             self.journal.sync_mark()
             if self.is_in_doubt:
-                forget_doubt(self.folder)
+                clear_sync_failed(self.folder)
                 self.is_in_doubt = False
         except OSError as error:
             log.warning("how far the files are synced could not be written down: %s", error)
 
-    def note_doubt(self) -> None:
+    def mark_sync_failed(self) -> None:
         """A sync has failed: what is not synced is to be written anew at the next start."""
         try:
-            note_doubt(self.folder)
+            mark_sync_failed(self.folder)
         except OSError as error:
             log.critical("that the files are in doubt could not be written down: %s", error)
 
-    def keep_aside(self, version: Version, content: bytes) -> None:
+    def quarantine(self, version: Version, content: bytes) -> None:
         """Keep bytes that no transaction has, durably, as `strays/<version>`. Raises OSError."""
         folder = os.path.join(self.folder, "strays")
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -382,8 +389,8 @@ class History:
 
     # ── compacting ──
 
-    def _read_floor(self) -> Floor:
-        found = read_floor(self.store)
+    def _read_floor(self) -> HistoryStart:
+        found = read_history_start(self.store)
         return found if found.commit is None else replace(found, seq=int(self._written(found.commit).seq))
 
     def compact(self, commit: CommitId) -> None:
@@ -392,7 +399,7 @@ class History:
         Durable on return. Raises OSError with nothing changed. The index follows by `forget_compacted`.
         """
         oid = bytes.fromhex(commit)
-        write_floor(self.store, oid)
+        write_history_start(self.store, oid)
         self.floor = self._read_floor()
         self._index_floor(oid)
 
@@ -400,7 +407,7 @@ class History:
         """Take so many compacted transactions out of the index; returns whether there are more."""
         return self.index.forget(self.floor.seq, transactions)
 
-    def look_anew(self) -> None:
+    def reopen_packs(self) -> None:
         """Let go of packs that are gone, which would take their room on the disk until the end."""
         self._repository.free()
         self._repository = _open_repository(self.store)
@@ -425,7 +432,7 @@ class History:
         self.published.close()
         self._repository.free()
 
-    def _hold(self, record: Committed, splice: Splice) -> None:
+    def _hold(self, record: Committed, splice: TreeUpdate) -> None:
         """Keep the objects of a draft in memory until they are packed."""
         for oid, content in splice.trees.items():
             self._hold_object(record.seq, oid, content)
@@ -455,7 +462,7 @@ class History:
         for record in hot:
             if record.seq != self._seq + 1:
                 raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
-            splice = self._trees.splice((change.path, _tree_entry(change)) for change in record.changes)
+            splice = self._trees.update((change.path, _tree_entry(change)) for change in record.changes)
             transaction = transaction_of(record)
             commit, _ = commit_oid(
                 splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
@@ -477,11 +484,11 @@ class History:
             synced = int(self.packed)
             self.note_synced(synced)
         self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
-        self.is_in_doubt = is_in_doubt(self.folder)
+        self.is_in_doubt = has_sync_failed(self.folder)
 
     def _compare_with_mark(self, read: Sequence[Frame]) -> None:
         """Raise HistoryDamaged if a transaction is missing that was acknowledged."""
-        mark = read_mark(self.journal.folder)
+        mark = read_acknowledged(self.journal.folder)
         if mark is None:
             return
         acknowledged = acknowledged_seq(mark, read)
@@ -533,7 +540,7 @@ class History:
         except ValueError as error:
             raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
-    def _written(self, oid: Oid) -> commit_message.Written:
+    def _written(self, oid: Oid) -> commit_message.ParsedMessage:
         try:
             return commit_message.parse(self._commit(oid).message)
         except ValueError as error:

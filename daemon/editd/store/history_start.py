@@ -21,7 +21,7 @@ from editd.values.transaction import Authorship
 NAME = "shallow"  # gitrepository-layout(5)
 
 
-class Floor(Struct, frozen=True):
+class HistoryStart(Struct, frozen=True):
     """Where the history begins; `commit` None is with the baseline itself."""
 
     commit: Oid | None = None
@@ -44,7 +44,7 @@ def as_baseline(content: bytes) -> bytes:
     return commit_content(commit.tree, [], who, who, written.time_us, composed)
 
 
-def read_floor(store: str) -> Floor:
+def read_history_start(store: str) -> HistoryStart:
     """The floor of a store, but for its number, which its commit tells. Raises HistoryDamaged."""
     path = os.path.join(store, NAME)
     try:
@@ -52,11 +52,11 @@ def read_floor(store: str) -> Floor:
             line = file.read(42)
             time_us = os.fstat(file.fileno()).st_mtime_ns // 1000
     except FileNotFoundError:
-        return Floor()
+        return HistoryStart()
     try:
         if len(line) != 41:
             raise ValueError("not one line with an id")
-        return Floor(bytes.fromhex(line.decode("ascii").removesuffix("\n")), 0, time_us)
+        return HistoryStart(bytes.fromhex(line.decode("ascii").removesuffix("\n")), 0, time_us)
     except ValueError:
         raise HistoryDamaged(
             f"The history is damaged: {path} names no commit, so where the history begins is not known.",
@@ -65,12 +65,12 @@ def read_floor(store: str) -> Floor:
         ) from None
 
 
-def forget_half_written(store: str) -> None:
+def remove_partial(store: str) -> None:
     """Remove what a crash has left beside the file; nobody is writing it now. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(store, NAME + ".lock"))
 
 
-def write_floor(store: str, commit: Oid) -> None:
+def write_history_start(store: str, commit: Oid) -> None:
     """Let the history begin with `commit`, in one step; durable on return. Raises OSError."""
     replace_file_durably(os.path.join(store, NAME), commit.hex().encode("ascii") + b"\n", temporary=".lock")

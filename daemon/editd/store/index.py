@@ -60,7 +60,7 @@ create table undoing (seq integer not null, by integer not null, primary key (se
 _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
-class Wanted(Struct, frozen=True):
+class LogQuery(Struct, frozen=True):
     """The transactions that a `log` asks for; None, and no name at all, means all."""
 
     before: int | None = None
@@ -73,7 +73,7 @@ class Wanted(Struct, frozen=True):
     until_us: int | None = None
 
 
-class Made(Struct, frozen=True):
+class TransactionInfo(Struct, frozen=True):
     """How a transaction came to be, without what it did."""
 
     kind: Kind
@@ -91,7 +91,7 @@ class SessionWork(Struct, frozen=True):
     last_us: int
 
 
-class Chosen(Struct, frozen=True):
+class UndoQuery(Struct, frozen=True):
     """Which transactions an undo takes, of those that are in force at least in part; None means all."""
 
     kinds: tuple[Kind, ...]
@@ -154,7 +154,7 @@ class Index:
             self._requests[request] = transaction.seq
         self._touched.update(touch.path.raw for touch in transaction.touches)
 
-    def relieve(self) -> None:
+    def flush_if_full(self) -> None:
         """Write some of what waits, if that is much. To be called when nobody waits for an answer."""
         if len(self._waiting) >= WAITING_MAX and self.flaw is None:
             with contextlib.suppress(Refused):  # then it waits on; the transaction stands without it
@@ -297,7 +297,7 @@ class Index:
         rows = self._all("select seq from tx where request_id = ? order by seq", (request_id,))
         return [row[0] for row in rows]
 
-    def log(self, wanted: Wanted, limit: int) -> list[Transaction]:
+    def log(self, wanted: LogQuery, limit: int) -> list[Transaction]:
         """The newest `limit` transactions that are wanted, newest first."""
         conditions, values = ["1"], list[Any]()
         first, last = self._between(wanted.since_us, wanted.until_us)
@@ -338,12 +338,12 @@ class Index:
             last = -1 if found is None else found
         return first, last
 
-    def made(self, seq: int) -> Made:
+    def made(self, seq: int) -> TransactionInfo:
         """Who made transaction `seq`, which is in the history, and when."""
         row = self._one("select kind, actor, session, time_us from tx where seq = ?", (seq,))
         assert row is not None, "nobody asks for what was not recorded"
         kind, actor, session, time_us = row
-        return Made(cast("Kind", kind), _unstored(actor), _unstored(session), time_us)
+        return TransactionInfo(cast("Kind", kind), _unstored(actor), _unstored(session), time_us)
 
     def following(self, seq: int, limit: int) -> list[Transaction]:
         """The first `limit` transactions after `seq`, rising."""
@@ -425,7 +425,7 @@ class Index:
         ):
             yield WorkspacePath(os.fsdecode(row[0]))
 
-    def in_force(self, chosen: Chosen, limit: int = -1) -> list[Transaction]:
+    def in_force(self, chosen: UndoQuery, limit: int = -1) -> list[Transaction]:
         """The newest `limit` transactions (-1: all) that are chosen and not undone, newest first."""
         conditions = [f"kind in ({_marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]

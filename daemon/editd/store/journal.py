@@ -29,7 +29,14 @@ import msgspec
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import BEFORE_AT, NOBODY, Before, MarkFile, before_in, read_mark
+from editd.store.acknowledged import (
+    BEFORE_AT,
+    NOBODY,
+    AcknowledgedFile,
+    PreviousEnd,
+    before_in,
+    read_acknowledged,
+)
 from editd.store.acknowledged import NAME as MARK
 from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.store.relaxed import note_relaxed, relaxed_through
@@ -39,7 +46,7 @@ from editd.system.filesystem import folder_bytes, write_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.store.acknowledged import Mark
+    from editd.store.acknowledged import Acknowledged
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
@@ -57,7 +64,7 @@ class JournalFailed(OSError):
     """An append failed and could not be taken back: whether its records stand is not known."""
 
 
-class Position(Struct, frozen=True, order=True):
+class JournalPosition(Struct, frozen=True, order=True):
     """A place in the journal: the segment's number and the offset in it."""
 
     segment: int
@@ -66,7 +73,7 @@ class Position(Struct, frozen=True, order=True):
 
 class Frame(Struct, frozen=True):
     records: tuple[Record, ...]
-    end: Position
+    end: JournalPosition
 
 
 class Journal:
@@ -80,7 +87,7 @@ class Journal:
             for name in os.listdir(folder):
                 if name.endswith(".new"):  # that was being made when the daemon ended
                     os.unlink(os.path.join(folder, name))
-        self._mark = None if is_sealed else MarkFile(folder)
+        self._mark = None if is_sealed else AcknowledgedFile(folder)
         self._spares: list[str] = []
         self._made = itertools.count()  # names no two files that are being made
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
@@ -89,7 +96,7 @@ class Journal:
         self.is_relaxed = False  # an append returns before it is synced: C1 holds but for a power cut
         self._unsynced: Record | None = None  # the newest of those that are to be synced
         self._relaxed_through = relaxed_through(folder) if not is_sealed else 0
-        self.position = Position(0, 0)
+        self.position = JournalPosition(0, 0)
         self._next = max(segments(folder), default=0) + 1
 
     @property
@@ -97,7 +104,7 @@ class Journal:
         """The space that the journal's segments take, spares included."""
         return folder_bytes(self.folder)
 
-    def note(self, end: Position, seq: int) -> None:
+    def note(self, end: JournalPosition, seq: int) -> None:
         """Remember that a frame found at start ends here, and that its segment holds records up to `seq`."""
         self._last_seqs[end.segment] = max(seq, self._last_seqs.get(end.segment, 0))
         self.position = max(self.position, end)  # so that packing reads this far; we go on in a new segment
@@ -124,7 +131,7 @@ class Journal:
         except OSError as error:
             self._take_back(offset, error)
             raise
-        self.position = Position(number, _aligned(offset + length))
+        self.position = JournalPosition(number, _aligned(offset + length))
         self._unsynced = records[-1] if self.is_relaxed else None
         if not self.is_relaxed:
             self._acknowledge(records[-1], self.position)
@@ -153,7 +160,7 @@ class Journal:
         """Whether `begin_sync` has something to sync."""
         return self._unsynced is not None and self._descriptor >= 0
 
-    def _acknowledge(self, last: Record, end: Position) -> None:
+    def _acknowledge(self, last: Record, end: JournalPosition) -> None:
         assert self._mark is not None, "what is sealed is not written"
         seq, commit = (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
         self._mark.write(end.segment, end.offset, seq, commit)
@@ -222,7 +229,7 @@ class Journal:
         size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
         source = self._spares.pop() if size == SEGMENT_BYTES and self._spares else self._make(size)
         self._let_go()
-        before = Before(self.position.segment, self.position.offset)
+        before = PreviousEnd(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1
         target = segment_path(self.folder, number)
         os.rename(source, target)  # before the header: a crash in between leaves a segment that holds nothing
@@ -238,7 +245,7 @@ class Journal:
             os.unlink(target)
             raise
         self._descriptor, self._size = descriptor, size
-        self.position = Position(number, _aligned(_HEADER.size))
+        self.position = JournalPosition(number, _aligned(_HEADER.size))
 
     def _make(self, size: int) -> str:
         """A new file of `size` zeros, written and synced, under a name that is no segment's yet."""
@@ -270,7 +277,7 @@ def segment_path(folder: str, number: int) -> str:
     return os.path.join(folder, f"{number:016x}.segment")
 
 
-def frames(folder: str, start: Position, until: Position | None = None) -> Iterator[Frame]:
+def frames(folder: str, start: JournalPosition, until: JournalPosition | None = None) -> Iterator[Frame]:
     """The frames from `start` on, up to `until` or to the end of what is whole, in order.
 
     A frame behind all that is known to be acknowledged (`known_ends`), with no whole frame after it, was cut
@@ -315,7 +322,7 @@ def known_ends(folder: str) -> dict[int, int]:
 
     Raises HistoryDamaged: a segment is missing that is known to have been written, or what tells is damaged.
     """
-    mark = read_mark(folder)
+    mark = read_acknowledged(folder)
     present = segments(folder)
     ends = {} if mark is None else {mark.segment: mark.offset}
     is_marked = False
@@ -346,7 +353,7 @@ def known_ends(folder: str) -> dict[int, int]:
 
 def whole_records(folder: str) -> list[Committed]:
     """The records that check and stand, in the order of their seq, whatever is damaged around them."""
-    here = Position(0, 0)
+    here = JournalPosition(0, 0)
     found = committed(Frame(records, here) for _, _, records in whole_frames(folder))
     return [found[seq] for seq in sorted(found)]
 
@@ -378,12 +385,12 @@ def committed(read: Iterable[Frame]) -> dict[int, Committed]:
     return standing
 
 
-def acknowledged_seq(mark: Mark, read: Iterable[Frame]) -> int:
+def acknowledged_seq(mark: Acknowledged, read: Iterable[Frame]) -> int:
     """Return the newest transaction that the mark knows and that no later frame aborts.
 
     The mark is written after each frame, so a kill in between leaves it one abort behind (C4).
     """
-    end = Position(mark.segment, mark.offset)
+    end = JournalPosition(mark.segment, mark.offset)
     behind = (record for frame in read if frame.end > end for record in frame.records)
     return min([mark.seq, *(record.seq - 1 for record in behind if isinstance(record, Aborted))])
 
@@ -408,7 +415,7 @@ def _frames_of(
             return
         records, length = frame
         at = _aligned(at + length)
-        yield Frame(records, Position(number, offset + at))
+        yield Frame(records, JournalPosition(number, offset + at))
 
 
 def _is_begun(path: str, number: int) -> bool:

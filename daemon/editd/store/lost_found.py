@@ -15,12 +15,12 @@ NAME = "strays"
 KEPT_SECONDS = 30 * 86400
 
 
-def stray_bytes(folder: str) -> int:
+def lost_bytes(folder: str) -> int:
     """What the strays in the state folder take of the disk."""
     return folder_bytes(os.path.join(folder, NAME))
 
 
-def drop_strays(folder: str, now: float) -> int:
+def drop_lost(folder: str, now: float) -> int:
     """Remove those that are too old at `now`, in seconds since the epoch; the bytes that this frees."""
     freed = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(folder, NAME)) as entries:

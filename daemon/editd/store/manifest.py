@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.history_start import read_floor
+from editd.store.history_start import read_history_start
 from editd.system.atomic_file import replace_file_durably, sync_path
 from editd.system.flock import take
 
@@ -39,7 +39,7 @@ class Manifest(Struct, frozen=True):
 
 
 @contextmanager
-def unchanging(store: str) -> Iterator[None]:
+def exclusive_lock(store: str) -> Iterator[None]:
     """Waits until nobody else is in here: of processes and of threads, one at a time adds or removes packs.
 
     Packing, the thread that puts packs together and compaction do so, and each lists all that are there. Not
@@ -50,10 +50,10 @@ def unchanging(store: str) -> Iterator[None]:
 
 
 @contextmanager
-def staying(store: str) -> Iterator[None]:
+def shared_lock(store: str) -> Iterator[None]:
     """While this lasts each pack that is there stays; more may come.
 
-    Who proves them all is in here, and who removes some: before `unchanging`, never within. So a proof,
+    Who proves them all is in here, and who removes some: before `exclusive_lock`, never within. So a proof,
     however long, holds up nobody who packs. Raises OSError.
     """
     with _taken(store, _STAYING):
@@ -82,7 +82,7 @@ def write_manifest(
         lost = frozenset() if found is None else found.lost
     lines = [f"pack {name} {size}\n" for name, size in sorted(packs_in(store).items()) if name not in without]
     lines += [f"lost {oid.hex()}\n" for oid in sorted(lost)]
-    floor = read_floor(store).commit
+    floor = read_history_start(store).commit
     lines += [] if floor is None else [f"floor {floor.hex()}\n"]
     body = _HEAD + "".join(lines).encode()
     replace_file_durably(os.path.join(store, NAME), body + hashlib.sha1(body).hexdigest().encode() + b"\n")

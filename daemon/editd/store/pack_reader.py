@@ -38,7 +38,7 @@ class _Entry(Struct, frozen=True):
     content: bytes
 
 
-def flaw_of_pack(path: str) -> str | None:
+def verify_pack(path: str) -> str | None:
     """What is wrong with a pack as a file, all of it read; None for nothing."""
     size = os.path.getsize(path)
     if size < _HEADER_BYTES + _TRAILER_BYTES:
@@ -57,7 +57,7 @@ def flaw_of_pack(path: str) -> str | None:
     return None if digest.digest() == trailer else "its checksum is not that of its bytes"
 
 
-def flaw_of_index(path: str, pack: str) -> str | None:
+def verify_index(path: str, pack: str) -> str | None:
     """What is wrong with the index of a pack, all of it read; None for nothing."""
     with open(path, "rb") as file:
         content = file.read()

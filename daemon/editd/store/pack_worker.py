@@ -24,12 +24,12 @@ from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Tr
 from editd.store.git_repository import open_store
 from editd.store.head import move_head, read_head
 from editd.store.history import commit_oid
-from editd.store.journal import Frame, Position, committed, frames
+from editd.store.journal import Frame, JournalPosition, committed, frames
 from editd.store.journal_record import Committed, transaction_of
-from editd.store.manifest import unchanging, write_manifest
+from editd.store.manifest import exclusive_lock, write_manifest
 from editd.store.pack_cleanup import tidy
 from editd.store.pack_writer import PackWriter, release
-from editd.store.repack import Consolidation
+from editd.store.repack import Repacker
 from editd.system.fast_exit import exit_fast
 from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
@@ -54,7 +54,7 @@ class Packer:
         self._is_head_unsure = False  # it may have moved, and not be durable
         self._kept: list[str] = []  # packs that head names, whose `.keep` is still to go
 
-    def pack(self, start: Position, until: Position, through: int) -> None:
+    def pack(self, start: JournalPosition, until: JournalPosition, through: int) -> None:
         """Put every transaction up to `through` into git; the journal between the positions holds them.
 
         Raises HistoryDamaged where a record does not give the commit that it names: nothing is moved then.
@@ -99,7 +99,7 @@ class Packer:
     def _add(self, writer: PackWriter, record: Committed) -> None:
         if record.seq != self.packed + 1:
             raise HistoryDamaged(f"The journal goes from transaction {self.packed} to {record.seq}.")
-        splice = self._trees.splice(
+        splice = self._trees.update(
             (c.path, None if c.after is None else TreeEntry(c.after.mode, c.after.version))
             for c in record.changes
         )
@@ -136,7 +136,7 @@ class Packer:
         return known if known is not None else self._repository.odb.read(pygit2.Oid(raw=oid))[1]
 
 
-def _reading(folder: str, start: Position, until: Position) -> Iterator[Frame]:
+def _reading(folder: str, start: JournalPosition, until: JournalPosition) -> Iterator[Frame]:
     return frames(os.path.join(folder, "journal"), start, until)
 
 
@@ -152,10 +152,10 @@ def main() -> None:
     store = os.path.join(sys.argv[1], "store.git")
     packs = os.path.join(store, "objects", "pack")
     tidy(packs)
-    consolidation = Consolidation(store)
+    consolidation = Repacker(store)
     packer: Packer | None = None
     while (request := read_frame(sys.stdin.buffer)) is not None:
-        with unchanging(store):
+        with exclusive_lock(store):
             try:
                 packer = packer or Packer(sys.argv[1])
                 answer = _packed(packer, request)
@@ -164,7 +164,7 @@ def main() -> None:
         write_frame(sys.stdout.buffer, answer)
         if "packed" in answer:
             consolidation.begin()
-    with unchanging(store):  # packs are not put together by half
+    with exclusive_lock(store):  # packs are not put together by half
         if consolidation.is_under_way:
             tidy(packs)
         exit_fast()
@@ -172,7 +172,9 @@ def main() -> None:
 
 def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
     try:
-        packer.pack(Position(*request["start"]), Position(*request["until"]), request["through"])
+        packer.pack(
+            JournalPosition(*request["start"]), JournalPosition(*request["until"]), request["through"]
+        )
     except Refused as refusal:
         return {"failed": refusal.text(), "damaged": True}
     except OSError as error:

@@ -1,7 +1,7 @@
 """Writing git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
 
 libgit2's PackBuilder, which looks for deltas, took three times as long in a prototype; it has its turn when
-packs are put together (`consolidate`).
+packs are put together (`repack`).
 Format: git's gitformat-pack(5): the pack, and its index of version 2.
 """
 

@@ -35,7 +35,7 @@ create table if not exists used (session blob primary key, time_us integer not n
 Row = tuple[str, WorkspacePath, ReadMark | None]  # of a session, by its name; None where it is forgotten
 
 
-class Sights:
+class ReadVersionStore:
     """Used by one thread at a time."""
 
     def __init__(self, folder: str) -> None:

@@ -18,7 +18,7 @@ import pygit2
 
 from editd.errors import Refused
 from editd.store.git_repository import open_store
-from editd.store.manifest import drop_packs, staying, unchanging
+from editd.store.manifest import drop_packs, exclusive_lock, shared_lock
 from editd.system.atomic_file import sync_path
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _NICE = 19
 _COUNT_AT = 8 + 255 * 4
 
 
-class Consolidation:
+class Repacker:
     """Puts small packs together while there are many, in a thread, one lot after the other."""
 
     def __init__(self, store: str) -> None:
@@ -55,25 +55,25 @@ class Consolidation:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # this thread's, on Linux
         try:
             while self._are_many():
-                consolidate(open_store(self._store))
+                repack(open_store(self._store))
             self._most = PACKS_MAX
         except (Refused, OSError, KeyError, ValueError, pygit2.GitError) as error:
             log.warning("small packs could not be put together: %s", error)  # which goes to the daemon's log
             self._most += PACKS_MAX  # they stay as they are, which does no harm but takes room and time
 
     def _are_many(self) -> bool:
-        with unchanging(self._store):
+        with exclusive_lock(self._store):
             return len(_small_packs(_folder_of(self._store))) > self._most
 
 
-def consolidate(repository: pygit2.Repository) -> None:
+def repack(repository: pygit2.Repository) -> None:
     """Put the smallest packs of the store together. Raises OSError, GitError, Refused.
 
     The new pack is durable before an old one goes; a reader that has an old one open keeps it.
     """
     store = os.path.normpath(repository.path)
     folder = _folder_of(store)
-    with unchanging(store):
+    with exclusive_lock(store):
         small = _smallest(folder)
     with tempfile.TemporaryDirectory(prefix="tmp_", dir=folder) as made:
         repository.pack(made, lambda builder: _add_all(builder, folder, small), n_threads=1)
@@ -81,7 +81,7 @@ def consolidate(repository: pygit2.Repository) -> None:
         for name in names:
             sync_path(os.path.join(made, name))
             os.chmod(os.path.join(made, name), 0o600)
-        with staying(store), unchanging(store):
+        with shared_lock(store), exclusive_lock(store):
             for name in names:
                 os.rename(os.path.join(made, name), os.path.join(folder, name))
                 small.discard(name.rpartition(".")[0])  # the same objects give the same name

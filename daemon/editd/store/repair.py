@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import read_mark
+from editd.store.acknowledged import read_acknowledged
 from editd.store.commit_message import parse
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
-    Folder,
+    GitTree,
     ObjectKind,
     Oid,
     TreeEntry,
@@ -40,16 +40,16 @@ from editd.store.git_repository import create_store
 from editd.store.head import REF, move_head, read_head
 from editd.store.history import commit_oid
 from editd.store.history_start import NAME as FLOOR
-from editd.store.history_start import write_floor
-from editd.store.journal import Journal, Position, acknowledged_seq, committed, frames, whole_records
+from editd.store.history_start import write_history_start
+from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, whole_records
 from editd.store.journal_record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
 from editd.store.manifest import NAME as MANIFEST
 from editd.store.manifest import read_manifest, write_manifest
-from editd.store.pack_reader import FOREIGN, Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.pack_reader import FOREIGN, Pack, offsets_in, verify_index, verify_pack
 from editd.store.pack_worker import Packer
 from editd.store.pack_writer import UNFINISHED, PackWriter
 from editd.store.salvage import Salvage
-from editd.store.verify import KINDS, quick_proof, whole_proof
+from editd.store.verify import KINDS, verify_full, verify_quick
 from editd.system.atomic_file import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of
@@ -63,7 +63,7 @@ PATHS_NAMED_MAX = 20
 _INDEX = ("index.db", "index.db-wal", "index.db-shm")
 
 
-class Repaired(Struct, frozen=True):
+class RepairPlan(Struct, frozen=True):
     """What is done, and what is lost by it, as sentences."""
 
     done: list[str]
@@ -125,13 +125,13 @@ class Repair:
             self._salvage.close()
 
     @property
-    def outcome(self) -> Repaired:
-        return Repaired(self.done, self.lost)
+    def outcome(self) -> RepairPlan:
+        return RepairPlan(self.done, self.lost)
 
     # ── the plan ──
 
     def _plan_files(self) -> None:
-        for damage in quick_proof(self.folder, 0):
+        for damage in verify_quick(self.folder, 0):
             name = os.path.relpath(damage.file, self._store)
             self._is_floor_damaged |= name == FLOOR
             if name in ("HEAD", "config", MANIFEST, REF, FLOOR):
@@ -140,7 +140,7 @@ class Repair:
 
     def _plan_index(self) -> None:
         """Where nothing else is wrong, the index may be."""
-        problems, _ = whole_proof(self.folder)
+        problems, _ = verify_full(self.folder)
         path = os.path.join(self.folder, _INDEX[0])
         if any(path in problem for problem in problems):
             self.done.append(f"{path} is made anew.")
@@ -160,8 +160,8 @@ class Repair:
         has_index = os.path.exists(path + ".idx")
         if not has_index and listed is None:
             return  # left from a crash, and nothing rests on it
-        flaw = flaw_of_pack(path + ".pack")
-        index_flaw = flaw_of_index(path + ".idx", path + ".pack") if has_index else "it is missing"
+        flaw = verify_pack(path + ".pack")
+        index_flaw = verify_index(path + ".idx", path + ".pack") if has_index else "it is missing"
         if flaw is None and (listed not in (None, os.path.getsize(path + ".pack")) or index_flaw == FOREIGN):
             flaw = "it, or its index, is that of another pack"
         is_indexed = index_flaw is None
@@ -251,7 +251,7 @@ class Repair:
 
     def _top(self, least: int) -> int:
         with contextlib.suppress(HistoryDamaged):
-            mark = read_mark(self._journal) if os.path.isdir(self._journal) else None
+            mark = read_acknowledged(self._journal) if os.path.isdir(self._journal) else None
             least = max(least, 0 if mark is None else mark.seq)
         return max(least, self._salvage.index.last, *self._by_seq, 0)
 
@@ -285,7 +285,7 @@ class Repair:
     def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
         trees = Trees(before.tree, self._read)
         try:
-            splice = trees.splice((touch.path.raw, _tree_entry(touch.after)) for touch in transaction.touches)
+            splice = trees.update((touch.path.raw, _tree_entry(touch.after)) for touch in transaction.touches)
         except KeyError:
             return None
         commit, content = commit_oid(
@@ -335,7 +335,7 @@ class Repair:
         waiting = [(b"", tree)]
         while waiting:
             prefix, oid = waiting.pop()
-            folder = Folder.decode(self._read(oid))
+            folder = GitTree.decode(self._read(oid))
             for name, entry in folder.files().items():
                 if not self._is_borrowed(entry.oid):
                     yield os.fsdecode(prefix + name), entry.oid
@@ -402,9 +402,9 @@ class Repair:
         if not os.path.isdir(self._journal):
             return False
         try:
-            read = list(frames(self._journal, Position(0, 0)))
+            read = list(frames(self._journal, JournalPosition(0, 0)))
             standing = committed(read)
-            mark = read_mark(self._journal)
+            mark = read_acknowledged(self._journal)
         except (HistoryDamaged, OSError):
             return False
         for found, record in sorted(standing.items()):
@@ -482,7 +482,7 @@ class Repair:
             replace_file(path, index, temporary=UNFINISHED)
         create_store(self._store)
         if self._floor is not None:
-            write_floor(self._store, self._floor)
+            write_history_start(self._store, self._floor)
         gone = {os.path.basename(path) for path in self._replaced} - {made}
         write_manifest(self._store, without=gone, lost=frozenset(self._gone))
         assert self._head is not None, "else it begins anew"
@@ -494,7 +494,7 @@ class Repair:
         for name in _INDEX:
             self._move(os.path.join(self.folder, name), aside)
         if self._pack_through:
-            Packer(self.folder).pack(Position(0, 0), position, self._pack_through)
+            Packer(self.folder).pack(JournalPosition(0, 0), position, self._pack_through)
         return aside if os.path.isdir(aside) else None
 
     def _new_aside(self) -> str:
@@ -519,10 +519,10 @@ class Repair:
             pack.close()
         return made
 
-    def _write_journal(self, aside: str) -> Position:
+    def _write_journal(self, aside: str) -> JournalPosition:
         """Make the journal anew, and put it in the place of the damaged one in one step; where it ends."""
         if self._records is None:
-            return Position(0, 0)
+            return JournalPosition(0, 0)
         os.makedirs(aside, 0o700, exist_ok=True)
         journal = Journal(os.path.join(aside, "journal"))
         for record in self._records:

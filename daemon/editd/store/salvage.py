@@ -24,10 +24,10 @@ from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Tr
 from editd.store.head import read_head
 from editd.store.history import History
 from editd.store.index import Index
-from editd.store.journal import Journal, Position, whole_records
+from editd.store.journal import Journal, JournalPosition, whole_records
 from editd.store.journal_record import transaction_of
-from editd.store.pack_reader import Pack, flaw_of_index, whole_objects
-from editd.store.sync_state import Published
+from editd.store.pack_reader import Pack, verify_index, whole_objects
+from editd.store.sync_state import SyncedThrough
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Salvage(History):
         self.store = os.path.join(folder, "store.git")
         self.damage = damage
         self.journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
-        self.published = Published(folder)
+        self.published = SyncedThrough(folder)
         self._made = tempfile.TemporaryDirectory(prefix="salvage-", dir=folder)
         self.index = _copy(os.path.join(folder, "index.db"), os.path.join(self._made.name, "index.db"))
         self._sound = self._objects("sound", self.packs())
@@ -53,7 +53,7 @@ class Salvage(History):
         self._pending: dict[Oid, tuple[int, bytes]] = {}
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
-        self._tail = Position(0, 0)
+        self._tail = JournalPosition(0, 0)
         self.hot: tuple[Committed, ...] = ()
         self.unsynced: tuple[Committed, ...] = ()
         self.is_in_doubt = False
@@ -122,7 +122,7 @@ class Salvage(History):
             os.makedirs(os.path.join(objects, folder))
         for pack in packs:
             index = pack.removesuffix(".pack") + ".idx"
-            if os.path.exists(index) and flaw_of_index(index, pack) is None:
+            if os.path.exists(index) and verify_index(index, pack) is None:
                 for path in (pack, index):
                     os.symlink(path, os.path.join(objects, "pack", os.path.basename(path)))
         alternates = os.path.join("info", "alternates")
@@ -183,7 +183,7 @@ class Salvage(History):
                 continue
             self._head, self._seq = record.commit, record.seq
             with contextlib.suppress(HistoryDamaged):
-                splice = self._trees.splice(
+                splice = self._trees.update(
                     (c.path, None if c.after is None else TreeEntry(c.after.mode, c.after.version))
                     for c in record.changes
                 )

@@ -62,7 +62,7 @@ class _Lease(msgspec.Struct, frozen=True):
     expires_us: int
 
 
-class Registry:
+class SessionStore:
     """Used by one thread at a time."""
 
     def __init__(self, folder: str, now_us: int) -> None:

@@ -19,7 +19,7 @@ from editd.system.filesystem import write_at
 _SEQ_BYTES = 8
 
 
-class Published:
+class SyncedThrough:
     """The number of the newest transaction that is in the files, as the page cache has it.
 
     Written without a sync after each transaction: a killed daemon leaves it exact, so that the next start
@@ -59,17 +59,17 @@ def note_synced(folder: str, seq: int) -> None:
     replace_file(_path(folder), b"%d\n" % seq)
 
 
-def note_doubt(folder: str) -> None:
+def mark_sync_failed(folder: str) -> None:
     """Note that the files beyond what is synced may be in the page cache only, for good. Raises OSError."""
     os.close(os.open(_doubt(folder), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def is_in_doubt(folder: str) -> bool:
+def has_sync_failed(folder: str) -> bool:
     """Whether a sync has failed and none has succeeded after what it was for had been written anew."""
     return os.path.exists(_doubt(folder))
 
 
-def forget_doubt(folder: str) -> None:
+def clear_sync_failed(folder: str) -> None:
     """The files were written anew, and synced. Raises OSError."""
     with suppress(FileNotFoundError):
         os.unlink(_doubt(folder))

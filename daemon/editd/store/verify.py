@@ -1,8 +1,8 @@
-"""The proof: what is wrong with a history on disk, said precisely. Reads only.
+"""Verification of a history on disk: precise reports of damage. Reads only.
 
-`quick_proof` is made at each start, and reads what is small whole and of the packs the newest up to a budget;
-`whole_proof` is made by `check`, reads everything, and looks at each object and each transaction. Packing
-may go on meanwhile, as long as no pack goes and the floor stays.
+`verify_quick` runs at each start. It reads the small files whole, and the newest packs up to a budget.
+`verify_full` runs for `check`. It reads everything, each object and each transaction. Packing may go on
+meanwhile, if no pack is removed and the history keeps its start.
 """
 
 from __future__ import annotations
@@ -18,15 +18,23 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store import commit_message
 from editd.store.commit_log import transactions_of
-from editd.store.git_objects import EMPTY_TREE, CommitObject, Folder, ObjectKind, Oid, object_id, tree_changes
+from editd.store.git_objects import (
+    EMPTY_TREE,
+    CommitObject,
+    GitTree,
+    ObjectKind,
+    Oid,
+    object_id,
+    tree_changes,
+)
 from editd.store.git_repository import CONFIG, open_store
 from editd.store.head import REF, read_head
 from editd.store.history_start import NAME as FLOOR
-from editd.store.history_start import read_floor
+from editd.store.history_start import read_history_start
 from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.manifest import Manifest, packs_in, read_manifest
-from editd.store.pack_reader import Pack, flaw_of_index, flaw_of_pack, offsets_in
+from editd.store.pack_reader import Pack, offsets_in, verify_index, verify_pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +79,7 @@ def is_begun(folder: str) -> bool:
     )
 
 
-def quick_proof(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage]:
+def verify_quick(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage]:
     """What a start looks at. `bytes_max` None: every pack is read whole."""
     store = os.path.join(folder, "store.git")
     found = list(_of_small_files(store))
@@ -137,7 +145,7 @@ def _listed_soundly(store: str) -> set[Oid]:
     found: set[Oid] = set()
     for name in packs_in(store):
         path = os.path.join(store, "objects", "pack", name)
-        if flaw_of_index(path + ".idx", path + ".pack") is None:
+        if verify_index(path + ".idx", path + ".pack") is None:
             found |= offsets_in(path + ".idx").keys()
     return found
 
@@ -164,7 +172,7 @@ def _of_floor(store: str, known: Oid | None, own: set[Oid] | None) -> Iterator[D
     """`known` is the floor by the manifest."""
     path = os.path.join(store, FLOOR)
     try:
-        commit = read_floor(store).commit
+        commit = read_history_start(store).commit
     except HistoryDamaged as damage:
         yield _of(damage)
         return
@@ -193,11 +201,11 @@ def _of_packs(store: str, listed: dict[str, int], bytes_max: int | None) -> Iter
             continue
         if left is not None:
             left -= present[name]
-        flaw = None if left is not None and left < 0 else flaw_of_pack(path + ".pack")
+        flaw = None if left is not None and left < 0 else verify_pack(path + ".pack")
         if flaw is not None:
             yield Damage(path + ".pack", flaw, _lost_in(path))
             continue
-        flaw = flaw_of_index(path + ".idx", path + ".pack")
+        flaw = verify_index(path + ".idx", path + ".pack")
         if flaw is not None:
             yield Damage(path + ".idx", flaw, f"It only tells where in {name}.pack an object is.")
 
@@ -223,7 +231,7 @@ def _lost_in(path: str) -> str:
 # ── All of it ──
 
 
-def whole_proof(folder: str, through: int | None = None) -> tuple[list[str], bool]:
+def verify_full(folder: str, through: int | None = None) -> tuple[list[str], bool]:
     """Prove everything that is packed: files, objects, chain, what transactions touched, and the index.
 
     `through`: the index's file need have no transaction beyond it; None: each that is packed.
@@ -231,7 +239,7 @@ def whole_proof(folder: str, through: int | None = None) -> tuple[list[str], boo
     Returns what is wrong, as sentences, and whether the history itself is damaged: of the index, and of what
     was borrowed, nothing that was recorded depends.
     """
-    damages = quick_proof(folder, None)
+    damages = verify_quick(folder, None)
     if damages:
         return [damage.sentence for damage in damages], True
     problems = _of_objects(os.path.join(folder, "store.git"))
@@ -276,7 +284,7 @@ class _Walk:
         manifest = read_manifest(self._store)
         self._gone: list[str] = []
         self._lost = frozenset[bytes]() if manifest is None else manifest.lost
-        self._floor = read_floor(self._store)  # where the history begins, once it was compacted
+        self._floor = read_history_start(self._store)  # where the history begins, once it was compacted
 
     def problems(self) -> list[str]:
         found: list[str] = []
@@ -328,7 +336,7 @@ class _Walk:
         waiting = [(b"", tree)]
         while waiting:
             prefix, oid = waiting.pop()
-            folder = Folder.decode(self._tree(oid))
+            folder = GitTree.decode(self._tree(oid))
             for name, entry in folder.files().items():
                 if pygit2.Oid(raw=entry.oid) not in self._repository.odb and entry.oid not in self._lost:
                     gone.append(os.fsdecode(prefix + name))
@@ -358,7 +366,7 @@ class _Walk:
                 if through is not None and transaction.seq > through:
                     break
                 fresh.add(transaction, notes)
-                fresh.relieve()
+                fresh.flush_if_full()
                 last = int(transaction.seq)
             fresh.close()
             try:

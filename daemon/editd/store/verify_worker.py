@@ -12,24 +12,24 @@ import shutil
 import sys
 import threading
 
-from editd.store.manifest import staying
-from editd.store.verify import MADE, whole_proof
+from editd.store.manifest import shared_lock
+from editd.store.verify import MADE, verify_full
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 
 
 def main() -> None:
-    """Serve one request: `{through}` → `{problems, damaged}`, as `whole_proof` has them."""
+    """Serve one request: `{through}` → `{problems, damaged}`, as `verify_full` has them."""
     request = read_frame(sys.stdin.buffer)
     if request is None:
         return
     folder = sys.argv[1]
     threading.Thread(target=_end_with_the_daemon, daemon=True).start()
-    with staying(os.path.join(folder, "store.git")):
+    with shared_lock(os.path.join(folder, "store.git")):
         for name in os.listdir(folder):
             if name.startswith(MADE):  # of a proof that was cut off
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-        problems, is_damaged = whole_proof(folder, request["through"])
+        problems, is_damaged = verify_full(folder, request["through"])
     write_frame(sys.stdout.buffer, {"problems": problems, "damaged": is_damaged})
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
-from editd.store.journal import Position, frames, read_while_written
+from editd.store.journal import JournalPosition, frames, read_while_written
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _of_journal(folder: str) -> list[str]:
     """What is wrong with the journal, all of it read, while it is being written."""
 
     def read() -> None:
-        for _frame in frames(folder, Position(0, 0)):
+        for _frame in frames(folder, JournalPosition(0, 0)):
             continue
 
     try:

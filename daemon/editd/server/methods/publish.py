@@ -19,7 +19,7 @@ from editd.engine import work
 from editd.engine.publication import Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server.child_process import PYTHON, answering
-from editd.store.index import Wanted
+from editd.store.index import LogQuery
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Published
 from editd.wire import messages
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
-    from editd.store.session_store import Registry
+    from editd.store.session_store import SessionStore
     from editd.system.frames import Frame
     from editd.values.transaction import Transaction
 
@@ -51,7 +51,7 @@ class PublishMethods:
         engine: Engine,
         queue: EngineQueue,
         background: Maintenance,
-        registry: Registry,
+        registry: SessionStore,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
         """`later` runs what an answer waits for, and refuses where that is refused."""
@@ -111,7 +111,7 @@ class PublishMethods:
         path = WorkspacePath(files[0]["path"])
         mine = {transaction.seq for transaction in chosen}
         last = max(mine)
-        before = self._engine.history.index.log(Wanted(paths=(path,), before=int(last)), OTHERS_MAX)
+        before = self._engine.history.index.log(LogQuery(paths=(path,), before=int(last)), OTHERS_MAX)
         others = [tx for tx in work.in_force(before[::-1]) if tx.seq not in mine]
 
         def runs(left_out: Transaction | None) -> tuple[work.Run, ...]:
@@ -144,7 +144,7 @@ class PublishMethods:
         history = self._engine.history
         first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
         last = history.head if params.to is None else history.find(params.to).seq
-        found = self._log(Wanted(after=first - 1, before=last + 1))
+        found = self._log(LogQuery(after=first - 1, before=last + 1))
         found = [transaction for transaction in found if transaction.kind != "baseline"]
         if not found:
             raise NoChange(f"Nothing was changed in transactions {first} to {last}.", hint="`log` lists all.")
@@ -152,7 +152,7 @@ class PublishMethods:
 
     def _of_sessions(self, sessions: Sequence[str]) -> list[Transaction]:
         """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
-        found = work.in_force(self._log(Wanted(sessions=tuple(sessions))))
+        found = work.in_force(self._log(LogQuery(sessions=tuple(sessions))))
         for session in sessions:
             if all(transaction.authorship.session != session for transaction in found):
                 raise NoChange(
@@ -161,7 +161,7 @@ class PublishMethods:
                 )
         return found
 
-    def _log(self, wanted: Wanted) -> list[Transaction]:
+    def _log(self, wanted: LogQuery) -> list[Transaction]:
         """Rising."""
         found = self._engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
         if len(found) > TRANSACTIONS_MAX:

@@ -12,7 +12,7 @@ from editd.edits.diff import line_counts
 from editd.engine.adopt import recorded_state
 from editd.engine.scopes import ROLLED_BACK
 from editd.store.commit_message import rfc3339
-from editd.store.index import Chosen
+from editd.store.index import UndoQuery
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SessionListMethod:
     async def _with_counts(self, entry: messages.SessionEntry, until: float) -> messages.SessionEntry:
         """Count the session's edits in force, their files and their lines."""
         work = _Counts()
-        chosen = Chosen(ROLLED_BACK, (entry.session,))
+        chosen = UndoQuery(ROLLED_BACK, (entry.session,))
         while True:
             await self._queue.idle()
             lot = self._index.in_force(chosen, LOT)

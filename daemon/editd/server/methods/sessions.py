@@ -12,8 +12,8 @@ from editd.engine.guard import Guard
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
-from editd.store.read_version_store import Sights
-from editd.store.session_store import Registry
+from editd.store.read_version_store import ReadVersionStore
+from editd.store.session_store import SessionStore
 from editd.values.glob import parse_all
 from editd.values.session import Bounds
 from editd.wire import messages
@@ -46,8 +46,8 @@ IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage
 def open_guard(state: str, engine: Engine) -> Guard:
     """Take up the sessions and leases that the last daemon had, and have the engine ask for them."""
     now_us = engine.clock.now_us()
-    registry = Registry(state, now_us)
-    sessions = Sessions(registry, Sights(state), engine.seen, now_us)
+    registry = SessionStore(state, now_us)
+    sessions = Sessions(registry, ReadVersionStore(state), engine.seen, now_us)
     engine.guard = Guard(registry, sessions, Leases(registry), engine.seen, engine.clock)
     return engine.guard
 
