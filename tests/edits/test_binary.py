@@ -60,6 +60,20 @@ def test_a_binary_patch_for_another_version_is_refused(tmp_path: Path) -> None:
         apply_to(b"\0other", file)
 
 
+@pytest.mark.parametrize("kept", [0, 12])
+def test_a_binary_patch_that_does_not_say_in_full_which_version_it_is_for_is_refused(
+    tmp_path: Path, kept: int
+) -> None:
+    before = b"\0one"
+    diff = git_diff(tmp_path, before, b"\0two")
+    (index,) = (line for line in diff.splitlines() if line.startswith("index "))
+    old, new = index.removeprefix("index ").removesuffix(" 100644").split("..")
+    short = f"index {old[:kept]}..{new[:kept]} 100644\n" if kept else ""
+    (file,) = parse(diff.replace(f"{index}\n", short))
+    with pytest.raises(MalformedEdit, match="does not say in full"):
+        apply_to(before, file)
+
+
 HEAD = "diff --git a/f b/f\nindex {}..{} 100644\nGIT binary patch\n"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import Broken
-from editd.values.content import FileState
+from editd.values.content import FileState, version_of
 from harness import Harness, apply, done, pack, path_of, sync, write
 
 if TYPE_CHECKING:
@@ -63,6 +63,27 @@ def test_a_file_that_was_moved_is_recorded_as_moved(place: Harness) -> None:
         (place.root / "a").rename(place.root / "b")
         (transaction,) = engine.adopt({A: None, B: TEXT})
     assert [touch.source for touch in transaction.touches if touch.after is not None] == [A]
+
+
+@pytest.mark.parametrize("how", ["read", "noticed", "edited"])
+def test_an_outside_change_of_an_ignored_file_that_an_edit_has_touched_is_recorded_as_one(
+    place: Harness, how: str
+) -> None:
+    place.baseline()
+    with place.engine(is_ours=lambda _path: False) as engine:
+        done(engine, apply(write("a", "ours\n")))
+        place.write({"a": "theirs\n"})
+        if how == "read":
+            engine.read(A, "connection 1")
+        elif how == "noticed":
+            inspection = engine.inspect()
+            inspection.look(A)
+            inspection.record()
+        else:
+            done(engine, apply(write("a", "newer\n")))
+        recorded = engine.history.find(2)
+        assert (recorded.kind, [touch.path for touch in recorded.touches]) == ("outside", [A])
+        assert engine.history.content(version_of(b"theirs\n")) == b"theirs\n"
 
 
 def test_a_workspace_that_was_moved_away_is_not_recorded_as_deleted(place: Harness) -> None:

@@ -51,6 +51,21 @@ def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_afte
         assert done(engine, apply(write("a", "newer\n"))).seq == 1
 
 
+def test_an_edit_behind_one_that_was_refused_while_it_was_published_takes_its_number(place: Harness) -> None:
+    place.baseline({"a": "old\n", "b": "old\n"})
+    with place.killed(make_disk=failing_exchange) as engine:
+        first, second = engine.turn([apply(write("a", "new\n")), apply(write("b", "new\n"))])
+        assert isinstance(first, IoError)
+        assert isinstance(second, Outcome)
+        assert second.transaction is not None
+        assert second.transaction.seq == engine.history.head == 1
+    with place.engine() as engine:
+        assert engine.history.head == 1
+        assert place.files() == {"a": "old\n", "b": "new\n"}
+        pack(engine)
+    assert list(quick_proof(str(place.state))) == []
+
+
 def test_a_kill_between_an_abort_and_the_note_of_it_is_no_damage(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +100,48 @@ def test_nothing_is_left_beside_the_files_if_the_history_cannot_be_asked(
     with place.engine() as engine:
         monkeypatch.setattr(engine.history.index, "is_touched", fail)
         refused(engine, apply(write("d/e/new", "1\n"), write("a", "2\n")))
+        assert names_below(place.root) == before
+
+
+def test_two_edits_of_one_turn_leave_nothing_if_the_journal_cannot_be_written(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.baseline({"a": "old\n"})
+    before = names_below(place.root)
+
+    def fail(_records: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    requests = [apply(write("d/e/new", "1\n")), apply(write("d/e/newer", "2\n"))]
+    with place.engine() as engine:
+        monkeypatch.setattr(engine.history.journal, "append", fail)
+        assert all(isinstance(result, IoError) for result in engine.turn(requests))
+        assert names_below(place.root) == before
+        monkeypatch.undo()
+        assert all(isinstance(result, Outcome) for result in engine.turn(requests))
+        assert engine.history.head == 2
+
+
+def test_two_edits_of_one_turn_that_are_refused_while_they_are_published_leave_nothing(
+    place: Harness,
+) -> None:
+    """The second has put its content into the folder that was made for the first."""
+
+    def failing_twice(root: str) -> MeddlingDisk:
+        disk = failing_exchange(root)
+        disk.meddle["exchange", 2] = failing(errno.EIO)
+        return disk
+
+    place.baseline({"a": "old\n", "b": "old\n"})
+    before = names_below(place.root)
+    with place.engine(make_disk=failing_twice) as engine:
+        results = engine.turn(
+            [
+                apply(write("d/e/new", "1\n"), write("a", "1\n")),
+                apply(write("d/e/newer", "2\n"), write("b", "2\n")),
+            ]
+        )
+        assert all(isinstance(result, IoError) for result in results)
         assert names_below(place.root) == before
 
 

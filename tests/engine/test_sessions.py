@@ -38,9 +38,9 @@ def opened(folder: Path, seen: Seen, now_us: int = 0) -> Sessions:
     return Sessions(SessionStore(str(folder), now_us), ReadVersionStore(str(folder)), seen, now_us)
 
 
-def open_one(sessions: Sessions) -> None:
+def open_one(sessions: Sessions, name: str = "s", ttl: float = TTL_SECONDS) -> None:
     sessions.open(
-        "s", actor=None, bounds=Bounds(None, None), on_stale=None, unread="allow", ttl=TTL_SECONDS, now_us=0
+        name, actor=None, bounds=Bounds(None, None), on_stale=None, unread="allow", ttl=ttl, now_us=0
     )
 
 
@@ -52,6 +52,18 @@ def test_a_sessions_time_begins_when_its_connection_goes(tmp_path: Path, seen: S
     sessions.leave(1, 100 * SECOND)
     assert sessions.overdue(105 * SECOND) == []
     assert sessions.overdue(111 * SECOND) == ["s"]
+
+
+def test_the_time_that_is_left_is_that_of_the_first_session_to_end_without_a_connection(
+    tmp_path: Path, seen: Seen
+) -> None:
+    sessions = opened(tmp_path, seen)
+    assert sessions.seconds_left(0) is None
+    for name, ttl in (("long", 30.0), ("short", 10.0), ("attached", 1.0)):
+        open_one(sessions, name, ttl)
+    sessions.join("attached", 1)
+    assert sessions.seconds_left(4 * SECOND) == 6.0
+    assert sessions.seconds_left(20 * SECOND) == 0.0
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

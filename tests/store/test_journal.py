@@ -399,6 +399,25 @@ def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None
     assert (mark.seq, mark.offset) == (1, end.offset)
 
 
+def test_relaxed_what_is_appended_during_a_sync_waits_for_the_next_sync(
+    journal: Journal, tmp_path: Path
+) -> None:
+    journal.is_relaxed = True
+    journal.append([record(1)])
+    for newest in (2, 3):
+        begun = journal.begin_sync()
+        assert begun is not None
+        descriptor, synced = begun
+        if newest == 2:
+            journal.append([record(2)])
+        os.close(descriptor)
+        synced()
+        assert journal.is_unsynced == (newest == 2)
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert mark.seq == 2
+
+
 def test_relaxed_a_segment_is_synced_before_it_is_left_and_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

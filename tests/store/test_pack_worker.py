@@ -14,6 +14,7 @@ from editd.store.head import move_head
 from editd.store.journal import JournalPosition
 from editd.store.mending import open_history
 from editd.store.pack_worker import Packer
+from editd.store.verify import quick_proof
 from editd.system.atomic_file import sync_path
 from harness import Harness, apply, done, pack, write
 
@@ -76,6 +77,29 @@ def test_a_head_that_may_not_be_durable_is_moved_once_more(
     assert moved[0] == moved[1]
 
 
+def test_a_pack_that_failed_is_made_again_from_where_head_is(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place.baseline()
+    with place.engine() as engine:
+        for number in range(2):
+            done(engine, apply(write(f"file-{number}", "new\n")))
+        due = engine.packing_due()
+        assert due is not None
+        packer = Packer(str(place.state))
+        monkeypatch.setattr("editd.store.pack_worker.move_head", fail)
+        with pytest.raises(OSError, match="No space"):
+            packer.pack(*due)
+        monkeypatch.undo()
+        packer.pack(*due)
+        assert packer.packed == 2
+        engine.packed(2, due[1])
+    assert list(quick_proof(str(place.state))) == []
+
+
 def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +136,15 @@ def test_a_pack_that_head_has_yet_to_name_is_not_compacted(place: Harness) -> No
         (place.store / "objects" / "pack" / f"{name}.keep").touch()
     assert loose
     assert not loose & packs()
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_size_that_is_too_small_for_the_newest_leaves_those_that_must_stay(
+    place: Harness, most: int
+) -> None:
+    edit_thrice(place)
+    plan: dict[str, Any] = Compactor(str(place.state)).prepare(Limits(0, most, 1), is_dry=True)
+    assert plan["floor"] == most
 
 
 def test_the_note_of_a_failed_sync_goes_with_the_first_sync_that_succeeds(place: Harness) -> None:

@@ -117,6 +117,20 @@ def test_a_folder_of_a_transaction_is_undone(place: Workplace, client: Client) -
     assert [line(place, path, 3) for path in ("a", "src/c", "src/d")] == ["X", "#3", "#3"]
 
 
+def test_the_rest_of_a_folder_is_undone_when_one_of_its_files_is_undone_already(
+    place: Workplace, client: Client
+) -> None:
+    made = change(client, swap("src/c", 3, "C"), swap("src/d", 3, "D"))
+    client.undo(made, paths=["src/c"])
+    undone = client.undo(made, paths=["src"]).transaction
+    assert undone is not None
+    assert [(part.seq, part.path) for part in undone.parts] == [(made, "src/d")]  # type: ignore[union-attr]
+    assert (line(place, "src/c", 3), line(place, "src/d", 3)) == ("#3", "#3")
+    with pytest.raises(EditdError) as refused:
+        client.undo(made, paths=["src"])
+    assert refused.value.name == "nothing_to_undo"
+
+
 def test_a_move_is_taken_back_at_both_its_ends(place: Workplace, client: Client) -> None:
     made = change(client, Move(path="a", to="moved"), swap("b", 3, "B"))
     client.undo(made, paths=["moved"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from typing import TYPE_CHECKING
@@ -107,6 +108,21 @@ def test_a_folder_that_goes_during_the_walk_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "sub").rmdir()
     assert list(folders) == []
     assert walking.unreadable == []
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a").write_bytes(b"a")
+    walking = walk(tmp_path)
+    folders = walking.folders()
+    next(folders)
+
+    def fail(_folder: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("editd.workspace.scan.os.scandir", fail)
+    assert [folder.files for folder in folders] == [{}]
+    assert walking.unreadable == [b"sub"]
 
 
 def test_a_walk_that_is_left_closes_its_folders(tmp_path: Path) -> None:
