@@ -20,7 +20,7 @@ from editd.system.peer_process import Peer
 from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, Request
 from editd.wire.errors import error
-from editd.wire.limits import LIMITS, MIB
+from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -184,6 +184,52 @@ async def test_a_client_that_waits_for_too_much_is_not_read_from_until_it_is_ans
             client.reply(request, messages.Empty())
             assert json.loads(await reader.readline())["id"] == answered
             answered += 1
+
+
+@runs
+async def test_a_client_whose_large_requests_wait_is_not_read_from_until_one_is_answered(
+    tmp_path: Path,
+) -> None:
+    limits = msgspec.structs.replace(LIMITS, message_bytes_max=MIB)
+    waiting: list[tuple[SocketConnection, Request]] = []
+    async with daemon(
+        tmp_path, lambda client, request: waiting.append((client, request)), limits=limits
+    ) as running:
+        reader, writer = await running.connect()
+        padding = b" " * (MIB // 4)
+        for number in range(10):
+            writer.write(line(number, "status").rstrip() + padding + b"\n")
+        for answered in range(10):
+            expected = min(4, 10 - answered)
+            await until(lambda expected=expected: len(waiting) == expected)  # type: ignore[misc]
+            await asyncio.sleep(0.001)
+            assert len(waiting) <= 4
+            client, request = waiting.pop(0)
+            client.reply(request, messages.Empty())
+            assert json.loads(await reader.readline())["id"] == answered
+
+
+@runs
+async def test_large_requests_of_all_clients_are_refused_while_too_many_bytes_of_them_wait(
+    tmp_path: Path,
+) -> None:
+    limits = msgspec.structs.replace(LIMITS, requests_bytes_max=MIB)
+    waiting: list[tuple[SocketConnection, Request]] = []
+    large = line(1, "status").rstrip() + b" " * (MIB // 2 - KIB) + b"\n"
+    async with daemon(
+        tmp_path, lambda client, request: waiting.append((client, request)), limits=limits
+    ) as running:
+        for _ in range(2):
+            _, writer = await running.connect()
+            writer.write(large)
+        await until(lambda: len(waiting) == 2)
+        reader, writer = await running.connect()
+        writer.write(large)
+        assert b"overloaded" in await reader.readline()
+        client, request = waiting.pop()
+        client.reply(request, messages.Empty())
+        writer.write(large)
+        await until(lambda: len(waiting) == 2)
 
 
 @runs

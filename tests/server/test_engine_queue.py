@@ -142,3 +142,25 @@ def test_a_flood_is_not_waited_for() -> None:
         assert engine.queue == [TURN_REQUESTS_MAX, 40]
 
     rounds(check)
+
+
+def test_those_who_wait_for_the_engine_have_it_one_after_another() -> None:
+    async def check(queue: EngineQueue, _engine: Counting) -> None:
+        inside: list[int] = []
+        counts: list[int] = []
+
+        def work() -> None:
+            inside.append(1)
+            counts.append(len(inside))
+            inside.pop()
+
+        async def look() -> None:
+            await queue.idle()
+            counts.append(len(queue))  # nothing is under way, so the engine is here
+
+        await asyncio.gather(
+            *(queue.run_in_thread(work) for _ in range(3)), look(), queue.run_in_thread(work), look()
+        )
+        assert sorted(counts) == [0, 0, 1, 1, 1, 1]
+
+    rounds(check)

@@ -136,6 +136,19 @@ def test_a_lease_stays_within_its_sessions_scope(place: Workplace) -> None:
     place.stop()
 
 
+def test_a_lease_too_hard_to_hold_against_its_sessions_scope_is_refused(place: Workplace) -> None:
+    """All that it covers lies within the scope, but to prove that takes more states than there may be."""
+    scope, glob = "*a" + "?" * 18, "x*a" + "?" * 18
+    with place.start() as client:
+        client.session_open("narrow", scope=messages.Scope(write=[scope]))
+        with pytest.raises(EditdError) as refused:
+            client.lease_acquire([glob], 60)
+        assert refused.value.name == "permission_denied"
+        assert refused.value.data["glob"] == glob
+        client.lease_acquire([scope], 60)
+    place.stop()
+
+
 def test_a_lease_needs_an_open_session_and_ends_with_it(place: Workplace, client: Client) -> None:
     with place.client() as nobody:
         for session in (None, "just a name"):

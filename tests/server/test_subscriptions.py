@@ -19,7 +19,13 @@ import pytest
 
 from editd.server.connection import Connections
 from editd.server.connection import SocketConnection as Connected
-from editd.server.subscriptions import EventFormat, OutgoingEvent, Subscription, SubscriptionState
+from editd.server.subscriptions import (
+    CATCH_UP_TRANSACTIONS,
+    EventFormat,
+    OutgoingEvent,
+    Subscription,
+    SubscriptionState,
+)
 from editd.wire.connection import Connection
 from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
@@ -204,6 +210,18 @@ def test_only_the_paths_that_a_glob_matches_are_told_moves_by_either_name(
         moved = client.apply([_move("src/deep/a.py", "other/b.py")]).transaction
         assert moved is not None
         assert ear.seqs_through(moved.seq) == [*wanted, moved.seq]
+
+
+def test_since_goes_past_many_transactions_that_no_glob_matches(shared: Workplace, client: Client) -> None:
+    since = client.status().head
+    for number in range(CATCH_UP_TRANSACTIONS + 1):
+        made_by(client, f"unmatched/{number}")
+    last = made_by(client, "matched/before")
+    with Ear(shared) as ear:
+        ear.ask("subscribe", since=since, paths=["matched/*"])
+        assert ear.seqs_through(last) == [last]
+        newer = made_by(client, "matched/after")
+        assert ear.seqs_through(newer) == [newer]
 
 
 def _move(path: str, to: str) -> Any:
