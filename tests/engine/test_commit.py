@@ -63,7 +63,7 @@ def test_an_edit_behind_one_that_was_refused_while_it_was_published_takes_its_nu
         assert engine.history.head == 1
         assert place.files() == {"a": "old\n", "b": "new\n"}
         pack(engine)
-    assert list(quick_proof(str(place.state))) == []
+    assert list(verify_quick(str(place.state))) == []
 
 
 def test_a_kill_between_an_abort_and_the_note_of_it_is_no_damage(

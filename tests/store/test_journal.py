@@ -413,7 +413,7 @@ def test_relaxed_what_is_appended_during_a_sync_waits_for_the_next_sync(
         os.close(descriptor)
         synced()
         assert journal.is_unsynced == (newest == 2)
-    mark = read_mark(str(tmp_path))
+    mark = read_acknowledged(str(tmp_path))
     assert mark is not None
     assert mark.seq == 2
 

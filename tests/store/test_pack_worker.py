@@ -14,7 +14,7 @@ from editd.store.head import move_head
 from editd.store.journal import JournalPosition
 from editd.store.mending import open_history
 from editd.store.pack_worker import Packer
-from editd.store.verify import quick_proof
+from editd.store.verify import verify_quick
 from editd.system.atomic_file import sync_path
 from harness import Harness, apply, done, pack, write
 
@@ -97,7 +97,7 @@ def test_a_pack_that_failed_is_made_again_from_where_head_is(
         packer.pack(*due)
         assert packer.packed == 2
         engine.packed(2, due[1])
-    assert list(quick_proof(str(place.state))) == []
+    assert list(verify_quick(str(place.state))) == []
 
 
 def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
@@ -143,7 +143,7 @@ def test_a_size_that_is_too_small_for_the_newest_leaves_those_that_must_stay(
     place: Harness, most: int
 ) -> None:
     edit_thrice(place)
-    plan: dict[str, Any] = Compactor(str(place.state)).prepare(Limits(0, most, 1), is_dry=True)
+    plan: dict[str, Any] = Compactor(str(place.state)).prepare(CompactionLimits(0, most, 1), is_dry=True)
     assert plan["floor"] == most
 
 
