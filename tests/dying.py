@@ -10,7 +10,7 @@ import signal
 import sys
 
 from editd.cli import main
-from editd.workspace.publishing import Publishing
+from editd.workspace.publish import Publishing
 
 
 def die(*_: object) -> None:

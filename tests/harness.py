@@ -24,10 +24,10 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
-from editd.workspace.files import Files
-from editd.workspace.made_folders import MadeFolders
-from editd.workspace.replaced import Replaced
-from editd.workspace.tree import Tree
+from editd.workspace.created_dirs import MadeFolders
+from editd.workspace.quarantine import Replaced
+from editd.workspace.reader import Tree
+from editd.workspace.writer import Files
 from workplace import files_below
 
 if TYPE_CHECKING:

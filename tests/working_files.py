@@ -10,9 +10,9 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.files import Files
-from editd.workspace.replaced import Replaced
-from editd.workspace.tree import Tree
+from editd.workspace.quarantine import Replaced
+from editd.workspace.reader import Tree
+from editd.workspace.writer import Files
 
 if TYPE_CHECKING:
     from collections.abc import Generator

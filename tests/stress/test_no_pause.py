@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.workspace.replaced import KEPT_SECONDS
+from editd.workspace.quarantine import KEPT_SECONDS
 from torment import packer, wait_until
 from workplace import workplace, write
 

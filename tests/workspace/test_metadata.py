@@ -13,8 +13,8 @@ import pytest
 from editd.errors import PermissionDenied
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
-from editd.workspace.files import Files
 from editd.workspace.metadata import permissions_for
+from editd.workspace.writer import Files
 from working_files import LINK, NEW, OLD, change, files_on, put
 
 if TYPE_CHECKING:

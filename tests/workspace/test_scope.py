@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.path import WorkspacePath
-from editd.workspace.rules import DEEP_NAMES
+from editd.workspace.git_ignore import DEEP_NAMES
 from editd.workspace.scan import Walk
 from editd.workspace.scope import Scope, is_never_ours
 from surveying import Ground

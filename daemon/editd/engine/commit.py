@@ -31,7 +31,7 @@ from editd.engine.requests import Outcome
 from editd.errors import Broken, IoError, Refused
 from editd.store.journal import JournalFailed
 from editd.values.changeset import Base
-from editd.workspace.files import Files, HalfPublished, Overtaken, Staging
+from editd.workspace.writer import Files, HalfPublished, Overtaken, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

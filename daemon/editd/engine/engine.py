@@ -73,7 +73,7 @@ from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
-from editd.workspace.hidden import Hidden
+from editd.workspace.hidden_folders import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version
-    from editd.workspace.files import Files
-    from editd.workspace.replaced import Look
-    from editd.workspace.tree import Tree
+    from editd.workspace.quarantine import Look
+    from editd.workspace.reader import Tree
+    from editd.workspace.writer import Files
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
 

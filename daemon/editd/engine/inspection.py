@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import FileState, GitMode, Version
     from editd.values.transaction import Entry, Transaction
-    from editd.workspace.files import Files
-    from editd.workspace.tree import Tree
+    from editd.workspace.reader import Tree
+    from editd.workspace.writer import Files
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
-    from editd.workspace.tree import Tree
+    from editd.workspace.reader import Tree
 
 
 class Questions:

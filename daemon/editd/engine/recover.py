@@ -24,14 +24,14 @@ from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal_record import Committed, touch_of
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.files import Files, Overtaken
+from editd.workspace.writer import Files, Overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.store.history import History
     from editd.values.path import WorkspacePath
-    from editd.workspace.tree import Tree
+    from editd.workspace.reader import Tree
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
 from editd.workspace.scope import Scope
-from editd.workspace.uncovered import load_uncovered, save_uncovered
+from editd.workspace.uncaptured import load_uncovered, save_uncovered
 
 FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing

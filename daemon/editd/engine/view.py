@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry
-    from editd.workspace.tree import Tree
+    from editd.workspace.reader import Tree
 
 
 def is_same(entry: Entry | None, state: FileState | None) -> bool:

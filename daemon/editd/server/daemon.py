@@ -62,13 +62,13 @@ from editd.tools.context import ToolSet
 from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
-from editd.workspace.files import Files
-from editd.workspace.made_folders import MadeFolders
-from editd.workspace.replaced import Replaced
+from editd.workspace.created_dirs import MadeFolders
+from editd.workspace.quarantine import Replaced
+from editd.workspace.reader import Tree
 from editd.workspace.scope import Scope
-from editd.workspace.shortfalls import Shortfalls
-from editd.workspace.tree import Tree
-from editd.workspace.uncovered import load_uncovered
+from editd.workspace.uncaptured import load_uncovered
+from editd.workspace.weaker_guarantees import Shortfalls
+from editd.workspace.writer import Files
 
 if TYPE_CHECKING:
     import socket

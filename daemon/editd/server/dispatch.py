@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from editd.server.watcher import WorkspaceWatcher
     from editd.values.changeset import Change, Edit
     from editd.values.path import WorkspacePath
-    from editd.workspace.shortfalls import Shortfalls
+    from editd.workspace.weaker_guarantees import Shortfalls
 
 log = logging.getLogger(__name__)
 

@@ -37,10 +37,10 @@ from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.system.regular_file import git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
-from editd.workspace.covering import Covering
+from editd.workspace.git_head import Standing, is_in_progress, is_locked, movement, steps_of
 from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import Scope
-from editd.workspace.standing import Standing, is_in_progress, is_locked, movement, steps_of
+from editd.workspace.watch_set import Covering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
-    from editd.workspace.replaced import Kept
+    from editd.workspace.quarantine import Kept
 
 log = logging.getLogger(__name__)
 

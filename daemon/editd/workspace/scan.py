@@ -21,13 +21,13 @@ from editd.system.filesystem import refresh
 from editd.system.mounts import two_sided_below
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.values.path import PATH_BYTES_MAX
-from editd.workspace.item import is_temporary
+from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from editd.workspace.gitindex import GitIndex
-    from editd.workspace.rules import Rules
+    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_index import GitIndex
     from editd.workspace.scope import Scope
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan

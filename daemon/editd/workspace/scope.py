@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from editd.system.name_folding import folding_mounts
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
-from editd.workspace.item import is_temporary
+from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
-    from editd.workspace.rules import Rules
+    from editd.workspace.git_ignore import Rules
 
 # What a build or an install makes again, and nobody wants undone. Only where no git says what is ignored.
 GENERATED = frozenset(
@@ -161,6 +161,6 @@ def is_never_ours(name: bytes) -> bool:
 
 def _rules_of(place: bytes, top: bytes, above: bytes) -> Rules | None:
     """`Rules.of`. Where there is no git, libgit2 is not loaded: half of the time to start a survey."""
-    from editd.workspace.rules import Rules
+    from editd.workspace.git_ignore import Rules
 
     return Rules.of(place, top, above)

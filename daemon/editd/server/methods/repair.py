@@ -16,7 +16,7 @@ from editd.server.methods.check import problems_of_history
 from editd.store.repair import Repair
 from editd.values.path import WorkspacePath
 from editd.wire import messages
-from editd.workspace.tree import Tree
+from editd.workspace.reader import Tree
 
 if TYPE_CHECKING:
     from editd.server.dispatch import MethodCall, Services

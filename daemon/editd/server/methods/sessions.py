@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editd.store.index import Index
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.workspace.tree import Tree
+    from editd.workspace.reader import Tree
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from editd.system.filesystem import file_flags, free_inodes, read_whole, take_lease
 from editd.values.content import version_of
-from editd.workspace.folders import stat_of
-from editd.workspace.item import temporary_name, token_of
+from editd.workspace.directories import stat_of
 from editd.workspace.metadata import attributes_of
+from editd.workspace.staged_change import temporary_name, token_of
 
 if TYPE_CHECKING:
     from editd.system.filesystem import RealFolder

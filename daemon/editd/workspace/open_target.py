@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import InUse, NotAFile, TooLarge
-from editd.workspace.tree import read_name
+from editd.workspace.reader import read_name
 
 if TYPE_CHECKING:
     import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from editd.system.filesystem import OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.workspace.item import Item
+    from editd.workspace.staged_change import Item
 
 SETTLE_TRIES, SETTLE_SECONDS = 200, 0.001
 """How often, and how far apart, two files change places until one of them is no longer being written.

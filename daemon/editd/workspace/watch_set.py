@@ -15,8 +15,8 @@ from editd.workspace.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from editd.workspace.gitindex import GitIndex
-    from editd.workspace.rules import Rules
+    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_index import GitIndex
 
 FRESH_SECONDS = 1.0  # for so long, the ignore rules are taken to be what they were
 FRESH_SHARE = 10  # and for so many times longer for each second that it took to apply them, deep in a tree

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import write_whole
-from editd.workspace.folders import remove_folder
+from editd.workspace.directories import remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import write_whole
-from editd.workspace.folders import NO_WAY, make_folders, nearest_folder
-from editd.workspace.item import split
+from editd.workspace.directories import NO_WAY, make_folders, nearest_folder
 from editd.workspace.metadata import Model, attributes_of, clone_metadata, not_recorded, permissions_for
-from editd.workspace.site import identity_of, open_regular
+from editd.workspace.open_target import identity_of, open_regular
+from editd.workspace.staged_change import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
     from editd.values.content import FileState
-    from editd.workspace.item import Item
-    from editd.workspace.site import Site
-    from editd.workspace.spares import Spares
+    from editd.workspace.open_target import Site
+    from editd.workspace.staged_change import Item
+    from editd.workspace.temp_file_pool import Spares
 
 
 def open_aside(

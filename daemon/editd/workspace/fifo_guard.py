@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from editd.system.regular_file import git_folder, users_git_files, would_block
-from editd.workspace.standing import common_folder
+from editd.workspace.git_head import common_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

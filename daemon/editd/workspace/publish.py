@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.system.filesystem import NO_SUCH_VERB
-from editd.workspace.folders import NO_WAY, folders_below, is_folder, make_folders, remove_folder
-from editd.workspace.item import split
+from editd.workspace.directories import NO_WAY, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.metadata import permissions_for
-from editd.workspace.site import Site, holds, identity_of, open_regular
-from editd.workspace.temporaries import clone_again, remove_temporary, write_temporary
+from editd.workspace.open_target import Site, holds, identity_of, open_regular
+from editd.workspace.staged_change import split
+from editd.workspace.temp_files import clone_again, remove_temporary, write_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.workspace.item import Item
-    from editd.workspace.spares import Spares
+    from editd.workspace.staged_change import Item
+    from editd.workspace.temp_file_pool import Spares
 
 SITES_OPEN_MAX = 64  # the newest; what was done before those is taken back by its path
 

@@ -21,8 +21,8 @@ import pygit2
 
 from editd.system.regular_file import open_regular, would_block
 from editd.values.content import GitMode, Version, mode_of
-from editd.workspace.indexfile import IndexEntry, IndexFile, read_index_file
-from editd.workspace.openable import is_openable
+from editd.workspace.fifo_guard import is_openable
+from editd.workspace.git_index_file import IndexEntry, IndexFile, read_index_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

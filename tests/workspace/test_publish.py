@@ -15,8 +15,8 @@ from editd.errors import InUse, IoError
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.files import Overtaken
-from editd.workspace.tree import Tree
+from editd.workspace.reader import Tree
+from editd.workspace.writer import Overtaken
 from meddling import MeddlingDisk, failing
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on, held, put
 
@@ -251,7 +251,7 @@ def test_a_file_that_is_saved_while_its_mode_is_changed_is_seen(
 
     files = files_on(disk)
     staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
-    monkeypatch.setattr("editd.workspace.publishing.os.fchmod", save_meanwhile)
+    monkeypatch.setattr("editd.workspace.publish.os.fchmod", save_meanwhile)
     with pytest.raises(Overtaken):
         files.publish(staging)
     files.discard(staging)

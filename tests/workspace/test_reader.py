@@ -10,7 +10,7 @@ from editd.errors import InUse, NotAFile, PathOutside, PathProtected, Permission
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.tree import LINKS_MAX, Tree
+from editd.workspace.reader import LINKS_MAX, Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +107,7 @@ def test_a_file_that_grants_no_lease_is_not_had_while_it_changes(
         (root / "f").write_bytes(b"xy")
         return False
 
-    monkeypatch.setattr("editd.workspace.tree.take_lease", grant_none)
+    monkeypatch.setattr("editd.workspace.reader.take_lease", grant_none)
     with pytest.raises(InUse):
         tree.read(P("f"), quiet=True)
 

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.workspace.item import split
+from editd.workspace.staged_change import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

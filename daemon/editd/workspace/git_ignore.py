@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from editd.edits.gitignore import Rule, rules_of
 from editd.system.regular_file import open_regular, would_block
 from editd.values.path import ways_down
-from editd.workspace.gitindex import GitIndex
-from editd.workspace.openable import is_openable, opened_files
+from editd.workspace.fifo_guard import is_openable, opened_files
+from editd.workspace.git_index import GitIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

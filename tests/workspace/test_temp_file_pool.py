@@ -1,4 +1,4 @@
-"""workspace.spares: to edit a file none is made, and no file that anybody has open is used again."""
+"""workspace.temp_file_pool: to edit a file none is made, and no file that anybody has open is used again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.files import Files
-from editd.workspace.replaced import KEPT_SECONDS, KEPT_SECONDS_MAX, Replaced
-from editd.workspace.spares import AHEAD, BATCH, FEW, PERMISSIONS
+from editd.workspace.quarantine import KEPT_SECONDS, KEPT_SECONDS_MAX, Replaced
+from editd.workspace.temp_file_pool import AHEAD, BATCH, FEW, PERMISSIONS
+from editd.workspace.writer import Files
 from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pr
     late = 10.0 + KEPT_SECONDS
     assert spared.files.look_at_replaced(late, is_busy=True) is None
     with monkeypatch.context() as patched:
-        patched.setattr("editd.workspace.replaced.KEPT_BYTES_MAX", len(OLD.content) - 1)
+        patched.setattr("editd.workspace.quarantine.KEPT_BYTES_MAX", len(OLD.content) - 1)
         assert spared.files.look_at_replaced(late, is_busy=True) is not None, "it takes too much room"
     spared.replace(NEW, NEWEST)
     assert spared.files.look_at_replaced(late, is_busy=True) is None

@@ -18,15 +18,15 @@ from msgspec import Struct
 from editd.errors import InUse, Refused
 from editd.system.filesystem import open_folder
 from editd.values.path import WorkspacePath
-from editd.workspace.spares import Spares
-from editd.workspace.tree import read_name
+from editd.workspace.reader import read_name
+from editd.workspace.temp_file_pool import Spares
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState, Version
-    from editd.workspace.item import Item
+    from editd.workspace.staged_change import Item
 
 KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
 KEPT_SECONDS_MAX = 3.0  # while edits come without a pause: a look in a thread takes a tenth of their time

@@ -10,7 +10,7 @@ import pytest
 from editd.errors import NotAFile, PermissionDenied, Refused
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
-from editd.workspace.obstacles import check
+from editd.workspace.preflight import check
 from working_files import LINK, NEW, OLD, Held, change, put
 
 if TYPE_CHECKING:

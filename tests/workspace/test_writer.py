@@ -16,7 +16,7 @@ from editd.errors import IoError, Refused
 from editd.system.filesystem import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.files import TRANSITIONS, HalfPublished, Overtaken, State
+from editd.workspace.writer import TRANSITIONS, HalfPublished, Overtaken, State
 from meddling import MeddlingDisk, failing
 from outsider import flipping
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, changes_between, files_on, held, put
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.values.changeset import Change
-    from editd.workspace.files import Files
+    from editd.workspace.writer import Files
 
 pytestmark = pytest.mark.usefixtures("spared")
 How = Literal["exchange", "rename"]

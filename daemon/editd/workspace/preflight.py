@@ -15,9 +15,9 @@ from msgspec import Struct
 from editd.errors import NotAFile, PermissionDenied
 from editd.system.filesystem import RealFolder
 from editd.system.name_folding import folding_elsewhere
-from editd.workspace.folders import NO_WAY, folders_below, open_nearest, stat_of
-from editd.workspace.item import Item, is_temporary, item_of, split
-from editd.workspace.tree import refusal_of
+from editd.workspace.directories import NO_WAY, folders_below, open_nearest, stat_of
+from editd.workspace.reader import refusal_of
+from editd.workspace.staged_change import Item, is_temporary, item_of, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

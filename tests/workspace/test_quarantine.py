@@ -1,4 +1,4 @@
-"""workspace.replaced: what is written into a file that was just replaced is found."""
+"""workspace.quarantine: what is written into a file that was just replaced is found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from editd.errors import Refused
 from editd.system.filesystem import RealDisk
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.files import Files, Overtaken
-from editd.workspace.replaced import KEPT_SECONDS, Replaced
+from editd.workspace.quarantine import KEPT_SECONDS, Replaced
+from editd.workspace.writer import Files, Overtaken
 from in_memory import path_of
 from meddling import MeddlingDisk, failing
 from working_files import THEIRS, held, put, written_since
@@ -240,7 +240,7 @@ def test_a_version_that_was_written_too_late_is_in_the_history(place: Workplace)
 def test_what_is_written_to_our_version_while_it_is_taken_back_is_found_without_leases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editd.workspace.tree.take_lease", lambda _descriptor: False)
+    monkeypatch.setattr("editd.workspace.reader.take_lease", lambda _descriptor: False)
     disk, files, root, _ = renaming(tmp_path)
     opened: list[int] = []
 

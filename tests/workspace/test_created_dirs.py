@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.made_folders import MadeFolders
+from editd.workspace.created_dirs import MadeFolders
 
 if TYPE_CHECKING:
     from pathlib import Path

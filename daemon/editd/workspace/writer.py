@@ -31,9 +31,12 @@ from msgspec import Struct, field
 from editd.errors import Refused
 from editd.values.changeset import Change
 from editd.values.path import WorkspacePath
-from editd.workspace import obstacles
-from editd.workspace.folders import NO_WAY, is_folder, nearest_folder, prune, remove_folder, stat_of
-from editd.workspace.item import (
+from editd.workspace import preflight
+from editd.workspace.directories import NO_WAY, is_folder, nearest_folder, prune, remove_folder, stat_of
+from editd.workspace.open_target import holds
+from editd.workspace.publish import Differs, Publishing
+from editd.workspace.reader import read_name, refusal_of
+from editd.workspace.staged_change import (
     Item,
     folder_that_stays,
     is_temporary,
@@ -42,15 +45,12 @@ from editd.workspace.item import (
     temporary_name,
     token_of,
 )
-from editd.workspace.publishing import Differs, Publishing
-from editd.workspace.site import holds
-from editd.workspace.temporaries import (
+from editd.workspace.temp_files import (
     note_what_is_lost,
     open_aside,
     remove_temporary,
     write_temporary,
 )
-from editd.workspace.tree import read_name, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState
-    from editd.workspace.made_folders import MadeFolders
-    from editd.workspace.replaced import Kept, Look, Replaced
+    from editd.workspace.created_dirs import MadeFolders
+    from editd.workspace.quarantine import Kept, Look, Replaced
 
 
 class State(StrEnum):
@@ -169,11 +169,11 @@ class Files:
         PermissionDenied for a file that is hard-linked (unless it is deleted) or read-only, NotAFile
         where a folder is in the way, or a file where a folder is needed, and as the file system says.
         """
-        obstacles.check(self._disk, changes, pending)
+        preflight.check(self._disk, changes, pending)
 
     def is_kept_out(self, path: WorkspacePath) -> bool:
         """Whether `check` refuses every change at `path`, since its file system folds names."""
-        return obstacles.is_kept_out(self._disk, path)
+        return preflight.is_kept_out(self._disk, path)
 
     def make_ahead(self) -> Callable[[], list[bytes]] | None:
         """What makes some spares, for any thread, and is to be given to `made_ahead`; None: there are enough.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.workspace.standing import LOCK_SECONDS_MAX, Standing, Step, is_in_progress, is_locked, movement
+from editd.workspace.git_head import LOCK_SECONDS_MAX, Standing, Step, is_in_progress, is_locked, movement
 
 if TYPE_CHECKING:
     from pathlib import Path

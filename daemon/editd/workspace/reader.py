@@ -20,7 +20,7 @@ from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied
 from editd.system.filesystem import read_whole, refresh, take_lease
 from editd.values.content import FileState, GitMode, mode_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
-from editd.workspace.item import split
+from editd.workspace.staged_change import split
 
 if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
