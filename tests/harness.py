@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from editd.engine.commands import Apply, Outcome
 from editd.engine.engine import Engine
-from editd.engine.requests import Apply, Outcome
-from editd.engine.survey import Surveyor
+from editd.engine.scan_worker import Surveyor
 from editd.errors import Refused
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from editd.engine.requests import Result, Write
+    from editd.engine.commands import Result, Write
     from editd.values.changeset import Edit
     from editd.values.transaction import Transaction
 

@@ -82,7 +82,7 @@ class Ground:
 
     def survey(self, *requests: Mapping[str, Any], under: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Run a surveying process, ask it, and return all that it answers. `under` runs it by a command."""
-        argv = [*under, sys.executable, "-m", "editd.engine.survey", str(self.root), str(self.state)]
+        argv = [*under, sys.executable, "-m", "editd.engine.scan_worker", str(self.root), str(self.state)]
         with subprocess.Popen(
             argv, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as child:

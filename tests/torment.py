@@ -81,8 +81,8 @@ def packer(place: Workplace) -> int:
 
 def surveyor(place: Workplace) -> int:
     """The surveying process, once there is one."""
-    wait_until(lambda: child(place, "editd.engine.survey"), "no surveying process")
-    found = child(place, "editd.engine.survey")
+    wait_until(lambda: child(place, "editd.engine.scan_worker"), "no surveying process")
+    found = child(place, "editd.engine.scan_worker")
     assert found is not None
     return found
 

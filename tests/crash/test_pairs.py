@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.engine.requests import Outcome, Undo
-from editd.engine.scopes import Named
+from editd.engine.commands import Outcome, Undo
+from editd.engine.undo_selection import Named
 from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.verify import verify_quick
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from editd.engine.commands import Write
     from editd.engine.engine import Engine
-    from editd.engine.requests import Write
 
 PAIRS, PAIRS_LONG = 60, 4000
 SMALL_SEGMENT_BYTES = 8192

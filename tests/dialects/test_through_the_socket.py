@@ -251,7 +251,7 @@ def test_a_worker_that_is_killed_is_started_again(place: Workplace, client: Clie
 
     assert place.process is not None
     client.apply([serena("a.txt", "one", "1")])
-    subprocess.run(["pkill", "-9", "-P", str(place.process.pid), "-f", "engine.expressions"], check=True)
+    subprocess.run(["pkill", "-9", "-P", str(place.process.pid), "-f", "engine.regex_worker"], check=True)
     assert client.apply([serena("a.txt", "two", "2")]).transaction is not None
     assert place.files()["a.txt"] == b"1\n2\nthree\n"
 

@@ -12,7 +12,7 @@ from editd.engine.changesets import (
     Changesets,
     bytes_of,
 )
-from editd.engine.requests import reader_of
+from editd.engine.commands import reader_of
 from editd.errors import Overloaded
 from editd.values.changeset import Tool, Write
 from editd.values.path import WorkspacePath

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from editd.engine.requests import Outcome
+from editd.engine.commands import Outcome
 from editd.errors import IoError, Stale
 from editd.store.acknowledged import AcknowledgedFile
 from editd.store.verify import verify_quick

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.requests import Undo, reader_of
-from editd.engine.scopes import LastOf
-from editd.engine.seen import Seen
+from editd.engine.commands import Undo, reader_of
+from editd.engine.read_versions import Seen
 from editd.engine.sessions import Sessions
+from editd.engine.undo_selection import LastOf
 from editd.errors import IoError, NothingToUndo
 from editd.store.read_version_store import ReadVersionStore
 from editd.store.session_store import SessionStore

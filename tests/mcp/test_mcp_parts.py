@@ -28,7 +28,7 @@ PACKAGE = Path(editd_client.mcp.__path__[0])
 DAEMON = Path(editd.__path__[0])
 HINTING = (  # the modules whose refusals a tool of editd's own can meet
     "edits/preconditions.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
-    "engine/guard.py", "engine/leases.py", "engine/obstructions.py", "engine/scopes.py",
+    "engine/access.py", "engine/leases.py", "engine/undo_conflicts.py", "engine/undo_selection.py",
     "server/methods/blame.py",
     "server/methods/leases.py", "values/content.py", "values/path.py",
 )  # fmt: skip

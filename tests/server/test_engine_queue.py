@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from editd.engine.requests import Apply, Outcome
+from editd.engine.commands import Apply, Outcome
 from editd.errors import Broken
 from editd.server.engine_queue import TURN_REQUESTS_MAX, EngineQueue
 from editd.values.transaction import Authorship
@@ -16,8 +16,8 @@ from editd.wire.messages import Empty
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from editd.engine.commands import Result, Write
     from editd.engine.engine import Engine
-    from editd.engine.requests import Result, Write
     from editd.errors import Refused
     from editd.wire.messages import Message
 

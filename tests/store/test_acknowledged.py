@@ -22,7 +22,7 @@ from workplace import write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.engine.requests import Apply
+    from editd.engine.commands import Apply
 
 OURS = (apply(edit("a", "one\n")), apply(edit("a", "two\n")))
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from editd.engine.requests import Outcome, Undo
-from editd.engine.scopes import Filter, Named, Newest, OfSession
+from editd.engine.commands import Outcome, Undo
+from editd.engine.undo_selection import Filter, Named, Newest, OfSession
 from editd.errors import NothingToUndo, Refused
 from editd.values import changeset
 from editd.values.transaction import Authorship
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.engine.engine import Engine
-    from editd.engine.scopes import Scope
+    from editd.engine.undo_selection import Scope
     from editd.values.changeset import Edit
     from lineages import FileId, Targets
 

@@ -12,7 +12,7 @@ from editd.errors import InvalidParams, Overloaded, TooLarge
 
 if TYPE_CHECKING:
     from editd.edits.regex import Match, Search
-    from editd.engine.requests import Reader
+    from editd.engine.commands import Reader
     from editd.errors import Refused
     from editd.values.changeset import Edit, OnStale
     from editd.values.transaction import Authorship

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.engine.requests import Outcome
+from editd.engine.commands import Outcome
 from editd.errors import Broken, IoError, Refused
 from editd.store.journal import JournalFailed
 from editd.values.changeset import Base
@@ -36,8 +36,8 @@ from editd.workspace.writer import Files, HalfPublished, Overtaken, Staging
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.engine.requests import Reader
-    from editd.engine.view import View
+    from editd.engine.commands import Reader
+    from editd.engine.snapshot import View
     from editd.store.history import History, TransactionDraft
     from editd.values.changeset import Change
     from editd.values.content import FileState

@@ -20,24 +20,7 @@ from msgspec.structs import replace
 
 from editd.edits.plan import plan
 from editd.edits.regex import NeedsSearch
-from editd.engine.adopt import (
-    OUTSIDE,
-    Adoption,
-    IsOurs,
-    OutsideAuthorship,
-    adoptions,
-    displaced,
-    nested,
-    recorded_state,
-)
-from editd.engine.commit import Batch, State, Step
-from editd.engine.explain import explain, suggest, with_changes_since
-from editd.engine.hooks import Hook, Unhooked, hooked
-from editd.engine.inspection import Inspection
-from editd.engine.notes import encode_notes, first_answer
-from editd.engine.obstructions import NoRoom, UndoConflict, obstructions
-from editd.engine.recover import recover
-from editd.engine.requests import (
+from editd.engine.commands import (
     Apply,
     Asking,
     Hooking,
@@ -50,12 +33,29 @@ from editd.engine.requests import (
     Write,
     reader_of,
 )
+from editd.engine.commit import Batch, State, Step
+from editd.engine.external_changes import (
+    OUTSIDE,
+    Adoption,
+    IsOurs,
+    OutsideAuthorship,
+    adoptions,
+    displaced,
+    nested,
+    recorded_state,
+)
+from editd.engine.hooks import Hook, Unhooked, hooked
+from editd.engine.policy import Rules
+from editd.engine.read_versions import Seen
+from editd.engine.reconcile import Inspection
+from editd.engine.recovery import recover
+from editd.engine.refusal_details import explain, suggest, with_changes_since
+from editd.engine.replay import encode_notes, first_answer
 from editd.engine.restore import restore
-from editd.engine.rules import Rules
-from editd.engine.scopes import LastOf, OfSession, Target, batches_of, without_effect
-from editd.engine.seen import Seen
+from editd.engine.snapshot import View
 from editd.engine.undo import Inverted, Past, invert
-from editd.engine.view import View
+from editd.engine.undo_conflicts import NoRoom, UndoConflict, obstructions
+from editd.engine.undo_selection import LastOf, OfSession, Target, batches_of, without_effect
 from editd.errors import (
     Broken,
     FileMissing,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from editd.edits.regex import Match, Search
-    from editd.engine.guard import Guard
+    from editd.engine.access import Guard
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version

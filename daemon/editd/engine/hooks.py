@@ -1,7 +1,7 @@
 """Hooks: the user's own commands, which see what an edit would write before anything of it takes effect.
 
 A planned changeset whose files hooks are for becomes a `Trial`. Planning ends there with `Unhooked`; who
-called it has the commands run by a process (`engine.hook_process`), and plans again with what came of it.
+called it has the commands run by a process (`engine.hook_worker`), and plans again with what came of it.
 That holds for exactly these bytes: where somebody else has edited meanwhile, the plan is another one,
 whatever is stale is refused as always, and the hooks run anew.
 """

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.engine.adopt import recorded_state
-from editd.engine.scopes import seq_at
+from editd.engine.external_changes import recorded_state
 from editd.engine.undo import Past
+from editd.engine.undo_selection import seq_at
 from editd.errors import FileMissing
 from editd.store.index import LogQuery
 from editd.values.changeset import Change
@@ -19,7 +19,7 @@ from editd.values.path import folders_of, is_among
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.engine.requests import Restore
+    from editd.engine.commands import Restore
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath

@@ -3,7 +3,7 @@
 A name that nobody opened is only a name. After it is opened, only a connection that shows its token acts in
 it. Sessions and the versions that they read outlive the daemon. `store.session_store` makes a session durable
 before the reply; `store.read_version_store` is at most a second behind. After an unclean end every session is
-in doubt, see `engine.guard`.
+in doubt, see `engine.access`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.engine.requests import reader_of
+from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
 from editd.values.session import Bounds, Session, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from editd.engine.seen import Seen
+    from editd.engine.read_versions import Seen
     from editd.store.read_version_store import ReadVersionStore
     from editd.store.session_store import SessionStore
     from editd.values.changeset import OnStale, ReadMark

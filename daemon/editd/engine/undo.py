@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
-from editd.engine.adopt import displaced, recorded_state
+from editd.engine.external_changes import displaced, recorded_state
 from editd.errors import Conflict, InvalidParams
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.edits.line_changes import LineChange
-    from editd.engine.requests import OnConflict
-    from editd.engine.scopes import Target
+    from editd.engine.commands import OnConflict
+    from editd.engine.undo_selection import Target
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath

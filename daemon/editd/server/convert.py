@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.requests import Apply, Outcome, Reader
+from editd.engine.commands import Apply, Outcome, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.commit_message import microseconds, rfc3339
 from editd.store.index import LogQuery

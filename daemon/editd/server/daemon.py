@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
-    from editd.engine.adopt import IsOurs
+    from editd.engine.external_changes import IsOurs
     from editd.server.paths import WorkspacePaths
     from editd.wire.connection import Request
 

@@ -16,10 +16,10 @@ from msgspec import UNSET, Struct
 import editd
 from editd.edits.regex import NeedsSearch
 from editd.engine.changesets import Changeset, Changesets
+from editd.engine.commands import Apply, Outcome, Reader, Write, reader_of
 from editd.engine.engine import Engine, Reading
-from editd.engine.notes import request_of
-from editd.engine.questions import Questions, changes_of
-from editd.engine.requests import Apply, Outcome, Reader, Write, reader_of
+from editd.engine.queries import Questions, changes_of
+from editd.engine.replay import request_of
 from editd.engine.undo import numbered_hunks
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
 from editd.server import convert
@@ -39,8 +39,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from editd.engine.guard import Guard
-    from editd.engine.view import View
+    from editd.engine.access import Guard
+    from editd.engine.snapshot import View
     from editd.server.engine_queue import EngineQueue
     from editd.server.hook_runner import HookRunner
     from editd.server.maintenance import Maintenance

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.engine.requests import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
+from editd.engine.commands import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
 from editd.errors import Broken, Overloaded, Refused
 from editd.server.async_timeout import Activity
 

@@ -16,9 +16,9 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.hook_process import TRIAL_SECONDS
+from editd.engine.hook_worker import TRIAL_SECONDS
 from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, requests_of, trial_of
-from editd.engine.view import View
+from editd.engine.snapshot import View
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, ChildProcess
@@ -97,7 +97,7 @@ class HookRunner:
 
         os.makedirs(self._folder, 0o700, exist_ok=True)
         scratch = os.path.join(self._folder, secrets.token_hex(8))
-        child = _Process([*PYTHON, "editd.engine.hook_process"], hear, settle)
+        child = _Process([*PYTHON, "editd.engine.hook_worker"], hear, settle)
         await child.start()
         self._running.add(child)
         try:

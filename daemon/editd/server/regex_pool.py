@@ -1,7 +1,7 @@
 """Searching: the warm process that runs regular expressions, one at a time, each within its limit.
 
 Who asks waits in line; the limit runs from when the search is sent. The process stops a search by
-itself as a rule (`engine.expressions`). Where it does not, it is killed, the caller has its answer at
+itself as a rule (`engine.regex_worker`). Where it does not, it is killed, the caller has its answer at
 once, and another is started meanwhile. None of this holds up the event loop.
 """
 
@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from editd.engine.expression_refusals import out_of_time, too_large
-from editd.engine.expressions import SECONDS, matches_of, request_of
+from editd.engine.regex_errors import out_of_time, too_large
+from editd.engine.regex_worker import SECONDS, matches_of, request_of
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, ChildProcess
 
@@ -118,7 +118,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._child = ChildProcess(
-            [*PYTHON, "editd.engine.expressions"], on_frame=self._heard, on_death=self._died
+            [*PYTHON, "editd.engine.regex_worker"], on_frame=self._heard, on_death=self._died
         )  # fmt: skip
         self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[tuple[Match, ...]] | None = None

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from editd.config.schema import Keep
+    from editd.engine.access import Guard
     from editd.engine.engine import Engine
-    from editd.engine.guard import Guard
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance

@@ -10,8 +10,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.inspection import suspects_in, suspects_unseen, sweep
-from editd.engine.survey import too_large
+from editd.engine.reconcile import suspects_in, suspects_unseen, sweep
+from editd.engine.scan_worker import too_large
 from editd.errors import Broken
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.values.content import Version
@@ -34,7 +34,7 @@ class Scanner:
     """The scanning process. It also takes the baseline, before there is an engine."""
 
     def __init__(self, root: str, folder: str) -> None:
-        self._argv = [*PYTHON, "editd.engine.survey", root, folder]
+        self._argv = [*PYTHON, "editd.engine.scan_worker", root, folder]
         self._child: ChildProcess | None = None
         self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._number = 0

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.engine.inspection import known_below
+from editd.engine.reconcile import known_below
 from editd.errors import Refused
 from editd.server.async_timeout import wait_event
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.engine.engine import Engine
-    from editd.engine.inspection import Inspection
+    from editd.engine.reconcile import Inspection
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction

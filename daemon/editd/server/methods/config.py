@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
-from editd.engine.rules import Rules
+from editd.engine.policy import Rules
 from editd.values.glob import Glob
 from editd.wire import messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.brackets import Brackets
+from editd.engine.exec_spans import Brackets
 from editd.errors import InvalidParams
 from editd.server import convert
 from editd.wire import messages
@@ -12,7 +12,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from editd.engine.brackets import Bracket
+    from editd.engine.exec_spans import Bracket
     from editd.errors import Refused
     from editd.server.dispatch import ClientState, MethodCall, Services
     from editd.server.methods.sessions import SessionMethods

@@ -15,7 +15,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from editd.engine.guard import Guard
+    from editd.engine.access import Guard
     from editd.engine.leases import Wait
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue

@@ -10,7 +10,7 @@ from editd.values.changeset import ReadMark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.engine.guard import Guard
+    from editd.engine.access import Guard
     from editd.server.dispatch import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.wire import messages

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
-from editd.engine.adopt import recorded_state
-from editd.engine.scopes import ROLLED_BACK
+from editd.engine.external_changes import recorded_state
+from editd.engine.undo_selection import ROLLED_BACK
 from editd.store.commit_message import rfc3339
 from editd.store.index import UndoQuery
 from editd.wire import messages
@@ -18,8 +18,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+    from editd.engine.access import Guard
     from editd.engine.engine import Engine
-    from editd.engine.guard import Guard
     from editd.engine.sessions import Open
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from editd.engine.guard import Guard
+from editd.engine.access import Guard
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
@@ -21,8 +21,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from editd.engine.commands import Apply
     from editd.engine.engine import Engine
-    from editd.engine.requests import Apply
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.subscriptions import Subscriptions

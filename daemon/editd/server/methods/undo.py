@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.requests import InTheWay, Outcome, Restore, Undo, Write
-from editd.engine.scopes import Filter, LastUndo, Named, Newest, OfSession, Scope
+from editd.engine.commands import InTheWay, Outcome, Restore, Undo, Write
+from editd.engine.undo_selection import Filter, LastUndo, Named, Newest, OfSession, Scope
 from editd.errors import InvalidParams
 from editd.server import convert
 from editd.values.glob import Glob, check_count

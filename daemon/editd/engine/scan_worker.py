@@ -1,6 +1,6 @@
 """The surveying process: it takes the baseline, and walks the workspace when the daemon wants to settle.
 
-`python -m editd.engine.survey ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+`python -m editd.engine.scan_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 Nothing of unbounded size runs in the daemon itself; here, a walk holds up nobody.
 
 `{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or

@@ -1,6 +1,6 @@
 """The process that runs the hooks of one trial, in a scratch folder of its own, and then ends.
 
-`python -m editd.engine.hook_process`, framed messages on stdin and stdout (`system.frames`): a frame with the
+`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.frames`): a frame with the
 hooks, one for each file (`engine.hooks.requests_of`), and back what came of it (`engine.hooks.Answers`).
 
 H1  A command never has a file of the workspace: its folder is the scratch folder, its standard input the

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from editd.edits.regex import Match
-from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
+from editd.engine.regex_errors import invalid, out_of_time, too_large, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

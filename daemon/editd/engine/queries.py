@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.engine.adopt import recorded_state
+from editd.engine.external_changes import recorded_state
 from editd.errors import NotAFile, PathOutside
 from editd.values.changeset import Change
 from editd.values.path import is_among

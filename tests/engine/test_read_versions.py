@@ -1,11 +1,11 @@
-"""engine.seen: readers that nobody keeps are forgotten, the oldest first."""
+"""engine.read_versions: readers that nobody keeps are forgotten, the oldest first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.engine.requests import reader_of
-from editd.engine.seen import READERS_MAX, Seen
+from editd.engine.commands import reader_of
+from editd.engine.read_versions import READERS_MAX, Seen
 from editd.values.changeset import Base, ReadMark
 from editd.values.path import WorkspacePath
 from harness import Harness

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.engine.adopt import state_of
+from editd.engine.external_changes import state_of
 from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal_record import Committed, touch_of
 from editd.values.changeset import Change

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.engine.commands import Apply
 from editd.engine.leases import leased
-from editd.engine.obstructions import blocking_by_path
-from editd.engine.requests import Apply
-from editd.engine.scopes import OfSession
+from editd.engine.net_changes import spans
 from editd.engine.undo import invert
-from editd.engine.work import spans
+from editd.engine.undo_conflicts import blocking_by_path
+from editd.engine.undo_selection import OfSession
 from editd.errors import NothingToUndo, PermissionDenied, Unread
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from editd.edits.plan import Snapshot
+    from editd.engine.commands import Reader, Undo, Write
     from editd.engine.leases import Leases
-    from editd.engine.requests import Reader, Undo, Write
-    from editd.engine.scopes import Scope, Target
-    from editd.engine.seen import Seen
+    from editd.engine.read_versions import Seen
     from editd.engine.sessions import Sessions
+    from editd.engine.snapshot import View
     from editd.engine.undo import Past
-    from editd.engine.view import View
+    from editd.engine.undo_selection import Scope, Target
     from editd.store.session_store import SessionStore
     from editd.system.clock import Clock
     from editd.values.changeset import Change

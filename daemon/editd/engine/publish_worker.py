@@ -1,11 +1,12 @@
 """The process that publishes: what a session or a range did, as one ordinary commit in the user's git.
 
-`python -m editd.engine.publication ROOT STATE_FOLDER`, framed messages on stdin and stdout
+`python -m editd.engine.publish_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout
 (`system.frames`). A request, as `request_of` makes it, is answered by `{commit, branch, left_out}` or by
 `{refused, message, hint, data}`, as `refused_by` reads it.
 
 Objects, one branch, and where that is checked out its index: nothing else is written. The tree is the
-tip's with each run merged in (`engine.work`); what the branch has of a run already is not merged twice.
+tip's with each run merged in (`engine.net_changes`); changes that the branch already has are not
+merged twice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from msgspec import Struct
 from pygit2.enums import ObjectType, Option
 
 from editd.edits.merge import merge_states
-from editd.engine.branch import (
+from editd.engine.git_branch import (
     TRAILER,
     advance,
     check_index,
@@ -34,8 +35,8 @@ from editd.engine.branch import (
     put_into_index,
     unreadable_index,
 )
-from editd.engine.lineends import as_added, converted_by, ends_of
-from editd.engine.work import Run, spans
+from editd.engine.git_eol import as_added, converted_by, ends_of
+from editd.engine.net_changes import Run, spans
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.commit_message import ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
@@ -48,7 +49,7 @@ from editd.values.transaction import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.engine.branch import Branch
+    from editd.engine.git_branch import Branch
 
 SHOWN_MAX = 3  # paths that a refusal names in its sentence
 _LINK = 0o160000

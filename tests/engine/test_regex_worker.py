@@ -1,4 +1,4 @@
-"""engine.expressions: the process that runs regular expressions, but for its limits."""
+"""engine.regex_worker: the process that runs regular expressions, but for its limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from editd.edits.regex import Match, Search
-from editd.engine.expressions import BOUNDS, PART, answers, matches_of, request_of, search
+from editd.engine.regex_worker import BOUNDS, PART, answers, matches_of, request_of, search
 from editd.errors import InvalidRegex, TooLarge
 from editd.system import frames
 
@@ -63,7 +63,7 @@ def test_a_refusal_comes_over_as_itself() -> None:
 
 
 def test_the_process_is_ready_when_it_says_so_and_ends_with_its_input() -> None:
-    command = [sys.executable, "-P", "-m", "editd.engine.expressions"]
+    command = [sys.executable, "-P", "-m", "editd.engine.regex_worker"]
     asked = frames.pack(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
     done = subprocess.run(command, input=asked, capture_output=True, timeout=20, check=True)
     ready = frames.pack({"ready": True})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine import survey
-from editd.engine.survey import Surveyor
+from editd.engine import scan_worker
+from editd.engine.scan_worker import Surveyor
 from editd.store.commit_message import parse
 from editd.system.frames import pack
 from editd.workspace.scan import FILE_BYTES_MAX
@@ -324,7 +324,7 @@ def test_a_file_over_the_limit_is_told_and_left_out(ground: Ground) -> None:
     assert set(ground.recorded()) == {b"a"}
     assert told["too_large"] == ["large"]
     sentence = "1 file is over 16 MiB and is captured when an edit touches it: large"
-    assert survey.too_large([b"large"]) == [sentence]
+    assert scan_worker.too_large([b"large"]) == [sentence]
     found, done = ground.scan()
     assert set(found) == {b"a"}
     assert done["too_large"] == ["large"]
@@ -334,7 +334,7 @@ def test_what_is_over_the_budget_stays_out_until_it_is_edited(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ground.write({f"f{number}": str(number) for number in range(10)})
-    monkeypatch.setattr(survey, "FILES_MAX", 4)
+    monkeypatch.setattr(scan_worker, "FILES_MAX", 4)
     told = Surveyor(str(ground.root), str(ground.state)).baseline(0)
     assert told["budget_spent"]
     assert "6 files were too many" in told["uncovered"][0]
@@ -407,7 +407,7 @@ def test_progress_is_told_on_the_way(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     ground.write({f"d{number}/f": str(number) for number in range(5)})
-    monkeypatch.setattr(survey, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(scan_worker, "PROGRESS_SECONDS", 0.0)
     Surveyor(str(ground.root), str(ground.state)).baseline(0)
     assert b"progress" in capfdbinary.readouterr().out
 
@@ -423,7 +423,7 @@ def test_a_workspace_that_is_gone_is_told(ground: Ground) -> None:
 def test_it_ends_quietly_with_its_daemon(ground: Ground) -> None:
     ground.write({f"d{number}/f": "" for number in range(2000)})
     ground.baseline()
-    child = [sys.executable, "-m", "editd.engine.survey", str(ground.root), str(ground.state)]
+    child = [sys.executable, "-m", "editd.engine.scan_worker", str(ground.root), str(ground.state)]
     argv = ["sh", "-c", '"$@" | head -c 5', "sh", *child]
     request = pack({"do": "scan", "id": 1})
     done = subprocess.run(argv, env=ground.environment, input=request, capture_output=True, check=True)

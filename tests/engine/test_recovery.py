@@ -1,4 +1,4 @@
-"""engine.recover: what a start does with a journal that a crash has left (C5), and what it leaves alone."""
+"""engine.recovery: what a start does with a journal that a crash has left (C5), and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.requests import Undo
-from editd.engine.scopes import Named
+from editd.engine.commands import Undo
+from editd.engine.undo_selection import Named
 from editd.values import changeset
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.engine.inspection import known_below
-from editd.engine.view import is_same
+from editd.engine.reconcile import known_below
+from editd.engine.snapshot import is_same
 from editd.errors import HistoryDamaged
 from editd.values.changeset import Change
 from editd.values.content import FileState, GitMode, Version

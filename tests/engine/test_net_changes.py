@@ -1,10 +1,10 @@
-"""engine.work: what a session or a range did to each path, as runs."""
+"""engine.net_changes: what a session or a range did to each path, as runs."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from editd.engine.work import Run, in_force, numbers_in, runs_of, spans
+from editd.engine.net_changes import Run, in_force, numbers_in, runs_of, spans
 from editd.values.content import FILE, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction

@@ -10,7 +10,7 @@ from editd.values.changeset import Base, ReadMark, merged_ranges
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from editd.engine.requests import Reader
+    from editd.engine.commands import Reader
     from editd.values.path import WorkspacePath
 
 READERS_MAX = 1_000  # that are not kept: names of sessions that nobody opened; the oldest are forgotten

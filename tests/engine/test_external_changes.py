@@ -1,4 +1,4 @@
-"""engine.adopt: what others changed becomes history, in an order that can be rebuilt (C4, P4)."""
+"""engine.external_changes: what others changed becomes history, in an order that can be rebuilt (C4, P4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The process that runs regular expressions, so that none holds up the daemon.
 
-`python -m editd.engine.expressions`, framed messages on stdin and stdout (`system.frames`). It says
+`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.frames`). It says
 `{ready}` when it is warm. Then a request, as `request_of` makes it, is answered by
 `{matches: [[start, end, groups, expansion, has_inner]]}` …, the last with `done`, or by
 `{refused, message, hint, data}`.
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from editd.edits.regex import Match, Search
-from editd.engine import ecmascript
-from editd.engine.expression_refusals import invalid, out_of_time, too_large, too_many
+from editd.engine import js_regex
+from editd.engine.regex_errors import invalid, out_of_time, too_large, too_many
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.system.frames import Frame
 
 SECONDS = 2.0
-BOUNDS = ecmascript.Bounds(
+BOUNDS = js_regex.Bounds(
     matches_max=100_000,  # to plan an edit of these holds up the daemon for most of a second
     characters_max=64 * 1024 * 1024,  # as much as the largest file
 )
@@ -50,7 +50,7 @@ def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
     """Return all matches. InvalidRegex, TooLarge; Timeout for ECMAScript, and in the process for any."""
     try:
         if wanted.language == "ecmascript":
-            return tuple(ecmascript.find(wanted, seconds, BOUNDS))
+            return tuple(js_regex.find(wanted, seconds, BOUNDS))
         return tuple(_python(wanted))
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None

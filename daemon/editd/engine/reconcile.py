@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from editd.engine.view import View
+from editd.engine.snapshot import View
 from editd.errors import NotAFile, PathOutside, Refused
 from editd.values.path import WorkspacePath
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from editd.edits.regex import Match, Search
     from editd.engine.hooks import Hooked, Trial
-    from editd.engine.scopes import Scope
+    from editd.engine.undo_selection import Scope
     from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.blame import Blame
-from editd.engine.obstructions import UndoConflict
+from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import NoMatch, Refused, Stale
 from editd.values.content import FileState, Version
 from editd.values.path import WorkspacePath
@@ -17,7 +17,7 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.engine.requests import Outcome
+    from editd.engine.commands import Outcome
     from editd.errors import FileMissing
     from editd.store.history import History
     from editd.values.transaction import Transaction

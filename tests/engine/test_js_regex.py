@@ -1,4 +1,4 @@
-"""engine.ecmascript: ECMAScript's regular expressions."""
+"""engine.js_regex: ECMAScript's regular expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from editd.edits.regex import Match, Search
 from editd.edits.replace import Replacement, replace
-from editd.engine.ecmascript import Bounds, find
+from editd.engine.js_regex import Bounds, find
 from editd.errors import InvalidRegex, Timeout, TooLarge
 from torment import own_time
 

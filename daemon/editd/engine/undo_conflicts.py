@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_lines, merge_states
-from editd.engine.requests import InTheWay
-from editd.engine.scopes import Named, OfSession, batches_of, part_of, whole_of, would_name
+from editd.engine.commands import InTheWay
 from editd.engine.undo import Past, Place, invert, undone_in_part
+from editd.engine.undo_selection import Named, OfSession, batches_of, part_of, whole_of, would_name
 from editd.errors import Conflict, NothingToUndo
 from editd.store.index import NEVER, LogQuery
 from editd.values.path import WorkspacePath, folders_of
@@ -21,7 +21,7 @@ from editd.values.transaction import Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from editd.engine.scopes import Scope, Target
+    from editd.engine.undo_selection import Scope, Target
     from editd.errors import NotAFile
     from editd.store.history import History
     from editd.values.content import FileState

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.engine.adopt import OUTSIDE
+from editd.engine.external_changes import OUTSIDE
 from editd.errors import InvalidParams, TooLarge
 from editd.values.transaction import Authorship
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.engine.requests import Reader
+    from editd.engine.commands import Reader
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Kind, Transaction
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from editd.engine.adopt import state_of
-from editd.engine.questions import changes_of
-from editd.engine.requests import Outcome, Write
+from editd.engine.commands import Outcome, Write
+from editd.engine.external_changes import state_of
+from editd.engine.queries import changes_of
 from editd.errors import InvalidParams
 from editd.values.changeset import Change, FileReport
 from editd.values.path import WorkspacePath
