@@ -43,7 +43,7 @@ def test_a_hunk_is_put_where_it_says() -> None:
 def test_a_hunk_is_found_elsewhere_nearest_first_and_that_is_said() -> None:
     content = b"x\n" + b"0\n" * 9 + b"x\n" + b"0\n" * 3
     warnings = check(content, "@@ -9 +9 @@\n-x\n+y\n", b"x\n" + b"0\n" * 9 + b"y\n" + b"0\n" * 3)
-    assert warnings == ("Hunk 1 of f was applied at line 11 (+2 lines from where it says, fuzz 0).",)
+    assert warnings == ("Hunk 1 of f was applied at line 11 (+2 lines from its header's line, fuzz 0).",)
 
 
 def test_the_next_hunk_is_moved_by_as_much_as_the_last() -> None:
@@ -69,7 +69,7 @@ def test_fuzz_leaves_out_context_at_the_ends() -> None:
     content = b"other\nb\nc\nd\nother\n"
     refusal(content, hunk)
     assert check(content, hunk, b"other\nb\nC\nd\nother\n", fuzz=1) == (
-        "Hunk 1 of f was applied at line 2 (+0 lines from where it says, fuzz 1).",
+        "Hunk 1 of f was applied at line 2 (+0 lines from its header's line, fuzz 1).",
     )
     refusal(content.replace(b"c", b"x"), hunk, fuzz=9)
 

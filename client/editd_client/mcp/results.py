@@ -43,7 +43,7 @@ IN_OUR_TOOLS = (
     (r"on_conflict: force", "force: true"),
     (r", or use on_conflict: skip to undo only what fits", ""),
     (r"on_stale: merge", 'on_stale: "merge"'),
-    (r"[Rr]ead it and give its version as base, or use force to write over whatever it holds",
+    (r"[Rr]ead it and give its version as base, or use force to overwrite any content",
      "Read it with read_file first"),
     (r"Read it and give its version as base, or edit it", "Read it with read_file, and edit it"),
     (r"Choose another path, or use overwrite", "Choose another path, or delete that file in the same call"),

@@ -1,1 +1,1 @@
-"""What an edit makes of a text, purely: text in, text out. Nothing here reads a file or a clock."""
+"""The pure part of an edit: text in, text out. Nothing here reads a file or a clock."""

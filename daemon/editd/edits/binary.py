@@ -1,7 +1,7 @@
 """Git's binary patches: a file's content as base85 lines of zlib, whole or as a delta.
 
 The form is that of git's apply.c (`parse_binary_hunk`) and of its pack deltas (gitformat-pack,
-"Deltified representation"). Only the forward half is used, the other is there for `git apply -R`.
+"Deltified representation"). Only the forward half is used; the reverse half is for `git apply -R`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from editd.errors import MalformedEdit, TooLarge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# zlib makes up to 1,032 bytes of one, so that a message within its limit could still fill the memory.
+# zlib expands one byte to at most 1,032, so a message within its size limit could still exhaust memory.
 BINARY_BYTES_MAX = 256 << 20
 
 _KIND = re.compile(rb"(literal|delta) (\d{1,12})\r?\n")
 
 
 class Binary(Struct, frozen=True):
-    """The new content (`literal`), or the instructions to make it from the old one (`delta`)."""
+    """A binary hunk: the new content (`literal`), or instructions that build it from the old (`delta`)."""
 
     content: bytes
     is_delta: bool
@@ -33,9 +33,9 @@ class Binary(Struct, frozen=True):
 
 
 def parse_binary(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
-    """Read the hunk that follows `GIT binary patch`; return it and how many lines it takes.
+    """Parse the hunk after `GIT binary patch`; return it and its number of lines.
 
-    `line` is the number of the first of `lines`. MalformedEdit, or TooLarge where it unpacks to more
+    `line` is the line number of `lines[0]`. Raises MalformedEdit, and TooLarge for content of more
     than BINARY_BYTES_MAX.
     """
     forward, count = _one(lines, line)
@@ -45,7 +45,7 @@ def parse_binary(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
 
 
 def apply_delta(content: bytes, delta: Binary) -> bytes:
-    """Return what `delta` makes of `content`; MalformedEdit where it was not made for it."""
+    """Return `content` with `delta` applied; MalformedEdit if the delta does not fit."""
     source_size, position = _size(delta, 0)
     target_size, position = _size(delta, position)
     if source_size != len(content):
@@ -53,13 +53,13 @@ def apply_delta(content: bytes, delta: Binary) -> bytes:
     if target_size > BINARY_BYTES_MAX:
         raise _too_large(target_size)
     pieces: list[bytes] = []
-    made = 0
-    while position < len(delta.content) and made <= target_size:
+    size = 0
+    while position < len(delta.content) and size <= target_size:
         piece, position = _instruction(content, delta, position)
         pieces.append(piece)
-        made += len(piece)
-    if made != target_size:
-        raise _malformed(delta.line, f"The binary delta makes {made} bytes, not {target_size}")
+        size += len(piece)
+    if size != target_size:
+        raise _malformed(delta.line, f"The binary delta makes {size} bytes, not {target_size}")
     return b"".join(pieces)
 
 
@@ -86,7 +86,7 @@ def _one(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
 
 
 def _row(row: bytes, line: int) -> bytes:
-    """One base85 line; its first letter tells the bytes in it, A-Z 1 to 26 and a-z 27 to 52."""
+    """Decode one base85 line; its first letter encodes the byte count, A-Z for 1 to 26, a-z for 27 to 52."""
     letter = row[0]
     length = letter - 64 if 65 <= letter <= 90 else letter - 70
     try:
@@ -99,7 +99,7 @@ def _row(row: bytes, line: int) -> bytes:
 
 
 def _size(delta: Binary, position: int) -> tuple[int, int]:
-    """A little-endian number in groups of seven bits, and where it ends."""
+    """Read a little-endian number in groups of seven bits; return it and the position after it."""
     value = shift = 0
     while position < len(delta.content) and shift < 64:
         byte = delta.content[position]
@@ -112,7 +112,7 @@ def _size(delta: Binary, position: int) -> tuple[int, int]:
 
 
 def _instruction(content: bytes, delta: Binary, position: int) -> tuple[bytes, int]:
-    """What one instruction puts in (a copy of the old content, or bytes of its own), and where it ends."""
+    """Return the bytes of one instruction (copied from `content`, or literal) and the position after it."""
     code = delta.content[position]
     position += 1
     if not code & 0x80:
@@ -120,7 +120,7 @@ def _instruction(content: bytes, delta: Binary, position: int) -> tuple[bytes, i
         if not code or len(piece) < code:
             raise _malformed(delta.line, "The binary delta ends early")
         return piece, position + code
-    numbers = [0] * 7  # four bytes of an offset and three of a size, those that are not zero
+    numbers = [0] * 7  # four bytes of the offset, then three of the size; zero bytes are omitted
     for bit in range(7):
         if code & 1 << bit:
             if position == len(delta.content):
@@ -144,6 +144,6 @@ def _malformed(line: int, message: str) -> MalformedEdit:
 def _too_large(size: int) -> TooLarge:
     return TooLarge(
         f"The binary patch makes a file of {size} bytes.",
-        hint=f"A binary patch may make {BINARY_BYTES_MAX} bytes; write the file whole instead.",
+        hint=f"Write the whole file instead: a binary patch may make at most {BINARY_BYTES_MAX} bytes.",
         data={"size": size, "limit": BINARY_BYTES_MAX},
     )

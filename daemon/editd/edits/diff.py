@@ -1,8 +1,8 @@
-"""What became of a path, as a git diff that `git apply` and `edits.patch` take back.
+"""The change of one path as a git diff, which `git apply` and `edits.patch` accept.
 
-The hunks are git's own (xdiff, by libgit2), the headers are made here: libgit2 makes none for modes
-and renames of contents that are in no repository. Content with a NUL is a git binary patch, or on
-request only said to differ.
+libgit2 computes the hunks (xdiff). The headers are written here, because libgit2 writes no mode or
+rename headers for contents outside a repository. Content with a NUL becomes a git binary patch, or on
+request the line `Binary files a and b differ`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 _NOTHING = "0" * 40
-_ID_DIGITS = 10  # of a version in an index line: for people, nothing reads it back
+_ID_DIGITS = 10  # of a version in an index line: for people, no program reads it back
 
 
 def unified(
@@ -29,13 +29,14 @@ def unified(
     *,
     with_binary: bool = True,
 ) -> str:
-    """Return the diff from `before` to `after`; a move where `path_after` is another path; "" for no change.
+    """Return the diff from `before` to `after`; "" if nothing changed.
 
-    Bytes that are not UTF-8 are surrogate escapes, in paths C-style quotes as git writes them.
+    Another `path_after` makes it a rename. Bytes that are not UTF-8 become surrogate escapes in the
+    text, and C-style escapes in a quoted path, as git writes them.
     """
     moved_to = path_after or path
     if before is not None and after is not None and before.is_symlink != after.is_symlink:
-        # As git does it: what kind of file a path holds is not changed, it is another file.
+        # Like git: a change between file and symlink is a deletion and a creation.
         gone = unified(path, before, None, with_binary=with_binary)
         return gone + unified(moved_to, None, after, with_binary=with_binary)
     if before == after and moved_to == path:
@@ -51,7 +52,7 @@ def unified(
 
 
 def line_counts(before: FileState | None, after: FileState | None) -> tuple[int, int]:
-    """Return how many lines were added and removed; none for content that is not text."""
+    """Return the numbers of lines added and removed; zeros for content that is not text."""
     old, new = (state.content if state else b"" for state in (before, after))
     if old == new or b"\0" in old or b"\0" in new:
         return 0, 0
@@ -60,9 +61,9 @@ def line_counts(before: FileState | None, after: FileState | None) -> tuple[int,
 
 
 def quoted(path: str) -> str:
-    """Return `path` as git writes it: in C-style quotes where it holds what would not survive in a line.
+    """Return `path` as git writes it: in C-style quotes if it holds control characters, `"` or `\\`.
 
-    Unlike git's default, characters beyond ASCII that are text stay readable (`core.quotePath=false`).
+    Unlike git's default, text beyond ASCII stays readable (`core.quotePath=false`).
     """
     if not _ODD.search(path):
         return path
@@ -80,7 +81,7 @@ def _octal(character: str) -> str:
 
 
 def _name(path: str) -> str:
-    """A path in a `---` line: a tab ends one that has a space in it, for patch(1) stops there else."""
+    """Return a path for a `---` line; a final tab keeps patch(1) from cutting a name at its first space."""
     return f"{path}\t" if " " in path and not path.startswith('"') else path
 
 
@@ -102,7 +103,7 @@ def _headers(
             lines += [f"rename from {quoted(path.text)}", f"rename to {quoted(moved_to.text)}"]
     old, new = (state.version if state else _NOTHING for state in (before, after))
     if old != new:
-        # `git apply` takes a binary patch only if both ids are there in full.
+        # `git apply` accepts a binary patch only with both ids in full.
         digits = len(_NOTHING) if _is_binary(before) or _is_binary(after) else _ID_DIGITS
         lines.append(f"index {old[:digits]}..{new[:digits]}{kept_mode}")
     return lines
@@ -121,7 +122,7 @@ def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool
         return f"Binary files {old.rstrip()} and {new.rstrip()} differ\n"
     whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
     hunks = whole[whole.index(b"\n@@ ") + 1 :]
-    # Git cuts the heading of a hunk after 80 bytes, if need be in the middle of a character.
+    # Git cuts the heading of a hunk after 80 bytes, possibly inside a character.
     hunks = _HEADING.sub(lambda match: match.group().decode("utf-8", "ignore").encode(), hunks)
     return f"--- {old}\n+++ {new}\n" + hunks.decode("utf-8", "surrogateescape")
 

@@ -1,10 +1,10 @@
-"""Ignore rules: the lines of `.gitignore` files, as gitignore(5) has them, asked by path.
+"""Ignore rules: the lines of `.gitignore` files as in gitignore(5), matched against paths.
 
-The last line that matches decides, a folder's own file coming after those above it; below a folder
-that is ignored nothing is brought back. White space around a pattern says nothing.
+The last matching line decides; a folder's own file comes after the files of its parents. No rule
+re-includes a path below an ignored folder. White space around a pattern is ignored.
 
-No pattern takes long: what stands between two stars is taken where it first fits, in an atomic group, so
-that a match never tries more than one of them again. A `[` that nothing closes is itself.
+Matching takes no exponential time: the part between two stars is an atomic group, matched at its first
+place and never retried. An unclosed `[` matches itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOKEN = re.compile(rf"\*+|\?|\\.|{_SET.pattern}|.", re.DOTALL)
 
 
 class Rule(Struct, frozen=True):
-    """One line: what it matches below `folder`, the one that its file lies in ("" for the root)."""
+    """One line of the ignore file in `folder` ("" for the root), matching paths below that folder."""
 
     folder: str
     expression: re.Pattern[str]
@@ -47,32 +47,32 @@ class Rule(Struct, frozen=True):
 
 
 def rules_of(lines: Sequence[str], folder: str = "") -> tuple[Rule, ...]:
-    """Return the rules that the lines of an ignore file in `folder` say."""
+    """Return the rules in the lines of an ignore file in `folder`."""
     return tuple(rule for line in lines if (rule := _rule(line, folder)) is not None)
 
 
 def is_ignored(path: str, rules_in: Callable[[str], Sequence[Rule]], *, is_folder: bool = False) -> bool:
-    """True where `path`, or a folder that it lies in, is ignored.
+    """Return whether `path`, or a folder above it, is ignored.
 
-    `rules_in` gives the rules of the file in a folder; it is asked for none below an ignored one.
+    `rules_in` returns the rules of the ignore file in a folder. It is never called below an ignored folder.
     """
     names = path.split("/")
     rules = [*rules_in("")]
     for depth in range(1, len(names) + 1):
-        here = "/".join(names[:depth])
+        prefix = "/".join(names[:depth])
         is_whole = depth == len(names)
         last = next(
-            (r for r in reversed(rules) if r.matches(here, is_folder=is_folder or not is_whole)), None
+            (r for r in reversed(rules) if r.matches(prefix, is_folder=is_folder or not is_whole)), None
         )
         if last is not None and not last.is_negative:
             return True
         if not is_whole:
-            rules += rules_in(here)
+            rules += rules_in(prefix)
     return False
 
 
 def _rule(line: str, folder: str) -> Rule | None:
-    """The rule of one line; None for one that says nothing."""
+    """Parse one line; None for a blank line or a comment."""
     pattern = _stripped(line)
     if not pattern or pattern.startswith("#"):
         return None
@@ -88,14 +88,14 @@ def _rule(line: str, folder: str) -> Rule | None:
 
 
 def _stripped(line: str) -> str:
-    """The line without white space around it, but for a space at the end that a backslash quotes."""
+    """Strip white space around the line, but keep a final space that a backslash quotes."""
     bare = line.strip()
     is_quoted = len(bare) - len(bare.rstrip("\\")) & 1
     return bare + " " if is_quoted and line.lstrip().startswith(bare + " ") else bare
 
 
 def _of_path(names: Sequence[str]) -> str:
-    """The regular expression of a pattern's names; one of two stars or more stands for any folders."""
+    """Return the regular expression of a pattern's names; `**` matches any folders."""
     parts: list[list[str]] = [[]]
     for name in names:
         if len(name) > 1 and not name.strip("*"):
@@ -126,7 +126,7 @@ def _of_name(name: str) -> str:
 
 
 def _of_character(token: re.Match[str]) -> str:
-    """The expression of one character: `?`, a quoted one, a set or itself."""
+    """Return the expression of one character: `?`, a quoted one, a set or itself."""
     if token[0] == "?":
         return "[^/]"
     if token[2] is None:
@@ -138,7 +138,7 @@ def _of_character(token: re.Match[str]) -> str:
 
 
 def _of_member(member: re.Match[str]) -> str:
-    """What one member of a set, a class, a range or a character, is in a set of `re`; "" for nothing."""
+    """Return one member of a set (class, range or character) in the syntax of `re`; "" if it is empty."""
     name, low, high = member.groups()
     if name is not None:
         return _CLASSES.get(name, "")

@@ -1,14 +1,16 @@
-"""Hunks, and how they are put into a file's lines: the half of patch(1) that looks for a place.
+"""Hunks, and their application to a file's lines: the part of patch(1) that locates a hunk.
 
-A hunk belongs where its old lines are: at the line that it names, moved by as much as the hunk
-before it was; else at the end of the file that its uneven context speaks for; else at the place
-nearest to the line that it names. With fuzz, context lines at its ends may be left out, as patch(1)
-does it. It is matched byte for byte, and only where that fails without regard to line ends.
+A hunk applies at the lines that match its old lines. These places are tried in order:
+1. the line in its header, shifted by the offset of the previous hunk,
+2. the start or end of the file, if its context is shorter on that side,
+3. the match nearest to the line in its header.
+With fuzz, context lines at its ends may be dropped, as in patch(1). Lines match byte for byte; failing
+that, without their line ends.
 
-Unlike in patch(1), a hunk with less context on one side is not refused for standing in the middle of
-the file: its old lines are there all the same.
+Unlike patch(1), a hunk with less context on one side may apply in the middle of the file, because its
+old lines match there.
 
-Never changes a byte of a context line, and never guesses at a hunk that does not match.
+Never changes a byte of a context line, and never guesses a place for a hunk that does not match.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Lines = Sequence[bytes]  # each with its line end; only a file's last may be wit
 
 
 class PatchHunk(Struct, frozen=True):
-    """One contiguous part of a patch; `lines` are signs (space, `-`, `+`) with texts."""
+    """One contiguous part of a patch; `lines` are pairs of a sign (space, `-`, `+`) and a text."""
 
     number: int  # in its file, from 1
     line: int  # of its header in the patch, from 1
@@ -34,12 +36,12 @@ class PatchHunk(Struct, frozen=True):
     lines: tuple[tuple[bytes, bytes], ...]
 
     def without(self, head: int, tail: int) -> tuple[tuple[bytes, bytes], ...]:
-        """The lines but for `head` at the beginning and `tail` at the end."""
+        """Return the lines without the first `head` and the last `tail`."""
         return self.lines[head : len(self.lines) - tail]
 
     @property
     def context(self) -> tuple[int, int]:
-        """How many context lines it begins and ends with."""
+        """The numbers of context lines at its beginning and its end."""
         changed = [index for index, (sign, _) in enumerate(self.lines) if sign != b" "]
         if not changed:
             return len(self.lines), 0
@@ -47,7 +49,7 @@ class PatchHunk(Struct, frozen=True):
 
 
 class AppliedPatch(Struct, frozen=True):
-    """The content after all hunks, and what is to be said of how they fitted."""
+    """The content after all hunks, and a warning for each hunk that applied with an offset or fuzz."""
 
     content: bytes
     warnings: tuple[str, ...]
@@ -56,10 +58,10 @@ class AppliedPatch(Struct, frozen=True):
 def apply_hunks(
     content: bytes, hunks: Sequence[PatchHunk], *, fuzz: int = 0, path: str = "the file"
 ) -> AppliedPatch:
-    """Put `hunks` into `content`, in their order; NoMatch for the first that has no place.
+    """Apply `hunks` to `content`, in their order; NoMatch for the first that does not match.
 
-    What is put in stands as it is in the patch where the hunk matches to the byte, else it takes the
-    line ends of the lines around it, and leaves a missing final newline missing.
+    If a hunk matches byte for byte, its new lines are inserted unchanged. Otherwise they take the line
+    ends of the lines around them, and a missing final newline stays missing.
     """
     file = _File(_lines_of(content))
     result: list[bytes] = []
@@ -76,7 +78,7 @@ def apply_hunks(
         if place.offset or place.fuzz:
             warnings.append(
                 f"Hunk {hunk.number} of {path} was applied at line {place.start + 1} "
-                f"({place.offset:+d} lines from where it says, fuzz {place.fuzz})."
+                f"({place.offset:+d} lines from its header's line, fuzz {place.fuzz})."
             )
     result += file.lines[taken:]
     return AppliedPatch(_joined(result), tuple(warnings))
@@ -88,12 +90,12 @@ class _File:
 
     @cached_property
     def bare(self) -> Lines:
-        """The lines without their ends, for hunks that do not match to the byte."""
+        """The lines without their line ends, for hunks that do not match byte for byte."""
         return [_bare(line) for line in self.lines]
 
 
 class _Place(Struct, frozen=True):
-    """Where a hunk's lines, less those that fuzz left out, stand in the file (from 0)."""
+    """The place of a hunk in the file: its start (from 0), and its lines without those that fuzz dropped."""
 
     start: int
     lines: Sequence[tuple[bytes, bytes]]
@@ -105,7 +107,7 @@ class _Place(Struct, frozen=True):
 def _locate(file: _File, hunk: PatchHunk, low: int, offset: int, fuzz: int) -> _Place | None:
     leading, trailing = hunk.context
     for dropped in range(min(fuzz, max(leading, trailing)) + 1):
-        # As in patch(1): the side with more context loses first.
+        # As in patch(1), the side with more context loses lines first.
         head = max(0, dropped + leading - max(leading, trailing))
         tail = max(0, dropped + trailing - max(leading, trailing))
         cut = hunk.without(head, tail)
@@ -117,7 +119,7 @@ def _locate(file: _File, hunk: PatchHunk, low: int, offset: int, fuzz: int) -> _
         elif trailing < leading:
             firsts.append(len(file.lines) - len(old))
         start = _find(file.lines, old, firsts, low)
-        # Nothing shows how a hunk without old lines would match, so it takes the file's line ends.
+        # A hunk without old lines has nothing to match, so it takes the file's line ends.
         exact = start is not None and (bool(old) or not file.lines)
         if start is None:
             start = _find(file.bare, [_bare(line) for line in old], firsts, low)
@@ -127,7 +129,7 @@ def _locate(file: _File, hunk: PatchHunk, low: int, offset: int, fuzz: int) -> _
 
 
 def _find(keys: Lines, goal: Lines, firsts: Sequence[int], low: int) -> int | None:
-    """Return where `goal` is in `keys` from `low` on: at one of `firsts`, else nearest to the first."""
+    """Return the index of `goal` in `keys` from `low` on: at one of `firsts`, or nearest to `firsts[0]`."""
     for start in firsts:
         if low <= start <= len(keys) - len(goal) and keys[start : start + len(goal)] == goal:
             return start
@@ -135,7 +137,7 @@ def _find(keys: Lines, goal: Lines, firsts: Sequence[int], low: int) -> int | No
 
 
 def _places(keys: Lines, goal: Lines, low: int) -> Iterator[int]:
-    """Yield every place of `goal`; none for an empty one, which only its line number can place."""
+    """Yield each index of `goal` in `keys`; none for an empty `goal`, which only its line number locates."""
     start, end = low, len(keys) - len(goal) + 1
     while goal and start < end:
         try:
@@ -148,7 +150,7 @@ def _places(keys: Lines, goal: Lines, low: int) -> Iterator[int]:
 
 
 def _put_in(place: _Place, lines: Lines) -> list[bytes]:
-    """Return what stands at `place` afterwards: the file's own context lines and the hunk's new ones."""
+    """Return the new lines at `place`: the file's own context lines and the hunk's added lines."""
     result = []
     position = place.start
     end = _end_of(lines[position]) if position < len(lines) else b""
@@ -170,7 +172,7 @@ def _put_in(place: _Place, lines: Lines) -> list[bytes]:
 
 
 def _joined(lines: Lines) -> bytes:
-    """The lines as content; one without a line end that is no longer the last gets one."""
+    """Join the lines; one without a line end that is no longer the last gets one."""
     end = next(filter(None, map(_end_of, lines)), b"\n")
     return b"".join(line if line.endswith(b"\n") else line + end for line in lines[:-1]) + b"".join(
         lines[-1:]
@@ -185,7 +187,7 @@ def _refusal(content: bytes, file: _File, hunk: PatchHunk, path: str) -> NoMatch
     if applied is not None:
         refusal = NoMatch(
             f"Hunk {hunk.number} seems to be applied already: see line {applied + 1} of {path}.",
-            hint="Leave it out, or read the file again.",
+            hint="Leave the hunk out, or read the file again.",
             data=data,
         )
         note_applied_hunk(refusal, [_shown(line) for line in file.bare], applied, "".join(signs))

@@ -1,8 +1,8 @@
-"""Collisions: where two changes of one text meet, line by line.
+"""Line changes between two texts, and the collisions of two sets of them.
 
-Git's merge takes lines that touch for a conflict. Here changes collide only where both change the same
-lines, or put lines in at the same point; a change of the line next to it is a neighbour and stays.
-Lines end with LF, as git counts them; the differences are git's own (xdiff, by libgit2).
+Git's merge reports a conflict for changes of adjacent lines. Here two changes collide only if both change
+the same lines, or insert lines at the same point. Changes of adjacent lines are both kept.
+Lines end with LF, as in git. libgit2 computes the differences (xdiff).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pygit2.enums import DiffOption
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-Lines = tuple[bytes, ...]  # each with its line end; only a text's last may be without
+Lines = tuple[bytes, ...]  # each with its line end; only a text's last line may lack it
 Winner = Literal["ours", "theirs"]
 LINES_SHOWN_MAX = 20  # of each side of a collision
 CONTEXT_LINES = 3  # around a hunk that is shown, as in git
 
 
 class LineChange(Struct, frozen=True):
-    """One contiguous change: which lines of the base (half open, from 0), and what they became."""
+    """One contiguous change: a range of lines of the base (half open, from 0), and the new lines."""
 
     start: int
     end: int
-    first_line: int  # of the new side, from 1; where it has none, the line before
+    first_line: int  # in the new text, from 1; the line before, if no lines are left
     lines: Lines
 
     @property
@@ -37,14 +37,14 @@ class LineChange(Struct, frozen=True):
 
 
 class Collision(Struct, frozen=True):
-    """Lines of the base (half open, from 0) that both sides changed, and what each made of them."""
+    """Lines of the base (half open, from 0) that both sides changed, and the version of each side."""
 
     start: int
     end: int
     base: Lines
     ours: Lines
     theirs: Lines
-    first_line: int  # of ours, from 1; where it has none, the line before
+    first_line: int  # of ours, from 1; the line before, if ours has no lines
 
     @property
     def last_line(self) -> int:
@@ -52,41 +52,41 @@ class Collision(Struct, frozen=True):
         return max(self.first_line + len(self.ours) - 1, self.first_line)
 
     def hunk(self) -> str:
-        """Return it as a hunk of a diff from the base to ours; bytes that are not UTF-8 are escapes."""
+        """Return a diff hunk from the base to ours; bytes that are not UTF-8 become surrogate escapes."""
         old = f"-{self.start + bool(self.base)},{len(self.base)}"
         new = f"+{self.first_line},{len(self.ours)}"
         return f"@@ {old} {new} @@\n{_shown('-', self.base)}{_shown('+', self.ours)}"
 
 
 class JoinedText(Struct, frozen=True):
-    """Two changes in one text, and where they collide: there it holds what the winner made."""
+    """Both sides' changes in one text; each collision holds the winner's lines."""
 
     content: bytes
     collisions: tuple[Collision, ...]
-    collided: tuple[LineChange, ...] = ()  # the hunks of theirs that do
+    collided: tuple[LineChange, ...] = ()  # the changes of theirs that collide
 
 
 def lines_of(content: bytes) -> Lines:
-    """The lines of a text, each with its line end."""
+    """Split a text into lines, each with its line end."""
     *ended, last = content.split(b"\n")
     return (*(line + b"\n" for line in ended), *([last] if last else ()))
 
 
 def hunks_between(before: bytes, after: bytes) -> list[LineChange]:
-    """The changes from one text to another, without context, in their order."""
+    """Return the changes from one text to another, without context, in their order."""
     lines = lines_of(after)
     patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
-    found = []
+    changes = []
     for hunk in patch.hunks:
-        # Of a run without lines, git gives the line before it.
+        # For a range without lines, git gives the line before it.
         start = hunk.old_start - (1 if hunk.old_lines else 0)
         new = lines[hunk.new_start - 1 : hunk.new_start - 1 + hunk.new_lines] if hunk.new_lines else ()
-        found.append(LineChange(start, start + hunk.old_lines, hunk.new_start, new))
-    return found
+        changes.append(LineChange(start, start + hunk.old_lines, hunk.new_start, new))
+    return changes
 
 
 def reverse(before: bytes, after: bytes) -> list[LineChange]:
-    """The changes from `after` back to `before`: hunk by hunk those of `hunks_between`."""
+    """Return the changes from `after` back to `before`, in the order of `hunks_between`."""
     lines = lines_of(before)
     return [
         LineChange(
@@ -100,15 +100,15 @@ def reverse(before: bytes, after: bytes) -> list[LineChange]:
 
 
 def shown_hunks(before: bytes, after: bytes) -> list[str]:
-    """Return each change of `hunks_between` as a hunk of a diff; bytes that are not UTF-8 are escapes.
+    """Return each change of `hunks_between` as a diff hunk; bytes that are not UTF-8 become escapes.
 
-    The lines around it end where the next hunk begins: each hunk can be taken without the others.
+    Context never reaches into the next hunk, so that each hunk applies without the others.
     """
     lines = lines_of(before)
     hunks = hunks_between(before, after)
     ends = [0, *(hunk.end for hunk in hunks)]
     starts = [*(hunk.start for hunk in hunks[1:]), len(lines)]
-    found = []
+    shown = []
     for hunk, floor, ceiling in zip(hunks, ends, starts, strict=False):
         above = lines[max(floor, hunk.start - CONTEXT_LINES) : hunk.start]
         below = lines[hunk.end : min(ceiling, hunk.end + CONTEXT_LINES)]
@@ -120,12 +120,12 @@ def shown_hunks(before: bytes, after: bytes) -> list[str]:
             _signed(" ", above) + _signed("-", lines[hunk.start : hunk.end])
             + _signed("+", hunk.lines) + _signed(" ", below)
         )  # fmt: skip
-        found.append(f"@@ -{old_start},{old} +{new_start},{new} @@\n" + "".join(body))
-    return found
+        shown.append(f"@@ -{old_start},{old} +{new_start},{new} @@\n" + "".join(body))
+    return shown
 
 
 def apply_changes(base: bytes, hunks: Iterable[LineChange]) -> bytes:
-    """The base with some of its hunks carried out."""
+    """Return `base` with some of its changes applied."""
     lines = lines_of(base)
     return b"".join(_carried_out(lines, 0, len(lines), hunks))
 
@@ -133,7 +133,7 @@ def apply_changes(base: bytes, hunks: Iterable[LineChange]) -> bytes:
 def join(
     base: bytes, ours: bytes, theirs: bytes | Sequence[LineChange], winner: Winner = "ours"
 ) -> JoinedText:
-    """Join the changes base→ours and base→theirs; where they collide, `winner` has it."""
+    """Join the changes base→ours and base→theirs; `winner` wins each collision."""
     lines = lines_of(base)
     their_hunks = hunks_between(base, theirs) if isinstance(theirs, bytes) else theirs
     our_hunks = [
@@ -141,28 +141,28 @@ def join(
         for hunk in hunks_between(base, ours)
         for part in _line_by_line(_moved_aside(hunk, lines, their_hunks), their_hunks)
     ]
-    made: list[bytes] = []
+    joined: list[bytes] = []
     collisions: list[Collision] = []
     lost: list[LineChange] = []
     at = 0
     for mine, yours in _clusters(our_hunks, their_hunks, lines):
         start, end = _bounds([*mine, *yours])
-        made += lines[at:start]
+        joined += lines[at:start]
         at = end
-        kept, wanted = (_carried_out(lines, start, end, hunks) for hunks in (mine, yours))
-        if mine and yours and kept != wanted:
+        our_lines, their_lines = (_carried_out(lines, start, end, hunks) for hunks in (mine, yours))
+        if mine and yours and our_lines != their_lines:
             first_line = _first_line(mine, start)
-            collisions.append(Collision(start, end, lines[start:end], kept, wanted, first_line))
+            collisions.append(Collision(start, end, lines[start:end], our_lines, their_lines, first_line))
             lost += yours
-        made += kept if mine and (not yours or winner == "ours") else wanted
-    made += lines[at:]
-    return JoinedText(b"".join(made), tuple(collisions), tuple(lost))
+        joined += our_lines if mine and (not yours or winner == "ours") else their_lines
+    joined += lines[at:]
+    return JoinedText(b"".join(joined), tuple(collisions), tuple(lost))
 
 
 def _clusters(
     ours: Sequence[LineChange], theirs: Sequence[LineChange], lines: Lines
 ) -> Iterator[tuple[list[LineChange], list[LineChange]]]:
-    """The runs of lines that change, in their order, as the hunks of both sides that overlap in each."""
+    """Yield groups of overlapping changes in their order, each as the changes of ours and of theirs."""
     sides = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
     cluster: tuple[list[LineChange], list[LineChange]] = ([], [])
     for hunk, side in sorted(sides, key=lambda pair: (pair[0].start, pair[0].end)):
@@ -179,20 +179,20 @@ def _bounds(hunks: Sequence[LineChange]) -> tuple[int, int]:
 
 
 def _overlap(first: LineChange, second: LineChange, lines: Lines) -> bool:
-    """Whether two hunks change the same line, or put lines in at the same point."""
+    """Return whether two changes change the same line, or insert lines at the same point."""
     if first.is_insertion and second.is_insertion:
         return first.start == second.start
     if first.start < second.end and second.start < first.end:
         return True
     before, after = (first, second) if first.end <= second.start else (second, first)
-    # Lines can follow the last one only if that keeps its line end.
+    # Lines can be inserted after the last line only if it keeps its line end.
     return after.start == len(lines) and bool(before.lines) and not before.lines[-1].endswith(b"\n")
 
 
 def _moved_aside(hunk: LineChange, lines: Lines, others: Iterable[LineChange]) -> LineChange:
-    """Return an insertion amid lines that the other side changes as one before or behind them, if it is one.
+    """Move an insertion out of lines that the other side changes, if it fits before or after them.
 
-    Where lines repeat, a diff has several places for the same insertion and picks the last.
+    Among repeated lines, one insertion has several equal places, and a diff picks the last.
     """
     around = [other for other in others if other.start < hunk.start < other.end]
     if not hunk.is_insertion or not around:
@@ -215,9 +215,9 @@ def _moved(hunk: LineChange, by: int, lines: Lines) -> LineChange:
 
 
 def _line_by_line(hunk: LineChange, others: Iterable[LineChange]) -> Iterator[LineChange]:
-    """Split a hunk that changes so many lines into as many, so that the others do not collide too.
+    """Split a change that keeps the number of lines into single lines, so that only equal lines collide.
 
-    One into which the other side puts lines stays whole.
+    A change into which the other side inserts lines stays whole.
     """
     is_amid = any(other.is_insertion and hunk.start < other.start < hunk.end for other in others)
     if is_amid or hunk.end - hunk.start != len(hunk.lines):
@@ -229,22 +229,22 @@ def _line_by_line(hunk: LineChange, others: Iterable[LineChange]) -> Iterator[Li
 
 
 def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[LineChange]) -> Lines:
-    """The lines from `start` to `end` with the hunks carried out, which lie among them."""
-    made: list[bytes] = []
+    """Return the lines from `start` to `end` with `hunks`, changes of those lines, applied."""
+    result: list[bytes] = []
     for hunk in hunks:
-        made += (*lines[start : hunk.start], *hunk.lines)
+        result += (*lines[start : hunk.start], *hunk.lines)
         start = hunk.end
-    return (*made, *lines[start:end])
+    return (*result, *lines[start:end])
 
 
 def _first_line(hunks: Sequence[LineChange], start: int) -> int:
-    """The line of the side that `hunks` made, from 1, at which the lines from `start` on begin."""
+    """Map the base line `start` to its line number, from 1, in the text with `hunks` applied."""
     first = hunks[0]
     return max(first.first_line - (first.start - start), 1) if first.lines else max(first.first_line, 1)
 
 
 def _shown(sign: str, lines: Lines) -> str:
-    """Lines of a diff, as many as a person wants to read."""
+    """Format at most LINES_SHOWN_MAX lines of a diff."""
     more = len(lines) - LINES_SHOWN_MAX
     text = "".join(_signed(sign, lines[:LINES_SHOWN_MAX]))
     return text + (f"\\ {more} more lines\n" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""Lineage: which lines of a text were in the one before it, as `git blame` sees it.
+"""Line origins: the lines of a text that its previous version has too, as in `git blame`.
 
-Lines end with LF, as git counts them; the differences are git's own (xdiff, by libgit2).
+Lines end with LF, as in git. libgit2 computes the differences (xdiff).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def count_lines(content: bytes) -> int:
-    """How many lines there are; a last one needs no line end."""
+    """Return the number of lines; the last one needs no line end."""
     return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
 
 
 def unchanged_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[int, int]:
-    """Of `lines` of `after` (rising, from 0), those that `before` has too, with their places there.
+    """Map each of `lines` of `after` (rising, from 0) that `before` has too to its number there.
 
-    A content with a NUL has no lines: all of it is new unless it is the same.
+    Content with a NUL has no lines: all of it is new unless both contents are equal.
     """
     if before == after:
         return {line: line for line in lines}
     if b"\0" in before or b"\0" in after:
         return {}
-    found: dict[int, int] = {}
+    unchanged: dict[int, int] = {}
     changes = _changes(before, after)
     change, off_by = next(changes, None), 0
     for line in lines:
@@ -37,12 +37,12 @@ def unchanged_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[i
             off_by = change.off_by
             change = next(changes, None)
         if change is None or line < change.start:
-            found[line] = line + off_by
-    return found
+            unchanged[line] = line + off_by
+    return unchanged
 
 
 class _Change(Struct, frozen=True):
-    """A run of lines that are new (half open, from 0), and what those behind it are off by."""
+    """A run of new lines (half open, from 0), and the offset of the lines after it."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class _Change(Struct, frozen=True):
 def _changes(before: bytes, after: bytes) -> Iterator[_Change]:
     patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
     for hunk in patch.hunks:
-        # Of a run without lines, git gives the line before it.
+        # For a range without lines, git gives the line before it.
         start = hunk.new_start - (1 if hunk.new_lines else 0)
         old = hunk.old_start - (1 if hunk.old_lines else 0)
         end = start + hunk.new_lines

@@ -1,11 +1,10 @@
-"""The three-way merge: changes made twice from one base, joined where they do not collide.
+"""The three-way merge: two sets of changes from one base, joined if they do not collide.
 
-`merge` joins contents by lines and gives what `git merge-file` gives, to the byte, for it is the
-same xdiff (libgit2's). `merge_states` joins what a path holds: also whether it is there, its mode,
-and the target of a symlink, which is never merged by lines. `merge_lines` is git's merge where that is clean;
-beyond that, it joins changes of neighbouring lines, which git takes for a conflict.
+`merge` joins contents by lines. Its result equals that of `git merge-file`, to the byte: both use xdiff.
+`merge_lines` also joins changes of adjacent lines, a conflict in git.
+`merge_states` joins whole file states: existence, mode, content, and symlink targets, never by lines.
 
-Never leaves conflict markers: where it does not merge cleanly, it says where.
+Never leaves conflict markers: a merge that is not clean returns the colliding lines.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
 
 HUNKS_MAX = 10  # of one file in a `conflict`
-_HINT = "Read the file again and make the edit for what it holds now."
+_HINT = "Read the file again, and make the edit for its current content."
 
 
 class Merged(Struct, frozen=True):
-    """What came of it where nothing collided."""
+    """The result of a clean merge."""
 
     content: bytes
 
 
 class Region(Struct, frozen=True):
-    """Lines of ours, from 1, both included, that both sides changed; where ours deleted, the line before."""
+    """Lines of ours, from 1, both included, that both sides changed; for deleted lines, the line before."""
 
     start_line: int
     end_line: int
 
 
 class MergeConflict(Struct, frozen=True):
-    """It does not merge cleanly; no regions where the content has no lines (a NUL in it).
+    """The result of a merge that is not clean; without regions if a content has a NUL, so no lines.
 
-    `collisions` are those of the same lines; without them only neighbouring lines were changed.
+    `collisions` are changes of the same lines; without them only adjacent lines were changed.
     """
 
     regions: tuple[Region, ...]
@@ -56,7 +55,7 @@ class MergeConflict(Struct, frozen=True):
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
-    """Join the changes base→ours and base→theirs; contents with a NUL only where that is trivial."""
+    """Join the changes base→ours and base→theirs; contents with a NUL only if one side is unchanged."""
     if theirs in (ours, base):
         return Merged(ours)
     if base == ours:
@@ -71,7 +70,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
 
 
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
-    """Join as `merge` does, and where that does not, all that is not a change of the same lines."""
+    """Join as `merge` does, and also changes of adjacent lines: only changes of the same line conflict."""
     merged = merge(base, ours, theirs)
     if isinstance(merged, Merged) or not merged.regions:
         return merged
@@ -89,10 +88,10 @@ def merge_states(
     path: str = "The file",
     merge: Callable[[bytes, bytes, bytes], Merged | MergeConflict] = merge,
 ) -> FileState | None:
-    """Join what `ours` (what is there) and `theirs` (what is asked for) made of `base`.
+    """Join the changes from `base` to `ours` (the current file) and to `theirs` (the requested one).
 
-    None stands for "no such file". Conflict where they collide, its data
-    `{files: [{path, reason, lines: [{start_line, end_line}]}]}`, the lines being those of `ours`;
+    None means that the file does not exist. Raises Conflict if they collide. Its data is
+    `{files: [{path, reason, lines: [{start_line, end_line}]}]}` with the lines of `ours`;
     `reason` is `lines`, `binary`, `symlink`, `added`, `deleted` or `mode`.
     """
     if theirs in (ours, base):
@@ -124,10 +123,10 @@ def merge_states(
 def resolved_states(
     base: FileState | None, ours: FileState | None, theirs: FileState | None, winner: Winner
 ) -> FileState | None:
-    """Join two states that collide: `winner` has the lines that both changed, and each keeps its others.
+    """Join two states that collide: `winner` wins the lines that both changed, other changes are all kept.
 
-    A file that `theirs` does not have stays for the lines of `ours` that are new in it. What is no text,
-    or not there, goes to the winner as a whole.
+    If `theirs` deleted the file, the file remains with the lines that `ours` added. A state that is
+    missing or not text goes to the winner as a whole.
     """
     kept = ours if winner == "ours" else theirs
     if base is None or ours is None or (theirs is None and winner == "ours"):
@@ -153,7 +152,7 @@ def _conflict(path: str, reason: str, message: str, collided: MergeConflict | No
 
 
 class _Memory(pygit2.OdbBackend):
-    """Objects for libgit2, which merges nothing but blobs of a repository: three at a time."""
+    """An object database in memory for the three blobs of a merge: libgit2 merges only stored blobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,12 +168,12 @@ class _Memory(pygit2.OdbBackend):
         return str(oid) in self.blobs
 
     def refresh_cb(self) -> None:
-        """Nothing comes in from elsewhere."""
+        """Do nothing: no other process adds objects."""
 
 
 @cache
 def _repository() -> tuple[Any, _Memory]:
-    """The repository that exists in memory only, and its blobs. One for all: the engine is one thread."""
+    """Return a repository in memory and its blobs, shared by all merges: the engine has one thread."""
     repository, memory, odb = pygit2.Repository(), _Memory(), pygit2.Odb()
     odb.add_backend(memory, 1)
     repository.set_odb(odb)
@@ -182,13 +181,13 @@ def _repository() -> tuple[Any, _Memory]:
 
 
 def _merge_by_git(*sides: bytes) -> bytes | None:
-    """What git makes of base, ours and theirs; None for a conflict."""
+    """Merge base, ours and theirs with libgit2; None for a conflict."""
     try:
         for side in sides:
             side.decode()
     except UnicodeDecodeError:
-        # pygit2 decodes the result as UTF-8. Latin-1 gives every byte a character and leaves line
-        # ends alone, so that lines are the same lines before and after.
+        # pygit2 decodes the result as UTF-8. Latin-1 maps each byte to one character and keeps line
+        # ends, so that the lines before and after correspond.
         merged = _merge_utf8(*(side.decode("latin-1").encode() for side in sides))
         return None if merged is None else merged.decode().encode("latin-1")
     return _merge_utf8(*sides)
@@ -209,7 +208,7 @@ def _merge_utf8(*sides: bytes) -> bytes | None:
 
 
 def _regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
-    """The lines of ours that collide: its hunks that touch one of theirs, as xdl_merge has it."""
+    """Return the lines of ours that collide: changes that touch one of theirs, as in xdl_merge."""
     others = hunks_between(base, theirs)
     return tuple(
         Region(max(hunk.first_line, 1), max(hunk.first_line + len(hunk.lines) - 1, hunk.first_line, 1))

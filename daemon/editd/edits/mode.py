@@ -1,6 +1,6 @@
-"""A file's permission bits when git's mode of it changes.
+"""A file's permission bits when its git mode changes.
 
-Git knows one bit, executable or not. The others that a file has are kept.
+Git records one bit, executable or not. The file's other permission bits are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from editd.values.content import EXECUTABLE, SYMLINK, FileState, GitMode
 
 
 def with_mode(state: FileState, mode: GitMode) -> FileState:
-    """Return the same content with git's `mode`: x where r is, as git checks out, or x nowhere."""
+    """Return `state` with git's `mode`: each reader may execute it, as git checks out, or nobody may."""
     if mode == state.mode:
         return state
     permissions = state.permissions

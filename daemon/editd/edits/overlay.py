@@ -1,7 +1,7 @@
-"""The overlay: a snapshot with what the edits so far have made of it on top.
+"""The overlay: a snapshot with the results of the edits so far on top.
 
-Symbolic links that the edits themselves made or removed are followed as they are now; until there
-are any, the snapshot's own word on links is taken.
+Paths are resolved through the symbolic links that the edits made or removed. Without such links, the
+snapshot resolves them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _LINKS_MAX = 40  # the kernel's own limit (path_resolution(7))
 
 
 class Overlay:
-    """What each path holds: the snapshot's state, or the one that was put there since."""
+    """The state of each path: the snapshot's, or the one that an edit put there."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._before: dict[WorkspacePath, FileState | None] = {}
         self._after: dict[WorkspacePath, FileState | None] = {}
-        self._thinned: set[WorkspacePath] = set()  # folders that something is removed from
-        self._given_way: set[WorkspacePath] = set()  # those of them that may become something else
+        self._thinned: set[WorkspacePath] = set()  # folders that lose files
+        self._given_way: set[WorkspacePath] = set()  # those of them that a file may replace
         self._has_own_links = False
 
     def __iter__(self) -> Iterator[WorkspacePath]:
-        """The paths that something was put to, in that order."""
+        """Iterate over the paths that edits put states to, in that order."""
         return iter(self._after)
 
     def before(self, path: WorkspacePath) -> FileState | None:
-        """What `path` holds in the snapshot; None for no file there."""
+        """Return the state of `path` in the snapshot; None if there is no file."""
         if path not in self._before:
             self._before[path] = None if self._is_below_put(path) else self._look(path)
         return self._before[path]
@@ -46,22 +46,22 @@ class Overlay:
         try:
             return self._snapshot.at(path)
         except NotAFile:
-            # A folder whose files go may give way to a file; whether all of them go shows on the disk.
+            # A folder that loses files may be replaced by a file; the commit finds out if files remain.
             if path in self._thinned:
                 self._given_way.add(path)
                 return None
             raise
 
     def at(self, path: WorkspacePath) -> FileState | None:
-        """What `path` holds by now; None for no file there."""
+        """Return the state of `path` after the edits so far; None if there is no file."""
         return self._after[path] if path in self._after else self.before(path)
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
-        """The names in a folder of the snapshot, folders with a final `/`; None where it is no folder."""
+        """Return the names in a folder of the snapshot, folders with a final `/`; None if it is no folder."""
         return self._snapshot.names(folder)
 
     def put(self, path: WorkspacePath, state: FileState | None) -> None:
-        """Let `path` hold `state` from now on."""
+        """Set the state of `path`."""
         links = [held for held in (self.before(path), state) if held is not None and held.is_symlink]
         self._has_own_links |= bool(links)
         if state is None:
@@ -69,11 +69,11 @@ class Overlay:
         self._after[path] = state
 
     def expect_removal(self, path: WorkspacePath) -> None:
-        """Let something else be put to the folders of `path`, since that is going to be removed."""
+        """Allow files at the folders of `path`, because a later edit removes `path`."""
         self._thinned.update(folders_of(path))
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """Return `path` with every symlink followed; PathOutside where that leads out, or in a circle."""
+        """Return `path` with every symlink followed; PathOutside if one leaves the workspace or loops."""
         return (
             self._walk(path, is_final_followed=True) if self._has_own_links else self._snapshot.resolve(path)
         )
@@ -85,7 +85,7 @@ class Overlay:
         return self._snapshot.resolve_folder(path)
 
     def _walk(self, path: WorkspacePath, *, is_final_followed: bool) -> WorkspacePath:
-        """Name by name, each seen in the overlay first: what the kernel does, on what is to be."""
+        """Resolve `path` name by name, as the kernel would after the edits."""
         done: list[str] = []
         left = path.text.split("/")[::-1]
         links = 0
@@ -98,8 +98,8 @@ class Overlay:
                     raise _outside(path)
                 done.pop()
                 continue
-            here = WorkspacePath.parse("/".join([*done, name]))
-            target = self._target(here) if left or is_final_followed else None
+            prefix = WorkspacePath.parse("/".join([*done, name]))
+            target = self._target(prefix) if left or is_final_followed else None
             if target is None:
                 done.append(name)
                 continue
@@ -112,7 +112,7 @@ class Overlay:
         return WorkspacePath.parse("/".join(done))
 
     def _target(self, link: WorkspacePath) -> str | None:
-        """Where `link` leads, relative to its folder; None where it is no link."""
+        """Return the target of `link`, relative to its folder; None if it is no link."""
         if link in self._after:
             state = self._after[link]
             return os.fsdecode(state.content) if state is not None and state.is_symlink else None
@@ -121,10 +121,10 @@ class Overlay:
         return self._snapshot.link(link)
 
     def _is_below_put(self, path: WorkspacePath) -> bool:
-        """True where something that is no folder in the snapshot stands on the way: nothing lies below."""
+        """Return whether an edit put a state above `path`: the snapshot then has no file below it."""
         if len(self._after) > path.text.count("/"):
             above = [folder for folder in folders_of(path) if folder in self._after]
-        else:  # a deep path, and few that something was put to
+        else:  # a deep path, and few edited paths
             above = [put for put in self._after if path.text.startswith(put.text + "/")]
         return any(folder not in self._given_way for folder in above)
 

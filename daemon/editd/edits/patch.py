@@ -1,11 +1,10 @@
-"""Patches: unified diffs and git's, parsed into what they do to each file.
+"""Patches: unified diffs and git diffs, parsed into the changes of each file.
 
-Read as bytes, so that lines in any encoding and with any line ends come through as they are. What
-stands between the files' diffs (a commit message, `Index:` lines) is skipped; what looks like part
-of a diff and is not, is refused with its line. A patch that a mailer turned into CRLF is seen by its
-headers, and turned back.
+Patches are parsed as bytes, so that lines keep their encoding and line ends. Text between the files'
+diffs (a commit message, `Index:` lines) is skipped. A malformed part of a diff is refused with its line.
+A patch that a mailer converted to CRLF is recognized by its headers, and converted back.
 
-Never touches a file: `apply_to` takes the content that a path holds.
+Never touches a file: `apply_to` takes the content of the path.
 """
 
 from __future__ import annotations
@@ -27,59 +26,59 @@ if TYPE_CHECKING:
 
 
 class FilePatch(Struct, frozen=True):
-    """What a patch does to one file. A new file has no `source`, a deleted one no `target`."""
+    """The changes of one file in a patch. A new file has no `source`, a deleted one no `target`."""
 
     line: int  # of its header in the patch, from 1
     source: WorkspacePath | None
     target: WorkspacePath | None
     hunks: tuple[PatchHunk, ...] = ()
     binary: Binary | None = None
-    mode: GitMode | None = None  # the mode to be, where the patch says one
+    mode: GitMode | None = None  # the new mode, if the patch has one
     is_copy: bool = False
-    is_symlink: bool = False  # it is about a link itself, its target being the content
-    base: str = ""  # the version it was made for, as much of it as the index line gives
+    is_symlink: bool = False  # for the link itself, with its target as content
+    base: str = ""  # the version that the patch is for, abbreviated as in the index line
 
     @property
     def is_move(self) -> bool:
-        """True for a rename and for a copy."""
+        """Whether this is a rename or a copy."""
         return self.source is not None and self.target is not None and self.source != self.target
 
 
 def parse(patch: str) -> tuple[FilePatch, ...]:
-    """Return what `patch` does, file by file, in its order.
+    """Parse `patch` into its files, in their order.
 
-    MalformedEdit with `data.line` where it cannot be read, and the refusals of WorkspacePath.parse.
+    Raises MalformedEdit with `data.line` for a malformed patch, and the errors of WorkspacePath.parse.
     """
     reader = _Reader.over(patch)
-    found: list[FilePatch] = []
+    files: list[FilePatch] = []
     while not reader.is_at_end:
         line = reader.peek()
         if line.startswith(b"diff --git "):
-            found.append(_git_diff(reader))
+            files.append(_git_diff(reader))
         elif _begins_plain_diff(reader):
-            found.append(_plain_diff(reader))
+            files.append(_plain_diff(reader))
         elif line.startswith((b"diff --cc ", b"diff --combined ")):
             raise reader.malformed("This is a combined diff of a merge", "Make it against one parent.")
         elif line.startswith(b"@@"):
             raise reader.malformed(
-                "A hunk stands here without the file it is for",
+                "The hunk has no file header before it",
                 "Begin each file with `--- a/path` and `+++ b/path`, each hunk with `@@ -1,3 +1,4 @@`.",
             )
         else:
             reader.take()
-    if not found:
+    if not files:
         raise MalformedEdit(
             "There is no diff in the patch.",
             hint="Send a unified diff: `--- a/path`, `+++ b/path`, then hunks such as `@@ -1,3 +1,4 @@`.",
             data={"line": 1},
         )
-    return tuple(found)
+    return tuple(files)
 
 
 def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> AppliedPatch:
-    """Return what `file` makes of the content of its source (b"" for a new file).
+    """Apply `file` to the content of its source (b"" for a new file).
 
-    NoMatch where a hunk has no place, or a file to be deleted holds more than the patch says.
+    Raises NoMatch if a hunk does not match, or if a deleted file has more lines than the patch removes.
     """
     path = (file.source or file.target or WorkspacePath("the file")).text
     if file.binary is not None:
@@ -88,8 +87,8 @@ def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> AppliedPatch:
         applied = apply_hunks(content, file.hunks, fuzz=fuzz, path=path)
     if file.target is None and applied.content:
         raise NoMatch(
-            f"{path} holds more than what the patch deletes.",
-            hint="Read the file again, and delete it with `delete` if all of it may go.",
+            f"{path} has more lines than the patch deletes.",
+            hint="Read the file again, or remove all of it with `delete`.",
             data={"path": path, "line": file.line},
         )
     return applied
@@ -100,13 +99,13 @@ def _binary(content: bytes, file: FilePatch, binary: Binary, path: str) -> bytes
     if file.base != current:
         if len(file.base) != 40:
             raise MalformedEdit(
-                f"The binary patch of {path} does not say in full which version it is for.",
+                f"The binary patch of {path} does not name its base version in full.",
                 hint="Make the patch with `git diff --binary`.",
                 data={"line": file.line},
             )
         raise NoMatch(
             f"The binary patch of {path} is for version {file.base[:12]}, which is not current.",
-            hint="Read the file again and make the patch for what it holds now.",
+            hint="Read the file again, and make the patch for its current content.",
             data={"path": path, "line": file.line, "base": file.base, "current": current},
         )
     return apply_delta(content, binary) if binary.is_delta else binary.content
@@ -116,7 +115,7 @@ def _binary(content: bytes, file: FilePatch, binary: Binary, path: str) -> bytes
 
 
 class _Reader(Struct):
-    """The patch's lines, each with its end, and how far it has been read."""
+    """The patch's lines, each with its line end, and the reading position."""
 
     lines: Sequence[bytes]
     position: int = 0
@@ -127,7 +126,7 @@ class _Reader(Struct):
             content = patch.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise MalformedEdit(
-                "The patch holds a surrogate that stands for no byte.", data={"line": 1}
+                "The patch holds a surrogate that encodes no byte.", data={"line": 1}
             ) from None
         *ended, last = content.split(b"\n")
         return cls([line + b"\n" for line in [*ended, *([last] if last else [])]])
@@ -138,7 +137,7 @@ class _Reader(Struct):
 
     @property
     def number(self) -> int:
-        """The number, from 1, of the line that comes next."""
+        """The number of the next line, from 1."""
         return self.position + 1
 
     def peek(self, ahead: int = 0) -> bytes:
@@ -182,8 +181,8 @@ def _git_diff(reader: _Reader) -> FilePatch:
     target = None if b"deleted file mode" in said else target
     if (source is None and target is None) or (not is_moved and source and target and source != target):
         raise reader.malformed(
-            "The diff does not say plainly which file it is for",
-            "Name the same file twice, or say `rename from` and `rename to`.",
+            "The diff's header does not name exactly one file",
+            "Name the same file twice, or add `rename from` and `rename to`.",
             line=first,
         )
     index = _INDEX.fullmatch(said.get(b"index", b""))
@@ -211,15 +210,15 @@ def _git_diff(reader: _Reader) -> FilePatch:
 
 
 def _plain_diff(reader: _Reader) -> FilePatch:
-    """A diff without git's header: its two names are one file's, that may be missing before or after."""
+    """Parse a diff without git's header; its two names mean one file, possibly missing before or after."""
     first = reader.number
     is_crlf = reader.peek().endswith(b"\r\n")
     old, new = _plain_names(reader)
-    # One name is enough where the other is /dev/null.
+    # One name is enough if the other is /dev/null.
     is_prefixed = (old.path or b"a/").startswith(b"a/") and (new.path or b"b/").startswith(b"b/")
     source, target = (_without_prefix(name.path, is_prefixed) for name in (old, new))
     if source is not None and target is not None:
-        # As patch(1): of `x.orig` and `x` the plain one is meant.
+        # Like patch(1), take the plain name of `x.orig` and `x`.
         source = target = min(target, source, key=lambda name: (name.count(b"/"), len(name)))
     source, target = (None if old.is_missing else source), (None if new.is_missing else target)
     hunks = _hunks(reader, is_crlf=is_crlf)
@@ -249,7 +248,7 @@ def _binary_part(reader: _Reader) -> Binary | None:
     line = reader.peek()
     if line.startswith((b"Binary files ", b"Files ")) and line.rstrip().endswith(b"differ"):
         raise reader.malformed(
-            "The patch only says that a binary file differs",
+            "The patch has no content for a binary file",
             "Make it with `git diff --binary`, or use `write`.",
         )
     if line.rstrip() != b"GIT binary patch":
@@ -262,7 +261,7 @@ def _binary_part(reader: _Reader) -> Binary | None:
 
 # ── Names ──────────────────────────────────────────────────────────────────────────────────────
 
-# Of diff's `--- name<tab>time` for a file that is not there (diff -N): the epoch, in any time zone.
+# The time in diff's `--- name<tab>time` for a missing file (diff -N): the epoch, in any time zone.
 _EPOCH = re.compile(rb"(1970-01-01|1969-12-31) ")
 _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2}|.)', re.DOTALL)
@@ -271,7 +270,7 @@ _PREFIXES = b"abciow12"  # a/ and b/, and those of diff.mnemonicPrefix
 
 
 class _Name(Struct, frozen=True):
-    """What a `---` or `+++` line says: a name, None for /dev/null, and the time after it."""
+    """The content of a `---` or `+++` line: a name, None for /dev/null, and the time after it."""
 
     path: bytes | None
     time: bytes = field(default=b"")
@@ -300,10 +299,10 @@ def _plain_name(reader: _Reader) -> _Name:
 
 
 def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
-    """From `diff --git X Y`: whether the names have prefixes, and the name where both are the same file's.
+    """Parse the names in `diff --git X Y`: whether they have prefixes, and the name if both are the same.
 
-    Unquoted names are not told apart by their spaces, so that only equal ones can be read: they split
-    in the middle (git's apply.c, `git_header_name`).
+    Spaces in unquoted names make the split ambiguous. So only two equal names can be read, split in the
+    middle (git's apply.c, `git_header_name`).
     """
     if quoted := _QUOTED.match(rest):
         left, right = _unquoted(quoted[1], reader), rest[quoted.end() + 1 :]
@@ -324,7 +323,7 @@ def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
 def _moved_name(said: dict[bytes, bytes], side: bytes, reader: _Reader) -> bytes:
     name = said.get(b"rename " + side, said.get(b"copy " + side))
     if name is None:
-        raise reader.malformed("A rename or copy needs both `from` and `to`", "Say both.")
+        raise reader.malformed("A rename or copy needs both `from` and `to`", "Add the missing line.")
     quoted = _QUOTED.fullmatch(name)
     return _unquoted(quoted[1], reader) if quoted else name
 
@@ -360,11 +359,11 @@ def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[PatchHunk, ...]:
         hunks.append(_hunk(reader, match, len(hunks) + 1, is_crlf))
     if reader.peek().startswith(b"@@"):
         raise reader.malformed("A hunk's header has no line numbers", "Write it as `@@ -1,3 +1,4 @@`.")
-    # A line left over would be lost without a word: the header counted too few.
+    # Without this check, a line beyond the header's counts would be dropped silently.
     is_left_over = reader.peek()[:1] in (b"+", b"-", b" ") and reader.peek().rstrip() != b"--"
     if hunks and is_left_over and not _begins_plain_diff(reader):
         raise reader.malformed(
-            f"Hunk {len(hunks)} has more lines than its header says",
+            f"Hunk {len(hunks)} has more lines than its header counts",
             "Correct the counts in `@@ -start,count +start,count @@`.",
         )
     return tuple(hunks)
@@ -382,7 +381,7 @@ def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -
         if old < 0 or new < 0:
             reader.position -= 1
             raise reader.malformed(
-                f"Hunk {number} has other lines than its header says",
+                f"Hunk {number} has other lines than its header counts",
                 "Correct the counts in `@@ -start,count +start,count @@`.",
             )
         if is_crlf and text.endswith(b"\r\n"):
@@ -402,7 +401,7 @@ def _hunk_line(reader: _Reader, number: int) -> tuple[bytes, bytes]:
         sign, text = line[:1], line[1:]
     else:
         raise reader.malformed(
-            f"Hunk {number} ends here and its header says that it has more lines",
+            f"Hunk {number} ends here, but its header counts more lines",
             "Begin each line with a space, `-` or `+`, and correct the counts in the header.",
         )
     reader.take()

@@ -1,13 +1,12 @@
-"""The plan: a changeset worked out against a snapshot, with nothing touched yet.
+"""The plan: a changeset computed against a snapshot, before any file is touched.
 
-Edits are made in order, each on what the ones before it left (the overlay), so that a later edit may
-move what an earlier one wrote. Whatever is to be refused is refused here: a stale base, a text that
-is not found, a path in the way. The first refusal ends it, for a changeset is made whole or not at
-all.
+Edits are applied in order, each to the result of the edits before it (the overlay), so that a later edit
+may move a file that an earlier one wrote. Every refusal is raised here: a stale base, a text without a
+match, an obstructed path. The first refusal ends the plan, because a changeset is all or nothing.
 
-Whether an edit is stale is `edits.preconditions`' business; where a path leads, `edits.overlay`'s.
+`edits.preconditions` checks bases, `edits.overlay` resolves paths.
 
-Reads no file and no history: both are given.
+Reads no file and no history: both are arguments.
 """
 
 from __future__ import annotations
@@ -60,18 +59,18 @@ if TYPE_CHECKING:
 
 
 class Snapshot(Protocol):
-    """What given paths hold at one moment."""
+    """The file states of paths at one moment."""
 
     def at(self, path: WorkspacePath) -> FileState | None:
-        """What the path itself holds, a symlink not followed; NotAFile for a folder."""
+        """Return the state of the path itself, a symlink not followed; NotAFile for a folder."""
         ...
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """The path with every symlink followed, the final one too; PathOutside where that leaves."""
+        """Return the path with every symlink followed, the final one too; PathOutside if one leads out."""
         ...
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
-        """The path with the symlinks among its folders followed."""
+        """Return the path with the symlinks among its folders followed."""
         ...
 
     def link(self, path: WorkspacePath) -> str | None:
@@ -79,23 +78,23 @@ class Snapshot(Protocol):
         ...
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
-        """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder."""
+        """Return a folder's names (None: the root's), sorted, folders with a final `/`; None if no folder."""
         ...
 
 
 class BaseSource(Protocol):
-    """What the history and the session know."""
+    """The versions that the history has and that the session has seen."""
 
     def content(self, version: Version) -> bytes | None:
-        """The bytes of any version that was ever recorded."""
+        """Return the bytes of any version that was ever recorded."""
         ...
 
     def seen(self, path: WorkspacePath) -> Base | None:
-        """What this session last read or wrote there."""
+        """Return the version that this session last read or wrote at `path`."""
         ...
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
-        """What the reader of that name, or else this session, has seen there."""
+        """Return what `reader`, or without it this session, has seen of `path`."""
         ...
 
 
@@ -103,7 +102,7 @@ class ToolRunner(Protocol):
     """The edit tools of other systems."""
 
     def run(self, work: PlanBuilder, edit: Tool) -> str:
-        """Make one call on the changeset so far; return the tool's own answer."""
+        """Execute one call on the changeset so far; return the tool's own answer."""
         ...
 
 
@@ -116,12 +115,11 @@ def plan(
     fallback_encoding: str | None = None,
     tools: ToolRunner | None = None,
 ) -> Plan:
-    """Return what `edits` do to `snapshot`: changes sorted by path, those that change nothing left out.
+    """Return the changes that `edits` make to `snapshot`, sorted by path, without empty ones.
 
-    Raises the Refused that says why the changeset cannot be made: see `editd.errors`. Where several
-    paths do not merge, one Conflict names them all. `on_stale` None is "reject", except that a tool's
-    call without a base is taken for what the file holds now. Raises Unanswered where a tool needs a
-    regular expression to be searched for first.
+    Raises a Refused if the changeset cannot be made (see `editd.errors`). If several paths do not merge,
+    one Conflict names them all. `on_stale` None means "reject", except that a tool's call without a base
+    applies to the current file. Raises NeedsSearch if a tool needs the result of a regular expression.
     """
     work = PlanBuilder(snapshot, knowledge, on_stale, fallback_encoding)
     try:
@@ -151,17 +149,17 @@ def plan(
 
 
 class _Moving(Struct, frozen=True):
-    """What has left a path and has not arrived at another."""
+    """A file state that has left a path and has not arrived at another."""
 
     state: FileState
-    origin: WorkspacePath | None  # None where it is nothing that stood at a path before: a copy
+    origin: WorkspacePath | None  # its path in the snapshot; None for a copy or a new file
     known: frozenset[Base]
     report: FileReport
     is_merged: bool = False
 
 
 class PlanBuilder:
-    """The changeset while it is being made: the overlay, and what is to be said of it."""
+    """The changeset under construction: the overlay, the bases and the reports."""
 
     def __init__(
         self,
@@ -174,16 +172,16 @@ class PlanBuilder:
         self.knowledge = knowledge
         self.bases = BaseChecker(self.overlay, knowledge, on_stale or "reject")
         self.is_on_stale_given = on_stale is not None
-        self.answers: list[str | None] = []  # of each edit, what its tool says
+        self.answers: list[str | None] = []  # for each edit, its tool's answer
         self.sights: list[tuple[str, WorkspacePath, ReadMark]] = []
         self.fallback_encoding = fallback_encoding
-        self.removed: set[WorkspacePath] = set()  # the paths whose first content has gone
+        self.removed: set[WorkspacePath] = set()  # the paths whose snapshot content was removed
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
-        self.searched: WorkspacePath | None = None  # the file whose text was asked for last
+        self.searched: WorkspacePath | None = None  # the file whose text was read last
 
     def apply(self, edit: FileEdit) -> None:
-        """Make one edit on what the ones before it left."""
+        """Apply one edit to the result of the edits before it."""
         match edit:
             case Write():
                 self._write(edit)
@@ -204,20 +202,20 @@ class PlanBuilder:
             case _:
                 assert_never(edit)
 
-    # ── What comes of it ───────────────────────────────────────────────────────────────────────
+    # ── The result ─────────────────────────────────────────────────────────────────────────────
 
     def change_of(self, path: WorkspacePath) -> Change | None:
-        """Return what the plan does to `path`; None where it leaves it as it is."""
+        """Return the change of `path`; None if its state is unchanged."""
         before, after = self.overlay.before(path), self.overlay.at(path)
         if before == after:
             return None
         source = self.sources.get(path)
         if source is None or self.overlay.before(source) is None or self.overlay.at(source) is not None:
-            return Change(path, before, after)  # Also where something else stands at the source again.
+            return Change(path, before, after)  # No move if the source path holds a new file.
         return Change(path, before, after, source)
 
     def refuse_files_in_files(self, touched: Sequence[WorkspacePath]) -> None:
-        """NotAFile where a path would be both a file and a folder afterwards."""
+        """Raise NotAFile if a path would be both a file and a folder afterwards."""
         named, folders = set(touched), set[WorkspacePath]()
         for path in touched:
             if self.overlay.at(path) is None:
@@ -225,7 +223,7 @@ class PlanBuilder:
             is_new = self.overlay.before(path) is None
             for folder in folders_of(path):
                 if folder in folders or not (is_new or folder in named):
-                    continue  # Looked at before, or a folder since `path` was there before.
+                    continue  # Checked before, or a folder because `path` existed before.
                 try:
                     holds_file = self.overlay.at(folder) is not None
                 except NotAFile:
@@ -242,7 +240,7 @@ class PlanBuilder:
     # ── The edits, one by one ──────────────────────────────────────────────────────────────────
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """The path that an edit of content is made at, every symlink followed."""
+        """Return the path that an edit of content applies to, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
             self.report(resolved, warning=f"{path} leads by a symbolic link to {resolved}: edited there.")
@@ -268,7 +266,7 @@ class PlanBuilder:
         elif state is not None and edit.base is None and not self.bases.is_known(path):
             raise BaseRequired(
                 f"{path} exists, and this session has not read it.",
-                hint="Read it and give its version as base, or use force to write over whatever it holds.",
+                hint="Read it and give its version as base, or use force to overwrite any content.",
                 data={"path": path.text, "current": state.version},
             )
         else:
@@ -292,7 +290,7 @@ class PlanBuilder:
         path = self.resolve(edit.path)
         state = self.bases.existing(path, edit.base)
         if edit.base is not None and edit.base.version != version_at(state):
-            # It was good for the edits before this one; what they have changed moves its positions.
+            # The base was valid for the edits before this one, but those have moved its positions.
             raise Stale(path.text, edit.base.version, version_at(state))
         text = self.text(path, state)
         result = edit_text(text.text, edit.edits, edit.position_encoding)
@@ -316,13 +314,13 @@ class PlanBuilder:
         path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
-        # What is gone merges with nothing: who has taken it says more than that it is missing.
+        # A deleted file cannot be merged, and `stale` says more than `file_missing`.
         self.bases.look(path, edit.base, may_merge=self.overlay.before(path) is not None)
         self._arrive(to, self._leave(path), overwrite=edit.overwrite)
 
     def _leave(self, path: WorkspacePath) -> _Moving:
-        """Take what `path` holds away from there; it has been looked at."""
-        self.bases.merge(path)  # What moves on is what is there now, with the edits.
+        """Remove `path`, whose base was checked, and return its state for another path."""
+        self.bases.merge(path)  # The current file moves, with the edits applied.
         state = self.bases.existing(path, None)
         moving = _Moving(
             state=state,
@@ -373,8 +371,8 @@ class PlanBuilder:
         for file in files:
             if file.source is not None and file.target is None:
                 self.overlay.expect_removal(self.overlay.resolve_folder(file.source))
-        # As git has it, a rename or a copy is of what was there before the patch, whatever else the
-        # patch does to that file. Only one of a file that the patch itself makes goes by the order.
+        # As in git, a rename or copy takes the file from before the patch, even if the patch also changes
+        # that file. Order matters only if the patch itself creates the source.
         moves = [file for file in files if file.is_move and self._is_there(file)]
         moving = {file.line: self._patch_away(file, edit.fuzz) for file in sorted(moves, key=_copies_first)}
         for file in files:
@@ -392,7 +390,7 @@ class PlanBuilder:
         return self.overlay.at(self.overlay.resolve_folder(file.source)) is not None
 
     def _patch_here(self, file: FilePatch, source: WorkspacePath, fuzz: int) -> None:
-        """A file that is modified or deleted."""
+        """Apply a modification or deletion of a file."""
         is_followed = file.target is not None and not file.is_symlink
         path = self.resolve(source) if is_followed else self.overlay.resolve_folder(source)
         state = self._patched(path, self.bases.existing(path, None), file, fuzz)
@@ -405,14 +403,14 @@ class PlanBuilder:
         assert file.target is not None
         path = self.overlay.resolve_folder(file.target) if file.is_symlink else self.resolve(file.target)
         if self.overlay.at(path) is not None:
-            raise _exists(path, "The patch makes it as a new file; perhaps it is applied already.")
+            raise _exists(path, "Check if the patch, which makes it as a new file, is applied already.")
         self.bases.look(path, Base(None))
         state = self._patched(path, FileState(b""), file, fuzz)
         self.bases.note(path, state.version)
         self.overlay.put(path, state)
 
     def _patch_away(self, file: FilePatch, fuzz: int) -> _Moving:
-        """Return what a rename takes to its new path, or a copy puts there, patched."""
+        """Return the patched state that a rename or copy puts at its new path."""
         assert file.source is not None
         path = self.overlay.resolve_folder(file.source)
         state = self._patched(path, self.bases.existing(path, None), file, fuzz)
@@ -423,7 +421,7 @@ class PlanBuilder:
         return self._leave(path)
 
     def _patched(self, path: WorkspacePath, state: FileState, file: FilePatch, fuzz: int) -> FileState:
-        """Return what `file` makes of `state`: of its bytes, else of its text in its own encoding."""
+        """Apply `file` to the bytes of `state`; if that fails, to its text in its own encoding."""
         self.searched = path
         try:
             applied = apply_to(state.content, file, fuzz=fuzz)

@@ -1,8 +1,8 @@
-"""Bases: which version each path's edits were made for, and what comes of it when that is stale.
+"""Preconditions: the base version of each path's edits, and the refusal or merge of a stale base.
 
-A path is judged once, when it is first named, against the snapshot: what the changeset itself did to
-it makes nothing stale, and its later edits may name the same base. With `merge`, the edits of a stale
-path are made on the base that they were written for, and merged with what is there afterwards.
+A path's base is checked once, against the snapshot, when an edit first names the path. Earlier edits of
+the same changeset never make a base stale, and later edits may name the same base. With `merge`, the
+edits of a stale path are applied to their own base, and the result is merged with the current file.
 """
 
 from __future__ import annotations
@@ -23,44 +23,42 @@ if TYPE_CHECKING:
 
 
 class BaseChecker:
-    """What the author of a changeset knows of each path that it names."""
+    """The versions that the author of a changeset knows of each path in it."""
 
     def __init__(self, overlay: Overlay, knowledge: BaseSource, on_stale: OnStale) -> None:
         self._overlay = overlay
         self._knowledge = knowledge
         self._on_stale = on_stale
-        self._rebased: dict[WorkspacePath, FileState | None] = {}  # what a stale path's edits start from
+        self._rebased: dict[WorkspacePath, FileState | None] = {}  # the base state of each stale path
         self.known: dict[WorkspacePath, set[Base]] = {}
         self.merged: set[WorkspacePath] = set()
-        self.based: set[WorkspacePath] = set()  # for which a base was given
-        self.guarded: set[WorkspacePath] = (
-            set()
-        )  # for which nothing but an edit's own text says what they held
-        self._unjudged: set[WorkspacePath] = set()  # edited by their text, whatever version they are at
+        self.based: set[WorkspacePath] = set()  # edited with an explicit base
+        self.guarded: set[WorkspacePath] = set()  # checked only by the old text in the edits themselves
+        self._unjudged: set[WorkspacePath] = set()  # edited by old text, with no base checked yet
 
     def is_known(self, path: WorkspacePath) -> bool:
-        """True where the author has shown to know what `path` holds, or the session has seen it."""
+        """Return whether the author named a version of `path`, or the session has seen one."""
         return bool(self.known.get(path)) or self._knowledge.seen(path) is not None
 
     def note(self, path: WorkspacePath, *versions: Version) -> None:
-        """From now on `path` is named, and its author knows these versions of it."""
+        """Record that the changeset names `path`, and that its author knows these versions."""
         self.guarded.discard(path)
         self.known.setdefault(path, set()).update(map(Base, versions))
 
     def forget_base(self, path: WorkspacePath) -> None:
-        """What `path` is to hold no longer comes from an older base: there is nothing to merge."""
+        """Drop the older base of `path`: its new content does not derive from it, so nothing is merged."""
         self.guarded.discard(path)
         self._rebased.pop(path, None)
 
     def look(self, path: WorkspacePath, base: Base | None, *, may_merge: bool = True) -> FileState | None:
-        """Return what `path` holds for an edit with `base`, which is judged; Stale where it is stale."""
+        """Check `base` and return the state of `path` that the edit applies to; Stale if it is stale."""
         self.guarded.discard(path)
         if base is not None:
             self.based.add(path)
         if path in self._unjudged:
             self._unjudged.discard(path)
             if (stale := self._stale(path, base)) is not None:
-                raise stale  # Its edits are made on what is there now, and cannot be merged.
+                raise stale  # Its earlier edits apply to the current file, so a merge is impossible.
             return self._overlay.at(path)
         if path in self.known:
             self._look_again(path, base)
@@ -74,9 +72,9 @@ class BaseChecker:
         return self._overlay.at(path)
 
     def look_unjudged(self, path: WorkspacePath) -> FileState | None:
-        """Return what `path` holds for an edit that its own text guards: no base makes that stale.
+        """Return the state of `path` for an edit that is guarded by its own old text, without a base check.
 
-        An edit of the path that comes later in the changeset is judged all the same.
+        A later edit of the path in the same changeset is checked as usual.
         """
         if path not in self.known:
             self.known[path] = set()
@@ -85,7 +83,7 @@ class BaseChecker:
         return self._overlay.at(path)
 
     def _stale(self, path: WorkspacePath, base: Base | None) -> Stale | None:
-        """Note which version of `path` the author knows; Stale where the snapshot holds another."""
+        """Record the version of `path` that the author knows; return Stale if the snapshot has another."""
         expected = base or self._knowledge.seen(path)
         self.known[path] = set() if expected is None else {expected}
         current = version_at(self._overlay.before(path))
@@ -94,7 +92,7 @@ class BaseChecker:
         return Stale(path.text, expected.version, current)
 
     def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
-        """A path's next edit may name the base of an earlier one, or what is there, before or by now."""
+        """Check the base of a path's later edit: an earlier edit's base, or a version before or after it."""
         now = version_at(self._overlay.at(path))
         fine = {*self.known[path], Base(version_at(self._overlay.before(path))), Base(now)}
         if base is not None and base not in fine:
@@ -103,7 +101,7 @@ class BaseChecker:
             self.known[path].add(base)
 
     def _rebase(self, path: WorkspacePath, base: Base, before: FileState | None, stale: Stale) -> None:
-        """Start the edits of `path` from `base`; a version names no mode, so today's is taken."""
+        """Apply the edits of `path` to `base`; a version has no mode, so the current mode is used."""
         state = None
         if base.version is not None:
             content = self._knowledge.content(base.version)
@@ -114,7 +112,7 @@ class BaseChecker:
         self._overlay.put(path, state)
 
     def merge(self, path: WorkspacePath) -> None:
-        """Merge a stale path with what is there now, and do nothing for another; Conflict."""
+        """Merge a stale path with the current file; do nothing for other paths. Raises Conflict."""
         if path not in self._rebased:
             return
         base, before = self._rebased.pop(path), self._overlay.before(path)
@@ -128,15 +126,15 @@ class BaseChecker:
         self.merged.add(path)
 
     def existing(self, path: WorkspacePath, base: Base | None) -> FileState:
-        """What `path` holds, as `_look` does; FileMissing where there is no file."""
+        """Return the state of `path` as `look` does; FileMissing if there is no file."""
         return _present(path, self.look(path, base))
 
     def existing_unjudged(self, path: WorkspacePath) -> FileState:
-        """Return what `path` holds, as `look_unjudged` does; FileMissing where there is no file."""
+        """Return the state of `path` as `look_unjudged` does; FileMissing if there is no file."""
         return _present(path, self.look_unjudged(path))
 
     def merge_all(self) -> None:
-        """Merge every path whose edits were made on an older base with what is there now."""
+        """Merge every path that was edited on an older base with its current file."""
         conflicts = []
         for path in tuple(self._rebased):
             try:
@@ -149,7 +147,7 @@ class BaseChecker:
             files = [file for conflict in conflicts for file in conflict.data["files"]]
             raise Conflict(
                 " ".join(conflict.message for conflict in conflicts),
-                hint="Read these files again and make the edits for what they hold now.",
+                hint="Read these files again, and make the edits for their current content.",
                 data={"files": files},
             )
 
@@ -165,5 +163,5 @@ def _present(path: WorkspacePath, state: FileState | None) -> FileState:
 
 
 def version_at(state: FileState | None) -> Version | None:
-    """The version of `state`, None for "no such file"."""
+    """Return the version of `state`, None for a missing file."""
     return None if state is None else state.version

@@ -1,9 +1,8 @@
-"""Regular expressions, asked for and answered: planning never runs one.
+"""Regular expression searches as values: planning never runs a regular expression.
 
-A pattern of a client's may take for ever, and Python's `re` holds the interpreter's lock while it
-does. So planning asks (`Expressions.matches`), and where the answer is not there yet it ends with
-`NeedsSearch`; who called it has the search made by the worker process, and plans again with the
-answer at hand.
+A client's pattern may run forever, and Python's `re` holds the interpreter's lock while it runs. So
+planning calls `SearchSource.matches`, which raises `NeedsSearch` if the result is missing. The caller
+has a worker process run the search, and plans again with its result.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ class Search(Struct, frozen=True):
     text: str
     ignore_case: bool = False
     template: str | None = None
-    """ecmascript: a replacement as `String.prototype.replace` has it, worked out for each match."""
+    """ecmascript: a replacement as in `String.prototype.replace`, expanded for each match."""
     looks_inside: bool = False
-    """python: tell of each match of several lines whether the pattern also matches in the rest of it."""
+    """python: whether to set `has_inner`, for a match of several lines that contains another match."""
 
 
 class Match(Struct, frozen=True):
-    """From `start` up to, not including, `end`, in characters of the text."""
+    """One match, from `start` up to, not including, `end`, in characters of the text."""
 
     start: int
     end: int
-    groups: tuple[str | None, ...] = ()  # from group 1 on; None for one that took no part
-    expansion: str = ""  # what the template gives here
+    groups: tuple[str | None, ...] = ()  # from group 1 on; None for a group outside the match
+    expansion: str = ""  # of the template, for this match
     has_inner: bool = False  # see `Search.looks_inside`
 
 
 class NeedsSearch(Exception):
-    """Planning cannot go on before this search has been made. No refusal: nobody is told."""
+    """The search without whose result planning cannot continue. Internal: never sent to a client."""
 
     def __init__(self, search: Search) -> None:
         super().__init__(search.pattern)
@@ -56,12 +55,12 @@ class NeedsSearch(Exception):
 
 class SearchSource(Protocol):
     def matches(self, search: Search) -> tuple[Match, ...]:
-        """The matches; Unanswered where nobody has looked yet, InvalidRegex or Timeout."""
+        """Return the matches; raises NeedsSearch if there is no result yet, InvalidRegex or Timeout."""
         ...
 
 
 class SearchResults(Struct, frozen=True):
-    """Searches that have been made, with what came of them."""
+    """The finished searches with their results."""
 
     found: Mapping[Search, tuple[Match, ...] | Refused]
 

@@ -1,9 +1,9 @@
 """Replacements: new text for spans of a text, made as though all at once.
 
-`replace` is what every text edit ends in. `replace_exactly` finds its one span, or its `count`
-spans, by their text, and refuses wherever that names no place or more places than it should.
+Every text edit ends in `replace`. `replace_exactly` finds its `count` spans by their text, and refuses a
+text with any other number of matches.
 
-What is put in takes the line ends that are there; a byte outside the spans never changes.
+New text takes the line ends of the text it replaces. A byte outside the spans never changes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
-_TELLING_CHARACTERS = 3  # letters and digits of a new text that tell of an edit, not of chance
+_LINES_TOLD_MAX = 100  # lines named in a refusal
+_TELLING_CHARACTERS = 3  # letters and digits in a new text; shorter ones match by chance
 
 
 class Replacement(Struct, frozen=True):
@@ -43,20 +43,20 @@ class Replacement(Struct, frozen=True):
 
 
 class Overlap(InvalidParams):
-    """Two replacements want the same characters."""
+    """Two replacements of the same characters."""
 
     def __init__(self, first: Replacement, second: Replacement) -> None:
         super().__init__(
             f"The spans {first.start}-{first.end} and {second.start}-{second.end} overlap.",
-            hint="Make one edit of the two.",
+            hint="Combine the two edits into one.",
             data={"first": [first.start, first.end], "second": [second.start, second.end]},
         )
 
 
 def replace(text: str, replacements: Iterable[Replacement]) -> str:
-    """Return `text` with every replacement made, as though all at once; Overlap where two collide.
+    """Return `text` with every replacement made, as though all at once; Overlap if two collide.
 
-    Insertions at one place keep their order, and stand before what replaces the text there.
+    Insertions at one place keep their order, and come before a replacement that starts there.
     """
     ordered = sorted(replacements, key=lambda replacement: (replacement.start, replacement.end))
     for first, second in pairwise(ordered):
@@ -73,14 +73,14 @@ def replace(text: str, replacements: Iterable[Replacement]) -> str:
 def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str = "") -> str:
     """Return `text` with the `count` occurrences of `old` replaced by `new`.
 
-    Line ends of `old` match any; `new` takes those of the lines that it replaces. InvalidParams for
-    an empty `old` or a `count` below 1; NoMatch, Ambiguous or CountMismatch where `old` is not there
-    exactly `count` times.
+    Line ends of `old` match any others. `new` takes the line ends of the lines that it replaces. Raises
+    InvalidParams for an empty `old` or a `count` below 1, and NoMatch, Ambiguous or CountMismatch if
+    `old` does not occur exactly `count` times.
     """
     if not old or count < 1:
         raise InvalidParams(
             "The text to be replaced is empty." if not old else f"{count} occurrences cannot be replaced.",
-            hint="Name the text that is to be replaced, and how often it is there.",
+            hint="Give the text to be replaced, and the number of its occurrences.",
         )
     spans = occurrences(text, old)
     _expect(count, spans, text, old, new, path or "the file")
@@ -110,7 +110,7 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
     raise CountMismatch(
         f"The text to be replaced is in {path} {found} {'time' if found == 1 else 'times'}, not {count}: "
         f"at line{'' if found == 1 else 's'} {shown}.",
-        hint=f"Ask for count: {found} if all of them are meant.",
+        hint=f"Ask for count: {found} to replace all of them.",
         data={"expected": count, "found": found, "lines": lines},
     )
 
@@ -124,13 +124,13 @@ def no_match(
     new: str = "",
     count: int | None = 1,
 ) -> NoMatch:
-    """Return the refusal for `needle` not being in `text`, with the nearest passage in its data.
+    """Return the refusal for a `needle` that `text` does not contain, with the nearest passage in its data.
 
-    If `text` already has `new`, the replacement, `count` times (None: any number), the refusal says so.
+    If `text` already contains `new`, the replacement, `count` times (None: any number), the refusal says so.
     """
     near = nearest(text, needle)
-    told = {"nearest": None, "differs": []} if near is None else near.to_data()
-    refusal = NoMatch(message, hint=nearest_hint(near), data={**(data or {}), **told})
+    nearest_data = {"nearest": None, "differs": []} if near is None else near.to_data()
+    refusal = NoMatch(message, hint=nearest_hint(near), data={**(data or {}), **nearest_data})
     place = _place_of_new(text, needle, new, count)
     if place is None:
         return refusal
@@ -143,7 +143,7 @@ def no_match(
 
 
 def nearest_hint(near: Nearest | None) -> str:
-    """Return the hint of a search that found nothing but, at best, a nearest passage."""
+    """Return the hint of a search without a match, which names the nearest passage if there is one."""
     if near is None:
         return "Nothing in the file resembles it: read the file again."
     kinds = () if near.differs == ("text",) else near.differs
@@ -153,13 +153,13 @@ def nearest_hint(near: Nearest | None) -> str:
 
 
 def note_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> None:
-    """Note in a refusal that the lines from `first` to `last` hold the new text already."""
+    """Record in a refusal that the lines from `first` to `last` hold the new text already."""
     refusal.data |= {"already_applied": True, "applied_at_line": first}
     refusal.applied = (first, tuple(lines[first - 1 : last]))
 
 
 def note_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs: str) -> None:
-    """Note that the result of a hunk with lines of these signs is in `lines`, from the index `start` on."""
+    """Record that `lines` hold the result of a hunk with these signs, from the index `start` on."""
     new = signs.replace("-", "")
     first, last = (new.find("+"), new.rfind("+")) if "+" in new else (0, len(new) - 1)
     note_applied(refusal, lines, start + first + 1, start + last + 1)
@@ -167,7 +167,7 @@ def note_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs:
 
 
 def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int, int] | None:
-    """Return the first and the last line of the first place of `new`, if it says that the edit was made."""
+    """Return the first and last line of the first match of `new`, if it shows that the edit was made."""
     bare = with_plain_line_ends(new).strip("\n")
     if len(re.findall(r"\w", bare)) < _TELLING_CHARACTERS or bare in with_plain_line_ends(old):
         return None
@@ -179,12 +179,11 @@ def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int
 
 
 def fitted(new: str, old: str, text: str, span: Span) -> str:
-    """Return `new` with the line ends of what it replaces, line for line.
+    """Return `new` with the line ends of the text it replaces, line for line.
 
-    Lines that are the same at the beginning and the end of `old` and `new` keep their own; those
-    between take what is there in turn, the last of them for all the rest, or the last ones where
-    there are fewer lines. An edit that changes
-    nothing but line ends means just that, and is put in as it is.
+    Lines that `old` and `new` share at their beginning and end keep their line ends. Lines between take
+    the replaced line ends in turn. A longer `new` repeats the last of these, a shorter one takes the last
+    ones. An edit of nothing but line ends is inserted unchanged.
     """
     plain_new = new.replace("\r\n", "\n")
     if "\n" not in plain_new or with_plain_line_ends(old) == with_plain_line_ends(new):
@@ -197,19 +196,19 @@ def fitted(new: str, old: str, text: str, span: Span) -> str:
     head = _common(before[:-1], after[:-1])
     tail = _common(before[head:-1][::-1], after[head:-1][::-1])
     between = ends[head : len(ends) - tail] or nearby[max(head - 1, 0) :][:1]
-    wanted = len(after) - 1 - head - tail
-    filled = between[max(len(between) - wanted, 0) :] + between[-1:] * (wanted - len(between))
+    count = len(after) - 1 - head - tail
+    filled = between[max(len(between) - count, 0) :] + between[-1:] * (count - len(between))
     line_ends = ends[:head] + filled + ends[len(ends) - tail :]
     return "".join(chain.from_iterable(zip(after, [*line_ends, ""], strict=True)))
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many items the two begin with alike."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def _line_ends_around(text: str, span: Span) -> list[str]:
-    """Return the line end next after `span`, else the last one before it, else nothing."""
+    """Return the first line end after `span`, or the last one before it, or none."""
     if match := LINE_END.search(text, span.end):
         return [match.group()]
     return LINE_END.findall(text, 0, span.start)[-1:]

@@ -1,11 +1,11 @@
-"""Where a text stands in another: exactly, or else nearly.
+"""The search for one text in another: exact matches, or the nearest passage.
 
-`occurrences` finds spans; line ends do not matter to it unless they must. `nearest` is for the
-refusal of a search that found nothing: which passage was probably meant, and in what it differs.
+`occurrences` finds spans, and ignores line ends if there is no exact match. `nearest` serves the refusal
+of a search without a match: it returns the most similar passage, and its differences.
 
-Never guesses for the caller: a near passage is only ever told, not taken. Its time is bounded by
-the length of the text (1 MB in well under 50 ms): it looks at lines that share rare words with the
-needle, or parts of words with a short one, and at no others.
+Never guesses for the caller: a near passage is only reported, not used. The time is linear in the length
+of the text (1 MB in well under 50 ms): only lines that share rare words with the needle are compared, or
+parts of words with a short needle.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 
-# Limits of the search for a near passage; with these it stays linear in the text.
-_WORDS_MAX = 32  # words of the needle that are looked for, the longest first
-_HITS_MAX = 64  # a word that is in more places than this says little about where
-_SHORT_CHARACTERS_MAX = 80  # of a needle whose single characters and parts of words are looked for, too
+# Limits that keep the search for a near passage linear in the text.
+_WORDS_MAX = 32  # words of the needle to search for, the longest first
+_HITS_MAX = 64  # places of one word; a more frequent word locates nothing
+_SHORT_CHARACTERS_MAX = 80  # of a needle that is also searched by characters and parts of words
 _PIECE_CHARACTERS = 3  # of a part of a word
 _PIECE_HITS_MAX = 500
-_CANDIDATES_MAX = 12  # passages that are compared in earnest
+_CANDIDATES_MAX = 12  # passages that are compared line by line
 _LINES_MAX = 60  # lines of a passage that are compared, and shown
 _LINE_CHARACTERS_MAX = 300  # of a line that is compared
 _SHOWN_CHARACTERS_MAX = 8000
@@ -39,18 +39,18 @@ _RESEMBLES = 0.5  # below this likeness (0 to 1) a passage would only mislead
 _RESEMBLES_IN_PART = 0.7  # the same for part of a line
 
 
-_TEXT = ("text",)  # what a passage differs in that no single kind of difference explains
+_TEXT = ("text",)  # the difference of a passage that the other kinds do not explain
 
 
 class Span(Struct, frozen=True, order=True):
-    """`start` up to, not including, `end`, in characters."""
+    """A range of a text from `start` up to, not including, `end`, in characters."""
 
     start: int
     end: int
 
 
 class Nearest(Struct, frozen=True):
-    """The passage most like what was looked for: its lines, from 1, both included, and its text."""
+    """The passage most similar to the needle: its lines, from 1, both included, and its text."""
 
     start_line: int
     end_line: int
@@ -58,16 +58,16 @@ class Nearest(Struct, frozen=True):
     differs: tuple[str, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """The passage as it stands in a refusal's data."""
+        """Return the passage in the form of a refusal's data."""
         place = {"start_line": self.start_line, "end_line": self.end_line, "text": self.text}
         return {"nearest": place, "differs": list(self.differs)}
 
 
 def occurrences(text: str, needle: str) -> list[Span]:
-    """Return where `needle` stands in `text`, as spans that do not overlap, from the left.
+    """Return the matches of `needle` in `text` as spans that do not overlap, from the left.
 
-    Exactly, where it does that anywhere; else with any line end standing for any other. A match
-    never begins or ends between the CR and the LF of one line end. `needle` must not be empty.
+    If there is no exact match, any line end matches any other. A match never begins or ends between the
+    CR and the LF of one line end. `needle` must not be empty.
     """
     exact = list(_matches(text, needle))
     if exact or not ("\r" in text or "\r" in needle):
@@ -80,9 +80,9 @@ def occurrences(text: str, needle: str) -> list[Span]:
 
 
 def lost_returns(text: str) -> list[int]:
-    """Return where the text with plain line ends has lost a CR, as offsets into that text.
+    """Return the offsets, in the text with plain line ends, at which a CR was removed.
 
-    What lies after the n-th of these stands n further right in `text`.
+    A position after the n-th of these is n characters further right in `text`.
     """
     if "\r" not in text:
         return []
@@ -90,20 +90,20 @@ def lost_returns(text: str) -> list[int]:
 
 
 def overlapping(text: str, span: Span) -> Span | None:
-    """Return another place of what stands at `span` that shares characters with it, if there is one."""
+    """Return another match of the text of `span` that overlaps it, or None."""
     needle = text[span.start : span.end]
     start = text.find(needle, span.start + 1, span.end + len(needle) - 1)
     return None if start < 0 else Span(start, start + len(needle))
 
 
 def lines_of(text: str, positions: Iterable[int]) -> list[int]:
-    """Return the number of the line, from 1, that each position is in."""
+    """Return the line number, from 1, of each position."""
     starts = line_starts(text)
     return [bisect_right(starts, position) for position in positions]
 
 
 def line_starts(text: str) -> list[int]:
-    """Return where each line begins; a text that ends with a line end has an empty line after it."""
+    """Return the offset of each line; a text that ends with a line end has an empty line after it."""
     if "\r" in text:
         return [0, *(match.end() for match in LINE_END.finditer(text))]
     return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
@@ -115,10 +115,10 @@ def with_plain_line_ends(text: str) -> str:
 
 
 def nearest(text: str, needle: str) -> Nearest | None:
-    """Return the passage of `text` that is most like `needle`, or None where nothing resembles it.
+    """Return the passage of `text` that is most similar to `needle`, or None without a similar one.
 
-    Line numbers before the lines of `needle` are ignored if the file does not have them: a tool that
-    shows files puts them there.
+    Line numbers before the lines of `needle` are ignored if the file does not have them: tools add them
+    when they show a file.
     """
     likeness, near = _nearest(text, needle)
     bare = without_line_numbers(needle)
@@ -130,7 +130,7 @@ def nearest(text: str, needle: str) -> Nearest | None:
     return replace(bare_near, differs=("line numbers", *bare_near.differs))
 
 
-# A line number as `cat -n`, `grep -n` and tools for models write it. Blanks alone may be text after a number.
+# A line number as `cat -n`, `grep -n` and tools for models write it. A number before blanks may also be text.
 _LINE_NUMBER = re.compile(r"[ \t]*(\d+)(?:([\t\u2192:|])| ([:|\u2192]) ?| |$)")
 
 
@@ -138,19 +138,19 @@ def without_line_numbers(needle: str) -> str | None:
     """Return `needle` without the line number before each of its lines; None if it has none."""
     plain = with_plain_line_ends(needle)
     lines = plain.removesuffix("\n").split("\n")
-    found = [match for line in lines if (match := _LINE_NUMBER.match(line)) is not None]
-    numbers = [int(match[1]) for match in found]
-    is_counting = len(found) == len(lines) and all(second == first + 1 for first, second in pairwise(numbers))
-    if not is_counting or not (len(found) > 1 or found[0][2] or found[0][3]):
+    matches = [match for line in lines if (match := _LINE_NUMBER.match(line)) is not None]
+    numbers = [int(match[1]) for match in matches]
+    is_counting = len(matches) == len(lines) and all(b == a + 1 for a, b in pairwise(numbers))
+    if not is_counting or not (len(matches) > 1 or matches[0][2] or matches[0][3]):
         return None
-    rests = [line[match.end() :] for line, match in zip(lines, found, strict=True)]
-    if all(match[2] in (":", "|") for match in found) and all(rest[:1] in ("", " ") for rest in rests):
+    rests = [line[match.end() :] for line, match in zip(lines, matches, strict=True)]
+    if all(match[2] in (":", "|") for match in matches) and all(rest[:1] in ("", " ") for rest in rests):
         rests = [rest[1:] for rest in rests]
     return "\n".join(rests) + plain[len(plain.removesuffix("\n")) :]
 
 
 def _nearest(text: str, needle: str) -> tuple[float, Nearest | None]:
-    """Return the passage of `text` that is most like `needle`, and how like it is, from 0 to 1."""
+    """Return the passage of `text` most similar to `needle`, and their similarity, from 0 to 1."""
     wanted = _fold(with_plain_line_ends(needle)).rstrip("\n").split("\n")[:_LINES_MAX]
     folded = _fold(with_plain_line_ends(text))
     lines = folded.split("\n")
@@ -167,19 +167,19 @@ def _nearest(text: str, needle: str) -> tuple[float, Nearest | None]:
 
 
 def _most_like(lines: Sequence[str], wanted: Sequence[str], votes: Counter[int]) -> tuple[float, int]:
-    """Return how like `wanted` the most like of the passages with the most votes is, and its first line."""
+    """Compare the passages with the most votes; return the best similarity to `wanted` and its first line."""
     candidates = [start for start, _ in votes.most_common(_CANDIDATES_MAX)]
-    # Of equals the first, so that the answer is always the same one.
+    # Prefer the first of equals, so that the result is deterministic.
     scored = [(_likeness(lines[start : start + len(wanted)], wanted), -start) for start in candidates]
     likeness, negative = max(scored, default=(0.0, 0))
     return likeness, -negative
 
 
 def differences(needle: str, passage: str) -> tuple[str, ...]:
-    """Return in what the two differ: of `line ends`, `whitespace`, `indentation`, `case`, `quotes`.
+    """Return the kinds of difference: of `line ends`, `whitespace`, `indentation`, `case`, `quotes`.
 
-    Those of them that explain all of it, else `("text",)`. A needle that is only part of a line is
-    compared with that part.
+    Returns `("text",)` if these do not explain the whole difference. A needle that is only part of a
+    line is compared with that part.
     """
     kinds = list(_BLINDNESS)
     if not _is_same(needle, passage, kinds):
@@ -210,7 +210,7 @@ _QUOTES = '"`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb'  # typogr
 
 
 def _with_plain_quotes(text: str) -> str:
-    for quote in _QUOTES:  # many times faster than str.translate where few of them are there
+    for quote in _QUOTES:  # many times faster than str.translate for a text with few quotes
         text = text.replace(quote, "'")
     return text
 
@@ -235,20 +235,20 @@ def _is_same(needle: str, passage: str, kinds: Iterable[str]) -> bool:
 
 
 def _votes(folded: str, wanted: list[str]) -> Counter[int]:
-    """Return how much speaks for the passage beginning at each line, by the words it shares."""
+    """Return a score for the passage that begins at each line, by the words it shares with the needle."""
     offsets = {word: offset for offset, line in reversed(list(enumerate(wanted))) for word in _words(line)}
     words = sorted(offsets, key=len, reverse=True)[:_WORDS_MAX]
     return _votes_for(folded, {word: offsets[word] for word in words}, _HITS_MAX)
 
 
 def _votes_by_pieces(folded: str, wanted: list[str]) -> Counter[int]:
-    """Return the same by the parts of words and the single characters that it shares."""
+    """Return the same scores by shared parts of words and single characters."""
     pieces = {piece: offset for offset, line in reversed(list(enumerate(wanted))) for piece in _pieces(line)}
     return _votes_for(folded, pieces, _PIECE_HITS_MAX)
 
 
 def _votes_for(folded: str, offsets: Mapping[str, int], hits_max: int) -> Counter[int]:
-    """Return the votes of texts, each at a line of the needle; the longer and the rarer it is, the more."""
+    """Return the scores by shared texts, each at a line of the needle; long and rare texts count more."""
     starts = line_starts(folded)
     votes: Counter[int] = Counter()
     for text, offset in offsets.items():
@@ -271,7 +271,7 @@ def _words(line: str) -> list[str]:
 
 
 def _likeness(lines: Sequence[str], wanted: Sequence[str]) -> float:
-    """Return from 0 to 1 how like the lines are, each to its opposite number."""
+    """Return the similarity of the lines, pair by pair, from 0 to 1."""
     total = 0.0
     for number, (line, goal) in enumerate(zip(lines, wanted, strict=False)):
         here, there = " ".join(line.split()), " ".join(goal.split())
@@ -287,7 +287,7 @@ def _likeness(lines: Sequence[str], wanted: Sequence[str]) -> float:
 
 
 def _likeness_in_part(line: str, part: str) -> float:
-    """Return how like `part` the most like piece of `line` of its length is; 0 if that is not very like."""
+    """Return the similarity of `part` to the best piece of `line` of its length; 0 if it is low."""
     blocks = SequenceMatcher(None, part, line, autojunk=False).get_matching_blocks()
     starts = {max(block.b - block.a, 0) for block in blocks}
     pieces = (line[start : start + len(part)] for start in starts)

@@ -1,8 +1,8 @@
-"""LSP `TextEdit`s: replacements whose places are given by line and character.
+"""LSP `TextEdit`s: replacements with positions given by line and character.
 
-Lines end with LF, CRLF or CR, and a character is a unit of the position's encoding, as the Language
-Server Protocol 3.17 has it ("Text Documents", "Position"). Text is put in as it is given, for a
-client that sends positions also sends its own line ends.
+Lines end with LF, CRLF or CR, and a character is a unit of the position's encoding, as in the Language
+Server Protocol 3.17 ("Text Documents", "Position"). Text is inserted unchanged: a client that sends
+positions also sends its own line ends.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}  # a codec, and th
 
 
 def edit_text(text: str, edits: Iterable[TextEdit], encoding: PositionEncoding = "utf-16") -> str:
-    """Return `text` with `edits` made, all of them placed in `text` as it was before the first.
+    """Return `text` with `edits` made; all positions refer to `text` before the first edit.
 
-    A character beyond its line's end means the line's end. InvalidParams for a line that is not
-    there, a place inside a character, an end before its start, and edits that overlap.
+    A character beyond its line's end means the line's end. Raises InvalidParams for a missing line, a
+    position inside a character, an end before its start, and edits that overlap.
     """
     return replace(text, replacements_of(text, edits, encoding))
 
 
 def replacements_of(text: str, edits: Iterable[TextEdit], encoding: PositionEncoding) -> list[Replacement]:
-    """Return each edit as a replacement in characters of `text`; refuses as `edit_text` does."""
+    """Return each edit as a replacement in characters of `text`; raises the errors of `edit_text`."""
     starts = line_starts(text)
     placed = []
     for edit in edits:
@@ -50,7 +50,7 @@ def _offset(text: str, starts: Sequence[int], position: Position, encoding: Posi
     if not 0 <= position.line < len(starts):
         raise InvalidParams(
             f"There is no line {position.line}: the text has {len(starts)}, counted from 0.",
-            hint="Read the file again; positions are those of the base version.",
+            hint="Read the file again, and count lines in the base version.",
             data={"line": position.line, "lines": len(starts)},
         )
     if position.character < 0:
@@ -61,7 +61,7 @@ def _offset(text: str, starts: Sequence[int], position: Position, encoding: Posi
 
 
 def _characters(line: str, position: Position, encoding: PositionEncoding) -> int:
-    """Return how many characters of `line` the position's units are."""
+    """Convert the position's units to characters of `line`."""
     if encoding == "utf-32" or line.isascii():
         return min(position.character, len(line))
     codec, width = _CODECS[encoding]
@@ -69,7 +69,7 @@ def _characters(line: str, position: Position, encoding: PositionEncoding) -> in
         return len(line.encode(codec)[: position.character * width].decode(codec))
     except UnicodeDecodeError:
         raise InvalidParams(
-            f"{_shown(position)} lies inside a character.",
+            f"{_shown(position)} is inside a character.",
             hint=f"Count characters in {encoding} units, or name another position_encoding.",
         ) from None
 
