@@ -213,6 +213,11 @@ def test_a_changeset_never_makes_itself_stale() -> None:
     refusal(Stale, {"a": ONE}, Replace(A, "one", "2"), Replace(A, "2", "3", base=base_of(b"other")))
 
 
+def test_positions_that_an_earlier_edit_of_the_changeset_has_moved_are_stale() -> None:
+    first = TextEdit(Position(0, 0), Position(0, 3), "1")
+    refusal(Stale, {"a": ONE}, Replace(A, "one", "zero one"), EditText(A, (first,), base=base_of(ONE)))
+
+
 BASE = b"a\nb\nc\nd\n"
 THERE = b"A\nb\nc\nd\n"
 OLD = Told(contents=[BASE])

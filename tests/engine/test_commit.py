@@ -190,6 +190,21 @@ def test_a_refused_dry_run_does_not_record_an_outside_change(
         assert engine.history.head == head
 
 
+def test_an_outside_change_that_a_dry_run_met_is_recorded_by_the_next_edit_of_its_turn(
+    place: Harness,
+) -> None:
+    place.baseline({"a": "old\n"})
+    stale = changeset.Write(path_of("a"), b"mine\n", base=changeset.Base(version_of(b"old\n")))
+    trial = msgspec.structs.replace(apply(stale), dry_run=True)
+    with place.engine() as engine:
+        place.write({"a": "theirs\n"})
+        refusal, outcome = engine.turn([trial, apply(write("a", "mine\n"))])
+        assert isinstance(refusal, Stale)
+        assert isinstance(outcome, Outcome)
+        assert engine.history.head == 2
+        assert engine.history.content(version_of(b"theirs\n")) == b"theirs\n"
+
+
 def test_times_do_not_go_back_over_a_restart_with_the_clock_set_back(place: Harness) -> None:
     place.baseline()
     now_us = 1_800_000_000_000_000

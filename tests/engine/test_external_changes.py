@@ -57,6 +57,17 @@ def test_a_file_that_was_copied_twice_and_removed_was_moved_to_neither(place: Ha
     assert [touch.source for touch in transaction.touches] == [None] * 3
 
 
+def test_a_file_that_was_edited_during_an_inspection_is_read_again(place: Harness) -> None:
+    place.baseline({"a": "old\n"})
+    with place.engine() as engine:
+        place.write({"a": "theirs\n"})
+        inspection = engine.inspect()
+        inspection.look(A)
+        done(engine, apply(write("a", "mine\n")))
+        assert inspection.record() == []
+        assert engine.history.head == 2
+
+
 def test_a_file_that_was_moved_is_recorded_as_moved(place: Harness) -> None:
     place.baseline({"a": "text\n"})
     with place.engine() as engine:

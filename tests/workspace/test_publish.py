@@ -238,6 +238,21 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
     assert held(tmp_path).keys() == {"a", "b"}
 
 
+def test_a_file_that_was_saved_before_its_mode_is_changed_keeps_its_mode(
+    tmp_path: Path, disk: MeddlingDisk
+) -> None:
+    put(tmp_path, {"a": OLD})
+    files = files_on(disk)
+    staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
+    put(tmp_path, {"a": THEIRS})
+    saved = (tmp_path / "a").stat()
+    with pytest.raises(Overtaken):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == {"a": THEIRS}
+    assert (tmp_path / "a").stat().st_ctime_ns == saved.st_ctime_ns
+
+
 def test_a_file_that_is_saved_while_its_mode_is_changed_is_seen(
     tmp_path: Path, disk: MeddlingDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

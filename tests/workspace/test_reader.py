@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import InUse, NotAFile, PathOutside, PathProtected, PermissionDenied, TooLarge
-from editd.system.filesystem import RealDisk, ignore_lease_signal
+from editd.system.filesystem import RealDisk, ignore_lease_signal, read_whole
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import LINKS_MAX, Tree
@@ -73,6 +73,21 @@ def test_a_folder_a_fifo_and_a_socket_are_no_files(root: Path, tree: Tree) -> No
 def test_a_file_over_the_limit_is_refused_unread(root: Path, tree: Tree) -> None:
     with open(root / "f", "wb") as file:
         file.truncate(1 << 40)
+    with pytest.raises(TooLarge):
+        tree.read(P("f"))
+
+
+def test_a_file_that_grows_over_the_limit_while_it_is_read_is_refused(
+    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "f").write_bytes(b"x" * 100_000)
+
+    def read_grown(descriptor: int, size: int, bytes_max: int | None = None) -> bytes:
+        with open(root / "f", "ab") as file:
+            file.write(b"x")
+        return read_whole(descriptor, size, bytes_max)
+
+    monkeypatch.setattr("editd.workspace.tree.read_whole", read_grown)
     with pytest.raises(TooLarge):
         tree.read(P("f"))
 
