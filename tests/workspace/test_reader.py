@@ -87,7 +87,7 @@ def test_a_file_that_grows_over_the_limit_while_it_is_read_is_refused(
             file.write(b"x")
         return read_whole(descriptor, size, bytes_max)
 
-    monkeypatch.setattr("editd.workspace.tree.read_whole", read_grown)
+    monkeypatch.setattr("editd.workspace.reader.read_whole", read_grown)
     with pytest.raises(TooLarge):
         tree.read(P("f"))
 
