@@ -407,7 +407,8 @@ class Files:
         True: it does now, or did already. False: it holds something else, and nothing is changed.
         A folder with nothing but empty folders in it counts as no file, and makes way for one.
         Put a file that replaces a folder after the deletions in that folder.
-        Raises Overtaken only with orphans, which the caller puts into the history; IoError, PermissionDenied and HalfPublished as `stage` and `publish`.
+        Raises Overtaken only with orphans, which the caller puts into the history.
+        Raises IoError, PermissionDenied and HalfPublished as `stage` and `publish`.
         """
         if self._holds(path, after):
             if after is None:
