@@ -10,13 +10,13 @@ import signal
 import sys
 
 from editd.cli import main
-from editd.workspace.publish import Publishing
+from editd.workspace.publish import Publisher
 
 
 def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-Publishing.put = die  # type: ignore[method-assign, assignment]
+Publisher.put = die  # type: ignore[method-assign, assignment]
 sys.argv[1:] = sys.argv[4:]
 main()

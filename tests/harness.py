@@ -24,10 +24,10 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
-from editd.workspace.created_dirs import MadeFolders
-from editd.workspace.quarantine import Replaced
-from editd.workspace.reader import Tree
-from editd.workspace.writer import Files
+from editd.workspace.created_dirs import CreatedDirs
+from editd.workspace.quarantine import Quarantine
+from editd.workspace.reader import WorkspaceReader
+from editd.workspace.writer import WorkspaceWriter
 from workplace import files_below
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ class Harness:
         With another `boot` than before, what was not synced may be torn, as after a power cut.
         """
         disk = make_disk(str(self.root))
-        files = Files(
+        files = WorkspaceWriter(
             disk,
-            replaced=Replaced(str(self.state / "replaced")),
-            made_folders=MadeFolders(str(self.state / "folders")),
+            replaced=Quarantine(str(self.state / "replaced")),
+            made_folders=CreatedDirs(str(self.state / "folders")),
         )
-        tree = Tree(disk, file_bytes_max=FILE_BYTES_MAX)
+        tree = WorkspaceReader(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state))
         return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
 

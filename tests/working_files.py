@@ -10,9 +10,9 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.quarantine import Replaced
-from editd.workspace.reader import Tree
-from editd.workspace.writer import Files
+from editd.workspace.quarantine import Quarantine
+from editd.workspace.reader import WorkspaceReader
+from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,24 +27,26 @@ ignore_lease_signal()  # as the daemon does at its start
 is_spared = False  # whether `files_on` has spares to write into; the fixture `spared` says so
 
 
-def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange") -> Files:
+def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange") -> WorkspaceWriter:
     """What publishes on this disk, as the daemon has it: with spares, or where there can be none."""
     if not is_spared:
-        return Files(disk, publish=publish)
-    files = Files(disk, publish=publish, replaced=Replaced(f"{os.fsdecode(disk.root)}.replaced"))
+        return WorkspaceWriter(disk, publish=publish)
+    files = WorkspaceWriter(disk, publish=publish, replaced=Quarantine(f"{os.fsdecode(disk.root)}.replaced"))
     make_ahead(files)
     return files
 
 
-def make_ahead(files: Files) -> None:
+def make_ahead(files: WorkspaceWriter) -> None:
     """Have some spares ready, as the daemon does in its pauses."""
     if (make := files.make_ahead()) is not None:
         files.made_ahead(make())
 
 
-def written_since(files: Files, now: float | None) -> Generator[tuple[WorkspacePath | None, FileState]]:
+def written_since(
+    files: WorkspaceWriter, now: float | None
+) -> Generator[tuple[WorkspacePath | None, FileState]]:
     """What somebody wrote into what was replaced; None: at the end of it all."""
-    look = files.look_at_replaced(now)
+    look = files.check_quarantine(now)
     yield from files.written([] if look is None else look())
     if now is None:
         files.end()
@@ -68,7 +70,7 @@ def put(root: Path, files: Held) -> None:
 def held(root: Path) -> Held:
     """Return every file in the workspace, temporaries too, and each empty folder as a file `<path>/`."""
     disk = RealDisk(str(root))
-    tree = Tree(disk, file_bytes_max=1 << 20)
+    tree = WorkspaceReader(disk, file_bytes_max=1 << 20)
     found: Held = {}
     for folder, folders, names in os.walk(root):
         links = [name for name in folders if (Path(folder) / name).is_symlink()]

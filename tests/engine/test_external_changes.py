@@ -115,7 +115,7 @@ def test_what_was_written_too_late_stays_while_it_cannot_be_recorded(place: Harn
         done(engine, apply(write("a", "new\n")))
         (replaced,) = kept.iterdir()
         replaced.write_bytes(b"theirs\n")
-        look = engine.files.look_at_replaced(None)
+        look = engine.files.check_quarantine(None)
         assert look is not None
         engine.broken = Broken("The journal failed.")
         engine.record_written(look())

@@ -13,7 +13,7 @@ import pytest
 import harness
 from editd.values.path import WorkspacePath, ways_down
 from editd.wire.messages import Delete
-from editd.workspace.scope import Scope
+from editd.workspace.scope import WorkspaceScope
 from harness import Harness, apply, done
 from workplace import write
 
@@ -83,7 +83,7 @@ def test_what_is_found_in_a_folder_twice_as_deep_costs_twice_as_much(place: Work
         folder = Harness(place.root / str(depth))
         folder.baseline()
         make_deep(folder.root, ["a"] * depth, with_files=True)
-        scope = Scope(str(folder.root))
+        scope = WorkspaceScope(str(folder.root))
         with folder.engine(is_ours=scope.is_in) as engine:
             inspection = engine.inspect()
 
@@ -100,7 +100,7 @@ def test_what_is_found_in_a_folder_twice_as_deep_costs_twice_as_much(place: Work
 def test_a_generated_folder_is_known_by_its_mark_however_deep_it_is(place: Workplace) -> None:
     names = ["n" * 203] * 20 + ["cache"]
     make_deep(place.root, names, last="CACHEDIR.TAG")
-    scope = Scope(str(place.root))
+    scope = WorkspaceScope(str(place.root))
     raw = "/".join(names).encode()
     assert len(os.fsencode(place.root)) + len(raw) > 4096, "no call takes the absolute path"
     *above, generated = ways_down(raw, ())

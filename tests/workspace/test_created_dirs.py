@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.created_dirs import MadeFolders
+from editd.workspace.created_dirs import CreatedDirs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def noted(tmp_path: Path, *paths: str) -> tuple[Path, MadeFolders]:
+def noted(tmp_path: Path, *paths: str) -> tuple[Path, CreatedDirs]:
     """A workspace in which the folders were noted and made."""
     root = tmp_path / "workspace"
     root.mkdir()
-    folders = MadeFolders(str(tmp_path / "folders"))
+    folders = CreatedDirs(str(tmp_path / "folders"))
     folders.note([path.encode() for path in paths])
     for path in paths:
         (root / path).mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def noted(tmp_path: Path, *paths: str) -> tuple[Path, MadeFolders]:
 def left(tmp_path: Path, root: Path) -> list[str]:
     """What stands when the next daemon has removed what it may."""
     disk = RealDisk(str(root))
-    MadeFolders(str(tmp_path / "folders")).remove_left(disk)
+    CreatedDirs(str(tmp_path / "folders")).remove_left(disk)
     disk.close()
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 

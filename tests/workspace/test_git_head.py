@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.workspace.git_head import LOCK_SECONDS_MAX, Standing, Step, is_in_progress, is_locked, movement
+from editd.workspace.git_head import (
+    LOCK_SECONDS_MAX,
+    GitHead,
+    HeadMove,
+    describe_move,
+    is_in_progress,
+    is_locked,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,31 +39,31 @@ def repository(tmp_path: Path) -> Path:
     return place
 
 
-def standing(place: Path) -> Standing:
-    return Standing.of(os.fsencode(git(place, "rev-parse", "--absolute-git-dir")))
+def standing(place: Path) -> GitHead:
+    return GitHead.of(os.fsencode(git(place, "rev-parse", "--absolute-git-dir")))
 
 
 def test_head_is_where_git_says_loose_packed_and_detached(repository: Path) -> None:
-    here = Standing("main", git(repository, "rev-parse", "HEAD"))
+    here = GitHead("main", git(repository, "rev-parse", "HEAD"))
     assert standing(repository) == here
     git(repository, "pack-refs", "--all")
     assert standing(repository) == here
     git(repository, "checkout", "-q", "--detach")
-    assert standing(repository) == Standing(None, here.commit)
+    assert standing(repository) == GitHead(None, here.commit)
 
 
 def test_a_branch_without_a_commit_and_no_repository_at_all(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "new")
-    assert standing(tmp_path) == Standing("new", None)
-    assert Standing.of(os.fsencode(tmp_path / "nowhere")) == Standing()
+    assert standing(tmp_path) == GitHead("new", None)
+    assert GitHead.of(os.fsencode(tmp_path / "nowhere")) == GitHead()
 
 
 def test_a_linked_work_tree_has_a_head_of_its_own(repository: Path) -> None:
     linked = repository.parent / "linked"
     git(repository, "worktree", "add", "-q", "-b", "side", str(linked))
-    assert standing(linked) == Standing("side", git(repository, "rev-parse", "side"))
+    assert standing(linked) == GitHead("side", git(repository, "rev-parse", "side"))
     git(repository, "pack-refs", "--all")
-    assert standing(linked) == Standing("side", git(repository, "rev-parse", "side"))
+    assert standing(linked) == GitHead("side", git(repository, "rev-parse", "side"))
 
 
 def test_a_move_is_told_with_both_ends(repository: Path) -> None:
@@ -66,10 +73,10 @@ def test_a_move_is_told_with_both_ends(repository: Path) -> None:
     after = standing(repository)
     assert before.commit is not None
     assert after.commit is not None
-    told = movement(before, after)
+    told = describe_move(before, after)
     assert told == f"HEAD moved from {before.commit[:7]} (main) to {after.commit[:7]} (other)"
-    assert movement(after, after) == ""
-    assert movement(Standing(), Standing("main")) == "HEAD moved from nothing to nothing (main)"
+    assert describe_move(after, after) == ""
+    assert describe_move(GitHead(), GitHead("main")) == "HEAD moved from nothing to nothing (main)"
 
 
 def test_stashes_are_told_when_they_come_and_when_they_go(repository: Path) -> None:
@@ -81,7 +88,7 @@ def test_stashes_are_told_when_they_come_and_when_they_go(repository: Path) -> N
         if argv[-1] == "pop":
             git(repository, "checkout", "-q", "a")
         before, _, now = now, git(repository, *argv), standing(repository)
-        told.append(movement(before, now))
+        told.append(describe_move(before, now))
     first = git(repository, "log", "-1", "--format=%h first")
     assert told == [
         f"Stashed: WIP on main: {first}",
@@ -116,16 +123,16 @@ def test_a_rebase_that_stopped_is_in_progress(repository: Path) -> None:
 
 def test_after_a_commit_and_a_checkout_head_moved_from_the_new_commit() -> None:
     one, two, three, other = (digit * 40 for digit in "1234")
-    before, after = Standing("main", one), Standing("other", other)
+    before, after = GitHead("main", one), GitHead("other", other)
     steps = [
-        Step(other, one, "checkout: moving from other to main"),
-        Step(one, two, "commit: Two"),
-        Step(two, three, "commit (amend): Three"),
-        Step(three, other, "checkout: moving from main to other"),
+        HeadMove(other, one, "checkout: moving from other to main"),
+        HeadMove(one, two, "commit: Two"),
+        HeadMove(two, three, "commit (amend): Three"),
+        HeadMove(three, other, "checkout: moving from main to other"),
     ]
-    assert movement(before, after, steps) == "HEAD moved from 3333333 (main) to 4444444 (other)"
-    assert movement(before, Standing("main", three), steps[:-1]) == (
+    assert describe_move(before, after, steps) == "HEAD moved from 3333333 (main) to 4444444 (other)"
+    assert describe_move(before, GitHead("main", three), steps[:-1]) == (
         "HEAD moved from 1111111 (main) to 3333333 (main)"
     )
-    assert movement(before, after, [steps[0], steps[-1]]).startswith("HEAD moved from 1111111 (main)")
-    assert movement(before, after, []).startswith("HEAD moved from 1111111 (main)")
+    assert describe_move(before, after, [steps[0], steps[-1]]).startswith("HEAD moved from 1111111 (main)")
+    assert describe_move(before, after, []).startswith("HEAD moved from 1111111 (main)")

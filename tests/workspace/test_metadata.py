@@ -14,7 +14,7 @@ from editd.errors import PermissionDenied
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.metadata import permissions_for
-from editd.workspace.writer import Files
+from editd.workspace.writer import WorkspaceWriter
 from working_files import LINK, NEW, OLD, change, files_on, put
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_the_owner_is_kept_and_setuid_with_it(file: Path) -> None:
 def test_an_owner_that_cannot_be_kept_is_refused_and_nothing_is_left(file: Path) -> None:
     file.chmod(0o666)
     file.parent.chmod(0o777)
-    files = Files(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(RealDisk(str(file.parent)))
     os.seteuid(65534)
     try:
         files.check([change("a", OLD, NEW)])
@@ -231,7 +231,7 @@ def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
     capability = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)  # cap_net_bind_service
     set_attribute(file, "security.capability", capability)
     file.parent.chmod(0o777)
-    files = Files(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(RealDisk(str(file.parent)))
     os.seteuid(65534)
     try:
         replacing = files.stage([change("a", OLD, NEW)], "t")
@@ -245,7 +245,7 @@ def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
 def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> None:
     os.chown(file, 1234, 4321)
     set_attribute(file, "user.one", b"1")
-    files = Files(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(RealDisk(str(file.parent)))
     deleting = files.stage([change("a", OLD, None)], "t")
     told = "a: an undo brings back its bytes and its mode, but not owner 1234:4321, user.one."
     assert deleting.warnings == (told,)

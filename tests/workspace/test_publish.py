@@ -15,8 +15,8 @@ from editd.errors import InUse, IoError
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.reader import Tree
-from editd.workspace.writer import Overtaken
+from editd.workspace.reader import WorkspaceReader
+from editd.workspace.writer import ConcurrentWrite
 from meddling import MeddlingDisk, failing
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on, held, put
 
@@ -33,7 +33,7 @@ def overtaken(disk: MeddlingDisk, *changes: Change) -> Held:
     """Publish, expecting to be overtaken at `a`; return the orphans."""
     files = files_on(disk)
     staging = files.stage(changes, "t")
-    with pytest.raises(Overtaken) as caught:
+    with pytest.raises(ConcurrentWrite) as caught:
         files.publish(staging)
     files.discard(staging)
     assert caught.value.paths == [A]
@@ -204,7 +204,7 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
     rounds = 1500
     put(tmp_path, {"a": OLD, "b": OLD})
     disk = RealDisk(str(tmp_path))
-    tree, files = Tree(disk, file_bytes_max=1 << 20), files_on(disk)
+    tree, files = WorkspaceReader(disk, file_bytes_max=1 << 20), files_on(disk)
     command = [sys.executable, outsider.__file__, kind, str(tmp_path / "a"), str(rounds)]
     seen: set[bytes] = set()
     published = 0
@@ -222,7 +222,7 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
             staging = files.stage(pair, f"t{published}")
             try:
                 files.publish(staging)
-            except Overtaken as caught:
+            except ConcurrentWrite as caught:
                 seen.update(state.content.strip() for _, state in caught.orphans)
                 files.discard(staging)
                 continue
@@ -267,7 +267,7 @@ def test_a_file_that_is_saved_while_its_mode_is_changed_is_seen(
     files = files_on(disk)
     staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
     monkeypatch.setattr("editd.workspace.publish.os.fchmod", save_meanwhile)
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": THEIRS}

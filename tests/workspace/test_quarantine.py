@@ -14,8 +14,8 @@ from editd.errors import Refused
 from editd.system.filesystem import RealDisk
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.quarantine import KEPT_SECONDS, Replaced
-from editd.workspace.writer import Files, Overtaken
+from editd.workspace.quarantine import KEPT_SECONDS, Quarantine
+from editd.workspace.writer import ConcurrentWrite, WorkspaceWriter
 from in_memory import path_of
 from meddling import MeddlingDisk, failing
 from working_files import THEIRS, held, put, written_since
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 OLD, NEW = FileState(b"old\n"), FileState(b"new\n")
 
 
-def replaced_once(tmp_path: Path) -> tuple[Files, Path]:
+def replaced_once(tmp_path: Path) -> tuple[WorkspaceWriter, Path]:
     """A file that has just been replaced, and the folder in which the old one is kept."""
     root, kept = tmp_path / "root", tmp_path / "kept"
     root.mkdir()
     (root / "f.txt").write_bytes(OLD.content)
-    files = Files(RealDisk(str(root)), replaced=Replaced(str(kept)))
+    files = WorkspaceWriter(RealDisk(str(root)), replaced=Quarantine(str(kept)))
     staging = files.stage([Change(path_of("f.txt"), OLD, NEW)], "t")
     files.publish(staging)
     files.finish(staging)
@@ -43,7 +43,7 @@ def replaced_once(tmp_path: Path) -> tuple[Files, Path]:
     return files, kept
 
 
-def renaming(tmp_path: Path) -> tuple[MeddlingDisk, Files, Path, Path]:
+def renaming(tmp_path: Path) -> tuple[MeddlingDisk, WorkspaceWriter, Path, Path]:
     """Files that are published without an exchange, on a disk with `a` and `b`."""
     root, kept = tmp_path / "root", tmp_path / "kept"
     root.mkdir()
@@ -51,7 +51,7 @@ def renaming(tmp_path: Path) -> tuple[MeddlingDisk, Files, Path, Path]:
         (root / name).write_bytes(OLD.content)
     disk = MeddlingDisk(str(root))
     disk.can_exchange = False
-    return disk, Files(disk, replaced=Replaced(str(kept))), root, kept
+    return disk, WorkspaceWriter(disk, replaced=Quarantine(str(kept))), root, kept
 
 
 BOTH = [Change(path_of(name), OLD, NEW) for name in "ab"]
@@ -77,7 +77,7 @@ def test_without_exchange_what_is_written_in_place_just_before_the_rename_is_put
     disk, files, root, kept = renaming(tmp_path)
     disk.meddle["replace", 2] = lambda: (root / "b").write_bytes(b"theirs\n")
     staging = files.stage(BOTH, "t")
-    with pytest.raises(Overtaken) as overtaken:
+    with pytest.raises(ConcurrentWrite) as overtaken:
         files.publish(staging)
     files.discard(staging)
     assert overtaken.value.paths == [path_of("b")]
@@ -101,7 +101,7 @@ def test_without_exchange_what_has_no_place_when_it_is_taken_back_is_told_by_the
 
     disk.meddle["replace", 2] = meddle
     staging = files.stage(BOTH, "t")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert (root / "a").read_bytes() == b"newest\n"
@@ -153,7 +153,7 @@ def test_while_somebody_has_it_open_for_writing_it_stays(tmp_path: Path) -> None
     assert not old.exists()
 
 
-def looked_at_again(files: Files, now: float) -> None:
+def looked_at_again(files: WorkspaceWriter, now: float) -> None:
     """Look a second after the last time: a program may have the file open for days."""
     assert list(written_since(files, now)) == []
     assert list(written_since(files, now + KEPT_SECONDS)) == []
@@ -192,7 +192,7 @@ def test_what_could_not_be_looked_at_is_looked_at_again(
     list(written_since(files, 10.0))
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", _no_descriptor)
-        look = files.look_at_replaced(20.0)
+        look = files.check_quarantine(20.0)
         assert look is not None
         looks = look()
     with pytest.raises(OSError, match="Too many open files"):
@@ -214,7 +214,7 @@ def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
 
 def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
     _, kept = replaced_once(tmp_path)
-    left = Replaced(str(kept))
+    left = Quarantine(str(kept))
     assert list(left.written(left.look(left.due(None), at_the_end=True))) == [(None, OLD)]
     assert os.listdir(kept) == []
 
@@ -250,7 +250,7 @@ def test_what_is_written_to_our_version_while_it_is_taken_back_is_found_without_
 
     staging = files.stage(BOTH, "t")
     disk.meddle["link", 2] = meddle  # our version of `a` is in place by then
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     os.pwrite(opened[0], b"theirs", 0)
@@ -264,7 +264,7 @@ def test_our_version_that_was_taken_back_is_nobodys_news(tmp_path: Path) -> None
     disk, files, root, _ = renaming(tmp_path)
     staging = files.stage(BOTH, "t")
     disk.meddle["link", 2] = lambda: put(root, {"b": THEIRS})
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(root) == {"a": OLD, "b": THEIRS}

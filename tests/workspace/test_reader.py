@@ -10,7 +10,7 @@ from editd.errors import InUse, NotAFile, PathOutside, PathProtected, Permission
 from editd.system.filesystem import RealDisk, ignore_lease_signal, read_whole
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.reader import LINKS_MAX, Tree
+from editd.workspace.reader import LINKS_MAX, WorkspaceReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +26,14 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[False, True], ids=["openat2", "walk"])
-def tree(root: Path, request: pytest.FixtureRequest) -> Tree:
-    return Tree(RealDisk(str(root), walk=request.param), file_bytes_max=100_000)
+def tree(root: Path, request: pytest.FixtureRequest) -> WorkspaceReader:
+    return WorkspaceReader(RealDisk(str(root), walk=request.param), file_bytes_max=100_000)
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_file_is_its_bytes_its_mode_and_its_permissions(root: Path, tree: Tree, quiet: bool) -> None:
+def test_a_file_is_its_bytes_its_mode_and_its_permissions(
+    root: Path, tree: WorkspaceReader, quiet: bool
+) -> None:
     (root / "d").mkdir()
     (root / "d/f").write_bytes(b"x" * 50_000)
     (root / "d/f").chmod(0o751)
@@ -42,23 +44,23 @@ def test_a_file_is_its_bytes_its_mode_and_its_permissions(root: Path, tree: Tree
 
 
 @pytest.mark.parametrize("name", ["\udcff\udcfe", "new\nline", "ü" * 127, " "])
-def test_names_are_any_bytes(root: Path, tree: Tree, name: str) -> None:
+def test_names_are_any_bytes(root: Path, tree: WorkspaceReader, name: str) -> None:
     (root / name).write_bytes(b"x")
     assert tree.read(P(name)) == FileState(b"x")
 
 
-def test_a_symlink_is_its_target(root: Path, tree: Tree) -> None:
+def test_a_symlink_is_its_target(root: Path, tree: WorkspaceReader) -> None:
     (root / "l").symlink_to(os.fsdecode(b"/any/where/\xff"))
     assert tree.read(P("l")) == FileState(b"/any/where/\xff", SYMLINK)
 
 
-def test_what_is_not_there_is_none(root: Path, tree: Tree) -> None:
+def test_what_is_not_there_is_none(root: Path, tree: WorkspaceReader) -> None:
     (root / "f").write_bytes(b"")
     assert [tree.read(P(path)) for path in ("gone", "gone/x", "f/x")] == [None] * 3
     assert [tree.entry(P(path)) for path in ("gone", "gone/x", "f/x")] == [None] * 3
 
 
-def test_a_folder_a_fifo_and_a_socket_are_no_files(root: Path, tree: Tree) -> None:
+def test_a_folder_a_fifo_and_a_socket_are_no_files(root: Path, tree: WorkspaceReader) -> None:
     (root / "folder").mkdir()
     os.mkfifo(root / "fifo")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -70,7 +72,7 @@ def test_a_folder_a_fifo_and_a_socket_are_no_files(root: Path, tree: Tree) -> No
                 tree.read(P(path))
 
 
-def test_a_file_over_the_limit_is_refused_unread(root: Path, tree: Tree) -> None:
+def test_a_file_over_the_limit_is_refused_unread(root: Path, tree: WorkspaceReader) -> None:
     with open(root / "f", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(TooLarge):
@@ -78,7 +80,7 @@ def test_a_file_over_the_limit_is_refused_unread(root: Path, tree: Tree) -> None
 
 
 def test_a_file_that_grows_over_the_limit_while_it_is_read_is_refused(
-    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    root: Path, tree: WorkspaceReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "f").write_bytes(b"x" * 100_000)
 
@@ -92,7 +94,7 @@ def test_a_file_that_grows_over_the_limit_while_it_is_read_is_refused(
         tree.read(P("f"))
 
 
-def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: Tree) -> None:
+def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: WorkspaceReader) -> None:
     with open(root / "f", "wb") as file:
         file.write(b"half")
         file.flush()
@@ -105,7 +107,7 @@ def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: Tre
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_file_that_grants_no_lease_is_read_all_the_same(root: Path) -> None:
     (root / "f").write_bytes(b"x")
-    tree = Tree(RealDisk(str(root)), file_bytes_max=100)
+    tree = WorkspaceReader(RealDisk(str(root)), file_bytes_max=100)
     os.seteuid(65534)
     try:
         assert tree.read(P("f"), quiet=True) == FileState(b"x")
@@ -114,7 +116,7 @@ def test_a_file_that_grants_no_lease_is_read_all_the_same(root: Path) -> None:
 
 
 def test_a_file_that_grants_no_lease_is_not_had_while_it_changes(
-    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+    root: Path, tree: WorkspaceReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "f").write_bytes(b"x")
 
@@ -127,7 +129,7 @@ def test_a_file_that_grants_no_lease_is_not_had_while_it_changes(
         tree.read(P("f"), quiet=True)
 
 
-def test_a_symlink_above_the_path_is_to_be_resolved_first(root: Path, tree: Tree) -> None:
+def test_a_symlink_above_the_path_is_to_be_resolved_first(root: Path, tree: WorkspaceReader) -> None:
     (root / "d").mkdir()
     (root / "l").symlink_to("d")
     with pytest.raises(PathOutside):
@@ -135,14 +137,14 @@ def test_a_symlink_above_the_path_is_to_be_resolved_first(root: Path, tree: Tree
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_denied(root: Path, tree: Tree) -> None:
+def test_what_may_not_be_read_is_denied(root: Path, tree: WorkspaceReader) -> None:
     (root / "f").write_bytes(b"")
     (root / "f").chmod(0)
     with pytest.raises(PermissionDenied):
         tree.read(P("f"))
 
 
-def test_an_entry_changes_with_its_file(root: Path, tree: Tree) -> None:
+def test_an_entry_changes_with_its_file(root: Path, tree: WorkspaceReader) -> None:
     (root / "f").write_bytes(b"1")
     before = tree.entry(P("f"))
     assert before is not None
@@ -170,7 +172,7 @@ def test_an_entry_changes_with_its_file(root: Path, tree: Tree) -> None:
     ],
 )
 def test_symlinks_lead_to_a_path(
-    root: Path, tree: Tree, link: str, target: str, path: str, leads_to: str
+    root: Path, tree: WorkspaceReader, link: str, target: str, path: str, leads_to: str
 ) -> None:
     (root / "d").mkdir()
     (root / "d/f").write_bytes(b"")
@@ -181,7 +183,9 @@ def test_symlinks_lead_to_a_path(
 @pytest.mark.parametrize(
     "target", ["..", "../root/d", "/etc", "/", "d/../..", "{root}/..", "{root}x/f", "l", "m/../l"]
 )
-def test_symlinks_that_leave_or_go_in_circles_are_refused(root: Path, tree: Tree, target: str) -> None:
+def test_symlinks_that_leave_or_go_in_circles_are_refused(
+    root: Path, tree: WorkspaceReader, target: str
+) -> None:
     (root / "d").mkdir()
     (root / "l").symlink_to(target.format(root=root))
     (root / "m").symlink_to("l")
@@ -190,20 +194,20 @@ def test_symlinks_that_leave_or_go_in_circles_are_refused(root: Path, tree: Tree
             tree.resolve(P(path))
 
 
-def test_git_is_protected_behind_a_symlink_too(root: Path, tree: Tree) -> None:
+def test_git_is_protected_behind_a_symlink_too(root: Path, tree: WorkspaceReader) -> None:
     (root / ".git").mkdir()
     (root / "l").symlink_to(".git")
     with pytest.raises(PathProtected):
         tree.resolve(P("l/config"))
 
 
-def test_a_link_to_the_root_is_no_file(root: Path, tree: Tree) -> None:
+def test_a_link_to_the_root_is_no_file(root: Path, tree: WorkspaceReader) -> None:
     (root / "l").symlink_to(".")
     with pytest.raises(NotAFile):
         tree.resolve(P("l"))
 
 
-def test_a_chain_is_followed_as_far_as_the_kernel_does(root: Path, tree: Tree) -> None:
+def test_a_chain_is_followed_as_far_as_the_kernel_does(root: Path, tree: WorkspaceReader) -> None:
     for number in range(LINKS_MAX + 1):
         (root / f"l{number}").symlink_to(f"l{number + 1}")
     assert tree.resolve(P("l1")) == P(f"l{LINKS_MAX + 1}")
@@ -211,7 +215,7 @@ def test_a_chain_is_followed_as_far_as_the_kernel_does(root: Path, tree: Tree) -
         tree.resolve(P("l0"))
 
 
-def test_the_folder_is_resolved_and_the_last_name_kept(root: Path, tree: Tree) -> None:
+def test_the_folder_is_resolved_and_the_last_name_kept(root: Path, tree: WorkspaceReader) -> None:
     (root / "d").mkdir()
     (root / "l").symlink_to("d")
     (root / "d/m").symlink_to("/etc/passwd")

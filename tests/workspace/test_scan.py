@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, GitMode, Version, version_of
 from editd.workspace import scan
 from editd.workspace.scan import Known, Walk, load_known, save_known
-from editd.workspace.scope import Scope
+from editd.workspace.scope import WorkspaceScope
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def walk(root: Path, known: Known | None = None) -> Walk:
-    return Walk(str(root), Scope(str(root)), {} if known is None else known)
+    return Walk(str(root), WorkspaceScope(str(root)), {} if known is None else known)
 
 
 def found(walk: Walk) -> dict[bytes, tuple[GitMode, Version]]:

@@ -11,7 +11,7 @@ import pytest
 from editd.values.path import WorkspacePath
 from editd.workspace.git_ignore import DEEP_NAMES
 from editd.workspace.scan import Walk
-from editd.workspace.scope import Scope, is_never_ours
+from editd.workspace.scope import WorkspaceScope, is_never_ours
 from surveying import Ground
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def is_in(ground: Ground, path: str) -> bool:
-    return Scope(str(ground.root)).is_in(WorkspacePath(path))
+    return WorkspaceScope(str(ground.root)).is_in(WorkspacePath(path))
 
 
 def walked(ground: Ground) -> set[str]:
     """The paths that a walk finds; each must be in scope when asked for alone, and no other file."""
     found = {
         os.fsdecode(os.path.join(folder.path, name))
-        for folder in Walk(str(ground.root), Scope(str(ground.root)), {}).folders()
+        for folder in Walk(str(ground.root), WorkspaceScope(str(ground.root)), {}).folders()
         for name in folder.files
     }
     asked = {path for path in map(os.fsdecode, ground.on_disk()) if is_in(ground, path)}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.quarantine import KEPT_SECONDS, KEPT_SECONDS_MAX, Replaced
+from editd.workspace.quarantine import KEPT_SECONDS, KEPT_SECONDS_MAX, Quarantine
 from editd.workspace.temp_file_pool import AHEAD, BATCH, FEW, PERMISSIONS
-from editd.workspace.writer import Files
+from editd.workspace.writer import WorkspaceWriter
 from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Spared:
     def __init__(self, folder: Path) -> None:
         self.root, self.kept = folder / "root", folder / "replaced"
         put(self.root, {"a": OLD})
-        self.replaced = Replaced(str(self.kept))
-        self.files = Files(RealDisk(str(self.root)), replaced=self.replaced)
+        self.replaced = Quarantine(str(self.kept))
+        self.files = WorkspaceWriter(RealDisk(str(self.root)), replaced=self.replaced)
         make_ahead(self.files)
         self.now = 0.0
 
@@ -99,20 +99,20 @@ def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pr
     while len(spared.spares) <= FEW:
         make_ahead(spared.files)
     spared.replace(OLD, NEW)
-    assert spared.files.look_at_replaced(10.0, is_busy=True) is None
+    assert spared.files.check_quarantine(10.0, is_busy=True) is None
     late = 10.0 + KEPT_SECONDS
-    assert spared.files.look_at_replaced(late, is_busy=True) is None
+    assert spared.files.check_quarantine(late, is_busy=True) is None
     with monkeypatch.context() as patched:
         patched.setattr("editd.workspace.quarantine.KEPT_BYTES_MAX", len(OLD.content) - 1)
-        assert spared.files.look_at_replaced(late, is_busy=True) is not None, "it takes too much room"
+        assert spared.files.check_quarantine(late, is_busy=True) is not None, "it takes too much room"
     spared.replace(NEW, NEWEST)
-    assert spared.files.look_at_replaced(late, is_busy=True) is None
+    assert spared.files.check_quarantine(late, is_busy=True) is None
     too_late = late + KEPT_SECONDS_MAX
-    assert spared.files.look_at_replaced(too_late, is_busy=True) is not None, "it was kept for too long"
+    assert spared.files.check_quarantine(too_late, is_busy=True) is not None, "it was kept for too long"
     spared.replace(NEWEST, OLD)
-    assert spared.files.look_at_replaced(too_late, is_busy=True) is None
+    assert spared.files.check_quarantine(too_late, is_busy=True) is None
     spared.replaced.spares.clear()
-    few = spared.files.look_at_replaced(too_late + KEPT_SECONDS, is_busy=True)
+    few = spared.files.check_quarantine(too_late + KEPT_SECONDS, is_busy=True)
     assert few is not None, "spares are few"
 
 
@@ -233,7 +233,7 @@ def test_a_spare_has_the_permissions_of_what_it_replaces_and_forgets_them(spared
 
 def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -> None:
     spared.replace(OLD, NEW)
-    left = Replaced(str(spared.kept))
+    left = Quarantine(str(spared.kept))
     assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
     looks = left.look(left.due(None), at_the_end=True)
     assert [state for _, state in left.written(looks)] == [OLD]

@@ -16,7 +16,7 @@ from editd.errors import IoError, Refused
 from editd.system.filesystem import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.writer import TRANSITIONS, HalfPublished, Overtaken, State
+from editd.workspace.writer import TRANSITIONS, ConcurrentWrite, PublishFailed, StagingState
 from meddling import MeddlingDisk, failing
 from outsider import flipping
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, changes_between, files_on, held, put
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.values.changeset import Change
-    from editd.workspace.writer import Files
+    from editd.workspace.writer import WorkspaceWriter
 
 pytestmark = pytest.mark.usefixtures("spared")
 How = Literal["exchange", "rename"]
@@ -58,7 +58,7 @@ EVERY_SHAPE: dict[str, tuple[Held, Held]] = {
 IN_EVERY_SHAPE = pytest.mark.parametrize(("before", "after"), EVERY_SHAPE.values(), ids=EVERY_SHAPE)
 
 
-def carry_out(files: Files, changes: list[Change], token: str = "t") -> None:
+def carry_out(files: WorkspaceWriter, changes: list[Change], token: str = "t") -> None:
     files.check(changes)
     staging = files.stage(changes, token)
     files.publish(staging)
@@ -109,7 +109,7 @@ def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
     files = files_on(RealDisk(str(tmp_path)), publish=how)
     staging = files.stage([*changes_between(before, after), change("zz", OLD, NEW)], "t")
     put(tmp_path, {"zz": THEIRS})
-    with pytest.raises(Overtaken) as overtaken:
+    with pytest.raises(ConcurrentWrite) as overtaken:
         files.publish(staging)
     files.discard(staging)
     assert [path.text for path in overtaken.value.paths] == ["zz"]
@@ -124,10 +124,10 @@ def test_what_can_not_be_taken_back_is_left_for_recovery(tmp_path: Path) -> None
     disk.meddle["exchange", 2] = failing(errno.ENOSPC)
     files = files_on(disk)
     staging = files.stage([change("a", OLD, NEW), change("zz", None, NEW)], "t")
-    with pytest.raises(HalfPublished) as half:
+    with pytest.raises(PublishFailed) as half:
         files.publish(staging)
     assert half.value.path == WorkspacePath.parse("a")
-    assert (staging.state, TRANSITIONS[staging.state]) == (State.HALF, frozenset())
+    assert (staging.state, TRANSITIONS[staging.state]) == (StagingState.HALF, frozenset())
     assert files.leftovers(change("a", OLD, NEW), "t", 0) == [OLD]
     assert not files.sweep(b".editd-t-0")
 
@@ -182,7 +182,7 @@ def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Pat
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None)], "t")
     put(tmp_path, {"a/c": THEIRS})
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == {"a/b": OLD, "a/c": THEIRS}
@@ -193,7 +193,7 @@ def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "a").chmod(0o2751)
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None), change("z", THEIRS, NEW)], "t")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o2751
 
@@ -203,7 +203,7 @@ def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> Non
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "d").rename(tmp_path / "e")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     assert (tmp_path / "e/a").read_bytes() == b"old"
 
@@ -214,7 +214,7 @@ def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path)
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "root/d").rename(tmp_path / "root/e")
     (tmp_path / "root/d").symlink_to("../outside")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path / "outside") == {"a": OLD}
@@ -228,7 +228,7 @@ def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) ->
     beside, spare = tmp_path / ".editd-t-0", tmp_path.with_name(f"{tmp_path.name}.replaced") / ".editd-t-0"
     temporary = beside if beside.exists() else spare
     (tmp_path / "a" if somewhere == "target" else temporary).unlink()
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == ({} if somewhere == "target" else {"a": OLD})
@@ -241,7 +241,7 @@ def test_a_folder_that_is_flipped_to_a_symlink_is_never_written_through(tmp_path
     end = time.monotonic() + 0.5
     with flipping(tmp_path / "root/d", tmp_path / "root/l"):
         for number in count():
-            with suppress(Refused, Overtaken, HalfPublished):
+            with suppress(Refused, ConcurrentWrite, PublishFailed):
                 files.publish(files.stage([change(f"d/{number}", None, NEW)], f"t{number}"))
             if time.monotonic() > end:
                 break
@@ -263,7 +263,7 @@ def test_a_file_system_that_cannot_exchange_is_written_by_check_and_rename(
     files = files_on(disk)
     changes = [change("a", OLD, NEW), change("b", OLD, LINK), change("c/d", OLD, None)]
     staging = files.stage([*changes, change("e", THEIRS, NEW)], "t")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": OLD, "b": OLD, "c/d": OLD}
@@ -459,6 +459,6 @@ def test_what_somebody_wrote_while_recovery_puts_a_file_in_place_is_handed_out(t
     disk = MeddlingDisk(str(tmp_path))
     disk.meddle["exchange", 1] = lambda: put(tmp_path, {"a": THEIRS})
     disk.meddle["exchange", 2] = lambda: put(tmp_path, {"a": NEWEST})
-    with pytest.raises(Overtaken) as overtaken:
+    with pytest.raises(ConcurrentWrite) as overtaken:
         files_on(disk).put(WorkspacePath("a"), NEW, [OLD], "t")
     assert overtaken.value.orphans == [(WorkspacePath("a"), THEIRS)]

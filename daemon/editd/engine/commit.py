@@ -31,7 +31,7 @@ from editd.engine.commands import Outcome
 from editd.errors import Broken, IoError, Refused
 from editd.store.journal import JournalFailed
 from editd.values.changeset import Base
-from editd.workspace.writer import Files, HalfPublished, Overtaken, Staging
+from editd.workspace.writer import ConcurrentWrite, PublishFailed, StagedFiles, WorkspaceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class Step(Struct):
 
     draft: TransactionDraft
     changes: tuple[Change, ...]
-    staging: Staging | None
+    staging: StagedFiles | None
     request: int | None
     outcome: Outcome
     state: State = State.STAGED
@@ -93,7 +93,7 @@ class Batch(Struct):
     """The transactions of one turn, and the view that each is planned on."""
 
     history: History
-    files: Files
+    files: WorkspaceWriter
     view: View
     boot: bytes
     published_through: int
@@ -149,7 +149,7 @@ class Batch(Struct):
         authorship: Authorship,
         time_us: int,
         changes: Sequence[Change],
-        staging: Staging | None,
+        staging: StagedFiles | None,
         request: int | None,
         outcome: Outcome,
         undoes: Sequence[Seq] = (),
@@ -199,9 +199,9 @@ class Batch(Struct):
             if step.staging is not None:
                 try:
                     self.files.publish(step.staging)
-                except Overtaken as overtaken:
+                except ConcurrentWrite as overtaken:
                     return self._abort(self.steps[place:], orphans=overtaken.orphans)
-                except HalfPublished as error:
+                except PublishFailed as error:
                     raise Broken(
                         f"Files could neither be published nor put back: {error}.",
                         hint="Restart the daemon: it recovers from its journal.",

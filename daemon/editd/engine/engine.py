@@ -73,7 +73,7 @@ from editd.values import changeset
 from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
-from editd.workspace.hidden_folders import Hidden
+from editd.workspace.hidden_folders import HiddenFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version
-    from editd.workspace.quarantine import Look
-    from editd.workspace.reader import Tree
-    from editd.workspace.writer import Files
+    from editd.workspace.quarantine import QuarantineCheck
+    from editd.workspace.reader import WorkspaceReader
+    from editd.workspace.writer import WorkspaceWriter
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
 
@@ -127,8 +127,8 @@ class Engine:
     def __init__(
         self,
         history: History,
-        tree: Tree,
-        files: Files,
+        tree: WorkspaceReader,
+        files: WorkspaceWriter,
         clock: Clock,
         scope: Callable[[], IsOurs],
         is_in_place: Callable[[], bool],
@@ -159,7 +159,7 @@ class Engine:
         self._scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for people to read
-        self.hidden = Hidden(
+        self.hidden = HiddenFolders(
             root,
             history.folder,
             lambda path: history.entry(path) is not None or history.has_folder(path),
@@ -602,16 +602,16 @@ class Engine:
         """Begin to look at files that a notice or a scan names."""
         return Inspection(self.tree, self.history, self.adopt)
 
-    def look_at_replaced(self, *, is_busy: bool) -> Callable[[], list[Look]] | None:
+    def look_at_replaced(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
         """A look at what was replaced a while ago, for any thread; None where there is nothing to see.
 
         What it returns is for `record_written`. `is_busy`: edits come without a pause, so only what must be.
         """
         if self.broken is not None:
             return None
-        return self.files.look_at_replaced(self.clock.monotonic(), is_busy=is_busy)
+        return self.files.check_quarantine(self.clock.monotonic(), is_busy=is_busy)
 
-    def record_written(self, looks: Sequence[Look]) -> None:
+    def record_written(self, looks: Sequence[QuarantineCheck]) -> None:
         """Record what somebody wrote into a file that had just been replaced (C4)."""
         with contextlib.closing(self.files.written(looks)) as written:
             for path, state in written:
@@ -760,7 +760,7 @@ class Engine:
         self._tidy()
         try:
             if self.broken is None:
-                look = self.files.look_at_replaced(None)
+                look = self.files.check_quarantine(None)
                 if look is not None:
                     self.record_written(look())
                 self.files.end()

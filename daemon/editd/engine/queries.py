@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
-    from editd.workspace.reader import Tree
+    from editd.workspace.reader import WorkspaceReader
 
 
 class Questions:
-    def __init__(self, history: History, tree: Tree) -> None:
+    def __init__(self, history: History, tree: WorkspaceReader) -> None:
         self._history = history
         self._tree = tree
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import FileState, GitMode, Version
     from editd.values.transaction import Entry, Transaction
-    from editd.workspace.reader import Tree
-    from editd.workspace.writer import Files
+    from editd.workspace.reader import WorkspaceReader
+    from editd.workspace.writer import WorkspaceWriter
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Inspection:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: WorkspaceReader,
         history: History,
         adopt: Adopt,
     ) -> None:
@@ -110,7 +110,7 @@ def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()
             yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
 
 
-def sweep(files: Files, history: History, strays: Iterable[bytes]) -> None:
+def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> None:
     """Remove temporaries of daemons that are gone, and folders that were made for them.
 
     One whose bytes are not in the history is an edit that was never made, or, after a crash in the wrong

@@ -24,14 +24,14 @@ from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal_record import Committed, touch_of
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.writer import Files, Overtaken
+from editd.workspace.writer import ConcurrentWrite, WorkspaceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.store.history import History
     from editd.values.path import WorkspacePath
-    from editd.workspace.reader import Tree
+    from editd.workspace.reader import WorkspaceReader
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ class Chain(Struct):
         return self.states[-1]
 
 
-def recover(history: History, tree: Tree, files: Files, boot: bytes) -> dict[WorkspacePath, FileState | None]:
+def recover(
+    history: History, tree: WorkspaceReader, files: WorkspaceWriter, boot: bytes
+) -> dict[WorkspacePath, FileState | None]:
     """Bring the files to where the journal says; return what is somebody else's, to be adopted.
 
     Raises IoError or HalfPublished where a file cannot be put in place.
@@ -110,7 +112,7 @@ def _chains(
 
 
 def _redo(
-    path: WorkspacePath, chain: Chain, tree: Tree, files: Files, *, is_written_anew: bool
+    path: WorkspacePath, chain: Chain, tree: WorkspaceReader, files: WorkspaceWriter, *, is_written_anew: bool
 ) -> dict[WorkspacePath, FileState | None]:
     try:
         current = tree.read(path)
@@ -135,12 +137,12 @@ def _redo(
     try:
         if files.put(path, chain.last, expected, secrets.token_hex(8)):
             return {}
-    except Overtaken as overtaken:
+    except ConcurrentWrite as overtaken:
         return dict(overtaken.orphans)
     return {path: tree.read(path)}
 
 
-def _write_anew(path: WorkspacePath, state: FileState, files: Files) -> None:
+def _write_anew(path: WorkspacePath, state: FileState, files: WorkspaceWriter) -> None:
     if not files.rewrite(path, state, secrets.token_hex(8)):
         log.warning("%s: somebody is writing it, so it was not written anew", path.text)
 
@@ -155,7 +157,7 @@ def _is_torn(found: FileState | None, states: Sequence[FileState | None]) -> boo
     return any(content.startswith(found.content) for content in held)
 
 
-def _leftovers(files: Files, change: Change, token: str, index: int) -> list[FileState]:
+def _leftovers(files: WorkspaceWriter, change: Change, token: str, index: int) -> list[FileState]:
     if not token:
         return []
     try:
@@ -165,7 +167,9 @@ def _leftovers(files: Files, change: Change, token: str, index: int) -> list[Fil
         return []
 
 
-def _put_theirs_back(files: Files, chain: Chain | None, change: Change, found: FileState) -> FileState | None:
+def _put_theirs_back(
+    files: WorkspaceWriter, chain: Chain | None, change: Change, found: FileState
+) -> FileState | None:
     expected: Sequence[FileState | None] = (
         chain.states if chain is not None else [change.before, change.after]
     )

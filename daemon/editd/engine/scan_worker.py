@@ -28,7 +28,7 @@ from editd.system.frames import read_frame, write_frame
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
-from editd.workspace.scope import Scope
+from editd.workspace.scope import WorkspaceScope
 from editd.workspace.uncaptured import load_uncovered, save_uncovered
 
 FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
@@ -57,7 +57,7 @@ class Surveyor:
         create_store(store)
         _remove_unfinished(packs)
         taking = _Taking(PackWriter(packs))
-        walk = Walk(self.root, Scope(self.root), {}, taking.take)
+        walk = Walk(self.root, WorkspaceScope(self.root), {}, taking.take)
         try:
             commit = self._put(walk, taking.writer, time_us)
             indexes = [index for index in walk.indexes.values() if index is not None]
@@ -101,7 +101,7 @@ class Surveyor:
 
     def scan(self, number: int) -> None:
         """Walk the workspace and tell of every folder, then that it is done."""
-        walk = Walk(self.root, Scope(self.root), self._known, skipped=self._uncovered)
+        walk = Walk(self.root, WorkspaceScope(self.root), self._known, skipped=self._uncovered)
         for found in walk.folders():
             prefix = found.path + b"/" if found.path else b""
             files = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry
-    from editd.workspace.reader import Tree
+    from editd.workspace.reader import WorkspaceReader
 
 
 def is_same(entry: Entry | None, state: FileState | None) -> bool:
@@ -31,7 +31,7 @@ def is_same(entry: Entry | None, state: FileState | None) -> bool:
 class View(Struct):
     """A snapshot of the paths that are asked for, read once each."""
 
-    tree: Tree
+    tree: WorkspaceReader
     history: History
     quiet: bool = True  # read a file only while nobody has it open for writing
     patient: bool = True  # else a file that is being written is read as it is

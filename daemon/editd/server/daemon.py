@@ -62,13 +62,13 @@ from editd.tools.context import ToolSet
 from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
-from editd.workspace.created_dirs import MadeFolders
-from editd.workspace.quarantine import Replaced
-from editd.workspace.reader import Tree
-from editd.workspace.scope import Scope
+from editd.workspace.created_dirs import CreatedDirs
+from editd.workspace.quarantine import Quarantine
+from editd.workspace.reader import WorkspaceReader
+from editd.workspace.scope import WorkspaceScope
 from editd.workspace.uncaptured import load_uncovered
-from editd.workspace.weaker_guarantees import Shortfalls
-from editd.workspace.writer import Files
+from editd.workspace.weaker_guarantees import WeakerGuarantees
+from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:
     import socket
@@ -212,7 +212,7 @@ class Daemon:
         self._listen_to_signals()
         disk = RealDisk(self._places.root)
         _refuse_folding(disk)
-        self._shortfalls = Shortfalls(disk, self._places.state, publish=self._config.publish)
+        self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
         self._repairing = RepairMethods(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = RegexPool(self._config.regex_seconds)
@@ -295,12 +295,12 @@ class Daemon:
         uncovered = load_uncovered(self._places.state)
         engine = Engine(
             history,
-            Tree(disk, file_bytes_max=config.file_bytes_max),
-            Files(
+            WorkspaceReader(disk, file_bytes_max=config.file_bytes_max),
+            WorkspaceWriter(
                 disk,
                 publish=config.publish,
                 replaced=self._replaced(),
-                made_folders=MadeFolders(os.path.join(self._places.state, "folders")),
+                made_folders=CreatedDirs(os.path.join(self._places.state, "folders")),
             ),
             self._clock,
             partial(_judge, self._places.root, uncovered),
@@ -341,9 +341,9 @@ class Daemon:
         searcher.seconds = config.regex_seconds
         logging.getLogger().setLevel(config.log_level.upper())
 
-    def _replaced(self) -> Replaced | None:
-        """Where what was replaced is kept for a moment; None, as `Shortfalls` says, where that cannot be."""
-        replaced = Replaced(os.path.join(self._places.state, "replaced"))
+    def _replaced(self) -> Quarantine | None:
+        """Open the quarantine of replaced files; None if it cannot be kept, as `WeakerGuarantees` reports."""
+        replaced = Quarantine(os.path.join(self._places.state, "replaced"))
         return replaced if self._shortfalls.is_state_beside else None
 
     def _tooling(self) -> ToolSet:
@@ -605,7 +605,7 @@ def _configure_workshop(config: Config, services: Services) -> None:
 
 def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
     """Return whether the scan looks after a path, by the ignore rules as they are now."""
-    scope = Scope(root)
+    scope = WorkspaceScope(root)
     return lambda path: path.raw not in uncovered and scope.is_in(path)
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from editd.server.watcher import WorkspaceWatcher
     from editd.values.changeset import Change, Edit
     from editd.values.path import WorkspacePath
-    from editd.workspace.weaker_guarantees import Shortfalls
+    from editd.workspace.weaker_guarantees import WeakerGuarantees
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Services(Struct):
     retention: Retention
     configuration: Configuration
     hooker: HookRunner
-    shortfalls: Shortfalls
+    shortfalls: WeakerGuarantees
 
 
 class Dispatch:

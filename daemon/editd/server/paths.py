@@ -11,7 +11,7 @@ from msgspec import Struct
 from editd.config import paths
 from editd.errors import PermissionDenied
 from editd.values.path import WorkspacePath
-from editd.workspace.scope import Scope
+from editd.workspace.scope import WorkspaceScope
 
 
 class WorkspacePaths(Struct, frozen=True):
@@ -72,7 +72,7 @@ class WorkspacePaths(Struct, frozen=True):
             if not paths.is_running(paths.state_folder(paths.workspace_id(outer))):
                 continue
             inside = WorkspacePath.parse(os.path.join(os.path.relpath(self.root, outer), "file"))
-            if Scope(outer).is_in(inside):
+            if WorkspaceScope(outer).is_in(inside):
                 raise PermissionDenied(
                     f"A running daemon owns {outer}, and {self.root} is part of it.",
                     hint=f"Use that workspace (`editctl -C {outer}`), or pass `--nested` for one inside it.",

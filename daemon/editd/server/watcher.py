@@ -37,10 +37,10 @@ from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.system.regular_file import git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
-from editd.workspace.git_head import Standing, is_in_progress, is_locked, movement, steps_of
+from editd.workspace.git_head import GitHead, describe_move, head_moves, is_in_progress, is_locked
 from editd.workspace.scan import FILE_BYTES_MAX
-from editd.workspace.scope import Scope
-from editd.workspace.watch_set import Covering
+from editd.workspace.scope import WorkspaceScope
+from editd.workspace.watch_set import WatchSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
-    from editd.workspace.quarantine import Kept
+    from editd.workspace.quarantine import ReplacedFile
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class WorkspaceWatcher:
         self._uncovered: frozenset[bytes] = frozenset()
         self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
         self._loop = asyncio.get_running_loop()
-        self._covering = Covering(root)
+        self._covering = WatchSet(root)
         self._watch: Watcher | None = None
         self._is_ready = False
         self._ready = asyncio.Event()
@@ -166,7 +166,7 @@ class WorkspaceWatcher:
         self._roused = asyncio.Event()  # something is due before what is slept for
         self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
-        self._standings: dict[bytes, Standing] = {}  # by git's own folder
+        self._standings: dict[bytes, GitHead] = {}  # by git's own folder
         self._taking = asyncio.Lock()
         self._is_held = False
         self._pauses = 0
@@ -280,7 +280,7 @@ class WorkspaceWatcher:
         await self._settle()
         await self._looked_at(self._engine.files.unlooked())
 
-    async def _looked_at(self, unlooked: Sequence[Kept]) -> None:
+    async def _looked_at(self, unlooked: Sequence[ReplacedFile]) -> None:
         """Wait for the second look where no lease shows who was writing to what was replaced."""
         assert self._engine is not None
         waiting = deque(unlooked)
@@ -342,7 +342,7 @@ class WorkspaceWatcher:
         if watch is not self._watch:
             return  # of one that was given up
         for repository in notice.repositories - self._standings.keys():
-            self._standings[repository] = Standing.of(repository)
+            self._standings[repository] = GitHead.of(repository)
         if notice.state is not None:
             self._stated(notice)
             return
@@ -582,7 +582,7 @@ class WorkspaceWatcher:
         assert self._queue is not None
         await self._queue.idle()
         inspection = self._engine.inspect()
-        scope = cache(lambda: Scope(self._root))
+        scope = cache(lambda: WorkspaceScope(self._root))
         pause = self._loop.time() + LOOK_SECONDS
         for path in self._places(taken):
             size = self._size(path, scope)
@@ -609,7 +609,7 @@ class WorkspaceWatcher:
                 if path.raw not in taken.paths:
                     yield path
 
-    def _size(self, path: WorkspacePath, scope: Callable[[], Scope]) -> int | None:
+    def _size(self, path: WorkspacePath, scope: Callable[[], WorkspaceScope]) -> int | None:
         """How much is to be read; None where a known file is missing or empty, _NOT_OURS for nothing."""
         assert self._engine is not None
         known = self._engine.history.entry(path)
@@ -642,9 +642,9 @@ class WorkspaceWatcher:
         """What git did meanwhile, as the transaction's message; nothing for the usual one."""
         said: list[str] = []
         for repository in sorted(repositories):
-            before, after = self._standings.get(repository, Standing()), Standing.of(repository)
+            before, after = self._standings.get(repository, GitHead()), GitHead.of(repository)
             self._standings[repository] = after
-            moved = movement(before, after, steps_of(repository))
+            moved = describe_move(before, after, head_moves(repository))
             if moved:
                 said.append(moved)
         return "; ".join(said)

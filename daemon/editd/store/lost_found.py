@@ -1,6 +1,6 @@
 """The strays: bytes that a crash has left in the workspace and that no transaction has, kept for a while.
 
-`History.keep_aside` puts them here. Whoever misses something after a crash looks for it within days; so what
+`History.quarantine` puts them here. Whoever misses something after a crash looks for it within days; so what
 is older than `KEPT_SECONDS` goes when the history is compacted, and not before.
 """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk
 
 
-class MadeFolders:
+class CreatedDirs:
     def __init__(self, path: str) -> None:
         """`path` is of the file with the notes. Raises OSError."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -93,7 +93,7 @@ def remove_folder(disk: Disk, path: bytes) -> os.stat_result:
     """Remove an empty folder; return what it was."""
     above, name = split(path)
     with disk.folder(above) as folder:
-        found = stat_of(folder, name)
+        found = stat_directory(folder, name)
         folder.remove_folder(name)
     return found
 
@@ -116,7 +116,7 @@ def prune(disk: Disk, paths: Iterable[bytes]) -> set[bytes]:
     return failed
 
 
-def stat_of(folder: OpenFolder, name: bytes) -> os.stat_result:
+def stat_directory(folder: OpenFolder, name: bytes) -> os.stat_result:
     """What lstat says of a name, or FileNotFoundError."""
     found = folder.stat(name)
     if found is None:

@@ -21,7 +21,7 @@ _OPENED = (b"HEAD", b"config", b"config.worktree", b"commondir", b"gitdir", b"sh
 _OPENED_FOR_INDEX = (b"index", b"info/attributes", b"objects/info/alternates")
 
 
-def is_openable(place: bytes, *, for_index: bool = False) -> bool:
+def has_no_fifo(place: bytes, *, for_index: bool = False) -> bool:
     """Whether no file of the repository with its work tree's top at `place` is a FIFO or the like.
 
     `for_index`: the files too that are read with git's index, and for attributes.

@@ -24,7 +24,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _IN_PROGRESS = (b"rebase-merge", b"rebase-apply", b"sequencer")  # what takes several steps
 
 
-class Standing(Struct, frozen=True):
+class GitHead(Struct, frozen=True):
     """HEAD's branch and commit, and what is stashed, newest last, as git calls it."""
 
     branch: str | None = None
@@ -32,7 +32,7 @@ class Standing(Struct, frozen=True):
     stashes: tuple[tuple[str, str], ...] = ()  # commit and message
 
     @classmethod
-    def of(cls, folder: bytes) -> Standing:
+    def of(cls, folder: bytes) -> GitHead:
         """Read it from git's own folder of a work tree; what cannot be read is left out."""
         common = common_folder(folder)
         reference, commit = _follow(folder, common)
@@ -40,7 +40,7 @@ class Standing(Struct, frozen=True):
         return cls(branch, commit, tuple(_stashes(os.path.join(common, b"logs/refs/stash"))))
 
 
-class Step(Struct, frozen=True):
+class HeadMove(Struct, frozen=True):
     """One line of a reflog."""
 
     before: str
@@ -48,7 +48,7 @@ class Step(Struct, frozen=True):
     message: str
 
 
-def movement(before: Standing, after: Standing, steps: Sequence[Step] = ()) -> str:
+def describe_move(before: GitHead, after: GitHead, steps: Sequence[HeadMove] = ()) -> str:
     """What happened in between, in a sentence; nothing where HEAD and the stashes are what they were.
 
     `steps` are those of HEAD, the newest last. A commit that was made first changes no file, so HEAD moved
@@ -64,7 +64,7 @@ def movement(before: Standing, after: Standing, steps: Sequence[Step] = ()) -> s
     return f"Stash taken out: {taken[-1]}" if taken else ""
 
 
-def steps_of(folder: bytes) -> list[Step]:
+def head_moves(folder: bytes) -> list[HeadMove]:
     """Return the last steps of HEAD in git's own folder of a work tree, the newest last."""
     return list(_steps(os.path.join(folder, b"logs/HEAD")))
 
@@ -111,15 +111,15 @@ def _stashes(path: bytes) -> Iterator[tuple[str, str]]:
     return ((step.after, step.message) for step in _steps(path))
 
 
-def _steps(path: bytes) -> Iterator[Step]:
+def _steps(path: bytes) -> Iterator[HeadMove]:
     for line in _text(path, from_end=REFLOG_BYTES).splitlines():
         head, _, said = line.partition("\t")
         words = head.split(" ")
         if len(words) > 2 and _COMMIT.fullmatch(words[1]):
-            yield Step(words[0], words[1], said)
+            yield HeadMove(words[0], words[1], said)
 
 
-def _after_commits(start: str | None, end: str | None, steps: Sequence[Step]) -> str | None:
+def _after_commits(start: str | None, end: str | None, steps: Sequence[HeadMove]) -> str | None:
     """Return the last commit of those made one after another on `start`, unless the last step is one."""
     made = start
     since = max((index for index, step in enumerate(steps) if step.before == start), default=len(steps))
@@ -141,6 +141,6 @@ def _text(path: bytes, *, from_end: int | None = None) -> str:
         return ""
 
 
-def _named(standing: Standing) -> str:
+def _named(standing: GitHead) -> str:
     short = standing.commit[:7] if standing.commit else "nothing"
     return f"{short} ({standing.branch})" if standing.branch else short

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from editd.edits.gitignore import Rule, rules_of
 from editd.system.regular_file import open_regular, would_block
 from editd.values.path import ways_down
-from editd.workspace.fifo_guard import is_openable, opened_files
+from editd.workspace.fifo_guard import has_no_fifo, opened_files
 from editd.workspace.git_index import GitIndex
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FRESH_SECONDS = 0.01  # for so long, a file that libgit2 could read is taken to 
 pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, False)
 
 
-class Rules(Struct, frozen=True):
+class IgnoreRules(Struct, frozen=True):
     """What one repository ignores, asked by paths of the workspace."""
 
     repository: pygit2.Repository
@@ -42,7 +42,7 @@ class Rules(Struct, frozen=True):
     _readable: dict[bytes, tuple[float, bool]] = field(default_factory=dict)  # by folder: when it was looked
 
     @classmethod
-    def of(cls, place: bytes, top: bytes, above: bytes) -> Rules | None:
+    def of(cls, place: bytes, top: bytes, above: bytes) -> IgnoreRules | None:
         """Those of the repository with its work tree's top at `place`; None where it is broken, or bare."""
         repository = _open(place)
         if repository is None:
@@ -153,7 +153,7 @@ def _excludes(repository: pygit2.Repository) -> tuple[bytes, ...]:
 def _open(place: bytes) -> pygit2.Repository | None:
     """The repository with its work tree's top at `place`; None where it is broken, bare, or no git's."""
     text = os.fsdecode(place)
-    if not is_openable(place):
+    if not has_no_fifo(place):
         return None
     try:
         repository = pygit2.Repository(text, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)

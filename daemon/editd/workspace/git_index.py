@@ -21,7 +21,7 @@ import pygit2
 
 from editd.system.regular_file import open_regular, would_block
 from editd.values.content import GitMode, Version, mode_of
-from editd.workspace.fifo_guard import is_openable
+from editd.workspace.fifo_guard import has_no_fifo
 from editd.workspace.git_index_file import IndexEntry, IndexFile, read_index_file
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class GitIndex:
 
         None where there is none or it tells nothing: broken, bare, unreadable, or named by SHA-256.
         """
-        if not is_openable(os.fsencode(worktree), for_index=True):
+        if not has_no_fifo(os.fsencode(worktree), for_index=True):
             return None
         try:
             repository = pygit2.Repository(worktree, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NAME = "mounts"  # of the file in the state folder
 
 
-class Hidden:
+class HiddenFolders:
     """The hidden folders of one workspace."""
 
     def __init__(self, root: str, state: str, has_files: Callable[[WorkspacePath], bool]) -> None:

@@ -23,19 +23,19 @@ _GIVEN_BY_THE_SYSTEM = ("security.selinux",)  # to every new file, as its policy
 _NOT_TO_BE_HAD = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
-class Model(Struct, frozen=True):
+class Metadata(Struct, frozen=True):
     """An open file whose metadata another is to have."""
 
     descriptor: int
     there: os.stat_result  # taken before anything else is asked of it: what changes later shows in its ctime
 
     @classmethod
-    def of(cls, descriptor: int) -> Model:
+    def of(cls, descriptor: int) -> Metadata:
         return cls(descriptor, os.fstat(descriptor))
 
 
 def clone_metadata(
-    model: Model, target: int, path: WorkspacePath, *, executable: bool, have_attributes: bool = True
+    model: Metadata, target: int, path: WorkspacePath, *, executable: bool, have_attributes: bool = True
 ) -> tuple[os.stat_result, list[str]]:
     """Give the file open as `target` all that `model` has, but its content and times.
 
@@ -60,7 +60,7 @@ def clone_metadata(
     return here, lost
 
 
-def not_recorded(folder: OpenFolder, descriptor: int) -> list[str]:
+def unpreserved_metadata(folder: OpenFolder, descriptor: int) -> list[str]:
     """What an open file in `folder` has that no history holds, nor a new file would have: in words."""
     found, above = os.fstat(descriptor), folder.stat(b".")
     inherits = above is not None and above.st_mode & stat.S_ISGID

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from editd.system.filesystem import OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.workspace.staged_change import Item
+    from editd.workspace.staged_change import StagedChange
 
 SETTLE_TRIES, SETTLE_SECONDS = 200, 0.001
 """How often, and how far apart, two files change places until one of them is no longer being written.
@@ -30,10 +30,10 @@ more than any save was seen to take.
 """
 
 
-class Site(Struct, frozen=True):
+class OpenTarget(Struct, frozen=True):
     """An item with its folders open. What the disk refuses is raised as its OSError."""
 
-    item: Item
+    item: StagedChange
     folder: OpenFolder
     aside: OpenFolder
 
@@ -64,7 +64,7 @@ class Site(Struct, frozen=True):
         """Whether the temporary is exactly `state`."""
         return holds(self.aside, self.item.temporary, self.item.change.path, state)
 
-    def keep_aside(self) -> FileState | None:
+    def quarantine(self) -> FileState | None:
         """Let what lies under the temporary name stay there; return it unless it is `before` or `after`.
 
         While somebody is still writing it, it changes places with what stands at the path; InUse if

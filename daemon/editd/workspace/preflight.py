@@ -15,9 +15,9 @@ from msgspec import Struct
 from editd.errors import NotAFile, PermissionDenied
 from editd.system.filesystem import RealFolder
 from editd.system.name_folding import folding_elsewhere
-from editd.workspace.directories import NO_WAY, folders_below, open_nearest, stat_of
+from editd.workspace.directories import NO_WAY, folders_below, open_nearest, stat_directory
 from editd.workspace.reader import refusal_of
-from editd.workspace.staged_change import Item, is_temporary, item_of, split
+from editd.workspace.staged_change import StagedChange, is_temporary, item_of, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ class _Look(Struct, frozen=True):
     disk: Disk
     gone: AbstractSet[bytes]  # paths that will not be there by then
 
-    def check(self, item: Item) -> None:
+    def check(self, item: StagedChange) -> None:
         try:
             with self.disk.folder(item.folder) as folder:
                 self._check_names(item.change.path, folder)
@@ -78,7 +78,7 @@ class _Look(Struct, frozen=True):
             if item.change.after is not None:
                 self._check_way(item.change.path)
 
-    def _check_target(self, item: Item, found: os.stat_result, folder: OpenFolder) -> None:
+    def _check_target(self, item: StagedChange, found: os.stat_result, folder: OpenFolder) -> None:
         path, is_deleted = item.change.path, item.change.after is None
         if stat.S_ISDIR(found.st_mode):
             if is_deleted or not self._is_emptied(path.raw):
@@ -119,13 +119,13 @@ class _Look(Struct, frozen=True):
         for path in folders_below(self.disk, top):
             with self.disk.folder(path) as folder:
                 for name in folder.names():
-                    is_folder = stat.S_ISDIR(stat_of(folder, name).st_mode)
+                    is_folder = stat.S_ISDIR(stat_directory(folder, name).st_mode)
                     if not (is_folder or path + b"/" + name in self.gone or is_temporary(name)):
                         return False
         return True
 
 
-def _check_file(item: Item, found: os.stat_result, folder: OpenFolder) -> None:
+def _check_file(item: StagedChange, found: os.stat_result, folder: OpenFolder) -> None:
     path, is_deleted = item.change.path, item.change.after is None
     if found.st_nlink > 1 and not is_deleted:
         raise _denied(

@@ -22,9 +22,9 @@ from msgspec import Struct
 from editd.system.filesystem import NO_SUCH_VERB
 from editd.workspace.directories import NO_WAY, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.metadata import permissions_for
-from editd.workspace.open_target import Site, holds, identity_of, open_regular
+from editd.workspace.open_target import OpenTarget, holds, identity_of, open_regular
 from editd.workspace.staged_change import split
-from editd.workspace.temp_files import clone_again, remove_temporary, write_temporary
+from editd.workspace.temp_files import refresh_metadata, remove_temporary, write_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
-    from editd.workspace.staged_change import Item
-    from editd.workspace.temp_file_pool import Spares
+    from editd.workspace.staged_change import StagedChange
+    from editd.workspace.temp_file_pool import TempFilePool
 
 SITES_OPEN_MAX = 64  # the newest; what was done before those is taken back by its path
 
@@ -41,30 +41,30 @@ _CHANGED_PLACES = NO_WAY | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.E
 """What the disk says where somebody has put something else, or taken it away, since the plan was made."""
 
 
-class Differs(Exception):
+class UnexpectedContent(Exception):
     """A path does not hold what the plan says that it held."""
 
 
-class Step(Struct, frozen=True):
+class PublishStep(Struct, frozen=True):
     """Something that was done for a path, and what takes it back and returns an orphan, if it leaves one."""
 
     path: WorkspacePath
     undo: Callable[[], FileState | None]
 
 
-class Publishing:
+class Publisher:
     """One transaction's steps, in the order in which they were done."""
 
     def __init__(
-        self, disk: Disk, spares: Spares | None, *, is_exchanging: bool, clear: Callable[[], None]
+        self, disk: Disk, spares: TempFilePool | None, *, is_exchanging: bool, clear: Callable[[], None]
     ) -> None:
         """`clear` removes the temporaries of earlier transactions, some perhaps in a folder that is to go."""
         self._disk = disk
         self._spares = spares
         self._is_exchanging = is_exchanging
         self._clear = clear
-        self._sites: dict[Item, Site] = {}
-        self.done: list[Step] = []
+        self._sites: dict[StagedChange, OpenTarget] = {}
+        self.done: list[PublishStep] = []
 
     def close(self) -> None:
         """Let go of the folders, and of what the steps hold: nothing is to be taken back any more."""
@@ -72,7 +72,7 @@ class Publishing:
         for item in list(self._sites):
             self._close(item)
 
-    def put(self, item: Item) -> None:
+    def put(self, item: StagedChange) -> None:
         """Put one change in place. Raises Differs where the path does not hold `before`; OSError, Refused.
 
         In each case `done` has what is to be taken back, this item's steps among it.
@@ -94,16 +94,16 @@ class Publishing:
                 self._rename(site)
         except OSError as error:
             if error.errno in _CHANGED_PLACES:
-                raise Differs from error
+                raise UnexpectedContent from error
             raise
 
-    def _exchange(self, site: Site) -> None:
+    def _exchange(self, site: OpenTarget) -> None:
         before = site.item.change.before
         there = site.folder.stat(site.item.name)
         if there is None or identity_of(there) != site.item.cloned:  # Touched since it was staged.
             if not site.target_holds(before):  # Seen now, it need not be taken back; readers see no flicker.
-                raise Differs
-            clone_again(site)
+                raise UnexpectedContent
+            refresh_metadata(site)
         try:
             site.exchange()
         except OSError as error:
@@ -116,9 +116,9 @@ class Publishing:
             return
         self._note(site.item, self._take_back)
         if not site.temporary_holds(before):  # C4: the look at what came out.
-            raise Differs
+            raise UnexpectedContent
 
-    def _exchange_beside(self, site: Site) -> None:
+    def _exchange_beside(self, site: OpenTarget) -> None:
         """The spare cannot get there, since the folder is another mount: do it with a temporary beside."""
         item, spares = site.item, self._spares
         assert spares is not None
@@ -127,14 +127,14 @@ class Publishing:
         remove_temporary(self._disk, item, spares)
         item.is_spare = False
         write_temporary(self._disk, site.folder, item, item.change.after)
-        self._sites[item] = Site(item, site.folder, site.folder)
+        self._sites[item] = OpenTarget(item, site.folder, site.folder)
         self._exchange(self._sites[item])
 
-    def _rename(self, site: Site) -> None:
+    def _rename(self, site: OpenTarget) -> None:
         item, before = site.item, site.item.change.before
         if not site.target_holds(before):
-            raise Differs
-        clone_again(site)
+            raise UnexpectedContent
+        refresh_metadata(site)
         self._keep_by_link(site)
         try:
             site.replace()
@@ -143,9 +143,9 @@ class Publishing:
             raise
         self._note(item, self._write_back)
         if item.is_linked and not self._link_holds(item, before):  # C4
-            raise Differs
+            raise UnexpectedContent
 
-    def _keep_by_link(self, site: Site) -> None:
+    def _keep_by_link(self, site: OpenTarget) -> None:
         """Let what is about to be replaced keep a name, so that it can be looked at afterwards.
 
         What is written in place meanwhile is found there. A save by a rename is not: see `Disk.weaker`.
@@ -158,26 +158,26 @@ class Publishing:
             site.folder.link(item.name, self._spares.folder, item.temporary)
             item.is_linked = True
 
-    def _remove_link(self, item: Item) -> None:
+    def _remove_link(self, item: StagedChange) -> None:
         if item.is_linked:
             assert self._spares is not None
             self._spares.folder.remove(item.temporary)
             item.is_linked = False
 
-    def _link_holds(self, item: Item, state: FileState | None) -> bool:
+    def _link_holds(self, item: StagedChange, state: FileState | None) -> bool:
         assert self._spares is not None
         return holds(self._spares.folder, item.temporary, item.change.path, state)
 
-    def _delete(self, site: Site) -> None:
+    def _delete(self, site: OpenTarget) -> None:
         before = site.item.change.before
         if not site.target_holds(before):
-            raise Differs
+            raise UnexpectedContent
         site.extract()
         self._note(site.item, self._put_in_again)
         if not site.temporary_holds(before):  # C4
-            raise Differs
+            raise UnexpectedContent
 
-    def _create(self, site: Site) -> None:
+    def _create(self, site: OpenTarget) -> None:
         try:
             site.insert()
         except FileExistsError:
@@ -188,24 +188,24 @@ class Publishing:
             site.insert()
         self._note(site.item, self._take_out_again)
 
-    def _change_mode(self, site: Site) -> None:
+    def _change_mode(self, site: OpenTarget) -> None:
         item, after = site.item, site.item.change.after
         assert after is not None
         descriptor = open_regular(site.folder, item.name)
         if descriptor is None:
-            raise Differs
+            raise UnexpectedContent
         try:
             there = os.fstat(descriptor)
             if not site.target_holds(item.change.before):
-                raise Differs
+                raise UnexpectedContent
             os.fchmod(descriptor, permissions_for(there.st_mode, executable=after.is_executable))
-            self.done.append(Step(item.change.path, partial(self._change_mode_back, item, there)))
+            self.done.append(PublishStep(item.change.path, partial(self._change_mode_back, item, there)))
             if not _is_same_file(site.folder.stat(item.name), there):
-                raise Differs
+                raise UnexpectedContent
         finally:
             os.close(descriptor)
 
-    def _remove_emptied(self, item: Item) -> None:
+    def _remove_emptied(self, item: StagedChange) -> None:
         """Remove the folder in whose place a file comes, with the empty ones in it, or raise ENOTEMPTY."""
         self._clear()
         top = item.change.path.raw
@@ -213,19 +213,19 @@ class Publishing:
             return  # Clearing has removed it.
         for path in reversed(folders_below(self._disk, top)):
             there = remove_folder(self._disk, path)
-            self.done.append(Step(item.change.path, partial(self._make_folder_again, path, there)))
+            self.done.append(PublishStep(item.change.path, partial(self._make_folder_again, path, there)))
         for other in [other for other in self._sites if (other.folder + b"/").startswith(top + b"/")]:
             self._close(other)  # If its folder is made again, that is another one.
 
-    def _note(self, item: Item, undo: Callable[[Item], FileState | None]) -> None:
-        self.done.append(Step(item.change.path, partial(undo, item)))
+    def _note(self, item: StagedChange, undo: Callable[[StagedChange], FileState | None]) -> None:
+        self.done.append(PublishStep(item.change.path, partial(undo, item)))
 
-    def _note_folder(self, item: Item, path: bytes) -> None:
-        self.done.append(Step(item.change.path, partial(self._remove_folder_again, path)))
+    def _note_folder(self, item: StagedChange, path: bytes) -> None:
+        self.done.append(PublishStep(item.change.path, partial(self._remove_folder_again, path)))
 
     # Taking back
 
-    def _take_back(self, item: Item) -> FileState | None:
+    def _take_back(self, item: StagedChange) -> FileState | None:
         """Undo an exchange. If what comes out is not ours, it is newer than what went in: it goes back."""
         site = self._site(item)
         try:
@@ -235,9 +235,9 @@ class Publishing:
             site.exchange()
         except FileNotFoundError:
             pass  # Somebody has deleted it meanwhile, and so it stays.
-        return site.keep_aside()
+        return site.quarantine()
 
-    def _write_back(self, item: Item) -> None:
+    def _write_back(self, item: StagedChange) -> None:
         """Undo a rename over, unless somebody has written something newer.
 
         What was replaced comes back where it has kept a name, otherwise it is written anew. Where something
@@ -254,7 +254,7 @@ class Publishing:
         write_temporary(self._disk, site.aside, item, before)
         site.replace()
 
-    def _put_link_back(self, site: Site) -> None:
+    def _put_link_back(self, site: OpenTarget) -> None:
         """Let the link take the target's place, and our version the link's.
 
         A program that opened our version may write to it yet, so it is kept for the second look, too.
@@ -271,7 +271,7 @@ class Publishing:
         if item.is_taken_back:
             kept.replace(ours, kept, item.temporary)
 
-    def _put_in_again(self, item: Item) -> FileState | None:
+    def _put_in_again(self, item: StagedChange) -> FileState | None:
         """Undo a deletion."""
         site = self._site(item)
         try:
@@ -279,10 +279,10 @@ class Publishing:
         except FileNotFoundError:
             return None  # Somebody has removed the temporary.
         except FileExistsError:
-            return site.keep_aside()
+            return site.quarantine()
         return None
 
-    def _take_out_again(self, item: Item) -> FileState | None:
+    def _take_out_again(self, item: StagedChange) -> FileState | None:
         """Undo a creation."""
         site = self._site(item)
         try:
@@ -294,10 +294,10 @@ class Publishing:
         try:
             site.insert()
         except FileExistsError:
-            return site.keep_aside()
+            return site.quarantine()
         return None
 
-    def _change_mode_back(self, item: Item, there: os.stat_result) -> None:
+    def _change_mode_back(self, item: StagedChange, there: os.stat_result) -> None:
         descriptor = open_regular(self._site(item).folder, item.name)
         if descriptor is None:
             return
@@ -327,7 +327,7 @@ class Publishing:
             if error.errno != errno.ENOTEMPTY and error.errno not in NO_WAY:
                 raise
 
-    def _site(self, item: Item) -> Site:
+    def _site(self, item: StagedChange) -> OpenTarget:
         """The item's folders, as they were when it was put."""
         site = self._sites.get(item)
         if site is None:
@@ -342,12 +342,12 @@ class Publishing:
                 except OSError:
                     with folder:
                         raise
-            site = self._sites[item] = Site(item, folder, aside)
+            site = self._sites[item] = OpenTarget(item, folder, aside)
             if len(self._sites) > SITES_OPEN_MAX:
                 self._close(next(iter(self._sites)))
         return site
 
-    def _close(self, item: Item) -> None:
+    def _close(self, item: StagedChange) -> None:
         site = self._sites.pop(item)
         with site.folder:
             if site.aside is not site.folder and not item.is_spare:

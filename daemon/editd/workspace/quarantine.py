@@ -19,14 +19,14 @@ from editd.errors import InUse, Refused
 from editd.system.filesystem import open_folder
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import read_name
-from editd.workspace.temp_file_pool import Spares
+from editd.workspace.temp_file_pool import TempFilePool
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState, Version
-    from editd.workspace.staged_change import Item
+    from editd.workspace.staged_change import StagedChange
 
 KEPT_SECONDS = 1.0  # a thousand times what an open takes that waits for nothing
 KEPT_SECONDS_MAX = 3.0  # while edits come without a pause: a look in a thread takes a tenth of their time
@@ -34,7 +34,7 @@ KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it the oldest go sooner
 LOOKS_MAX = 1000  # in one go: some 0.1 s of a thread
 
 
-class Kept(Struct):
+class ReplacedFile(Struct):
     """A file that was replaced."""
 
     name: bytes
@@ -45,29 +45,29 @@ class Kept(Struct):
     was_looked_at: bool = False  # and what was found is recorded
 
 
-class Look(Struct, frozen=True):
+class QuarantineCheck(Struct, frozen=True):
     """What a look at one of them has shown: nothing, where it is just gone."""
 
-    kept: Kept
+    kept: ReplacedFile
     state: FileState | None = None  # what somebody has written into it: it is still there
     spare: bytes | None = None  # the name of the spare that it has become
     is_busy: bool = False  # it is being written right now
     failure: OSError | None = None
 
 
-class Replaced:
+class Quarantine:
     """The files that were replaced lately, in a folder of the daemon's own."""
 
     def __init__(self, folder: str) -> None:
         """Raises OSError where the folder cannot be made."""
         os.makedirs(folder, 0o700, exist_ok=True)
         self._folder = open_folder(folder)
-        self.spares = Spares(self._folder)
-        self._kept = deque(Kept(name) for name in self._folder.names() if not self._was_empty(name))
+        self.spares = TempFilePool(self._folder)
+        self._kept = deque(ReplacedFile(name) for name in self._folder.names() if not self._was_empty(name))
         self._bytes = 0
-        self._due: list[Kept] = []  # what is being looked at
+        self._due: list[ReplacedFile] = []  # what is being looked at
 
-    def keep(self, disk: Disk, item: Item) -> bool:
+    def keep(self, disk: Disk, item: StagedChange) -> bool:
         """Take in what the item has replaced; False where that cannot be, and it is to be removed."""
         before = item.change.before
         if before is None or before.is_symlink:
@@ -80,13 +80,13 @@ class Replaced:
             return False
         held = item.change.after if item.is_taken_back else before
         assert held is not None
-        self._keep(Kept(item.temporary, item.change.path, held.version, len(held.content)))
+        self._keep(ReplacedFile(item.temporary, item.change.path, held.version, len(held.content)))
         return True
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def unlooked(self) -> list[Kept]:
+    def unlooked(self) -> list[ReplacedFile]:
         """What is kept and was not looked at yet; each tells by itself when that is done."""
         return [kept for kept in (*self._due, *self._kept) if not kept.was_looked_at]
 
@@ -104,7 +104,7 @@ class Replaced:
         with suppress(FileNotFoundError):
             self._folder.remove(name)
 
-    def due(self, now: float | None, *, is_busy: bool = False) -> list[Kept]:
+    def due(self, now: float | None, *, is_busy: bool = False) -> list[ReplacedFile]:
         """What has been kept for long enough, to be looked at with `look`, and then given to `written`.
 
         `now` is in seconds of any clock that never goes back; None is the end of it all. `is_busy`: edits
@@ -114,7 +114,7 @@ class Replaced:
             if kept.since is not None:
                 break
             kept.since = now
-        due: list[Kept] = []
+        due: list[ReplacedFile] = []
         self._due = due
         if is_busy and not self._is_pressing(now):
             return due
@@ -131,34 +131,34 @@ class Replaced:
         """Whether what is kept is needed for spares, or is too much, or has been kept for too long."""
         since = self._kept[0].since if self._kept else None
         is_late = now is not None and since is not None and now - since >= KEPT_SECONDS_MAX
-        return is_late or self.spares.are_few or self._bytes > KEPT_BYTES_MAX
+        return is_late or self.spares.is_low or self._bytes > KEPT_BYTES_MAX
 
-    def look(self, due: Sequence[Kept], *, at_the_end: bool = False) -> list[Look]:
+    def look(self, due: Sequence[ReplacedFile], *, at_the_end: bool = False) -> list[QuarantineCheck]:
         """Look at each, and let it go where nobody has written into it. In any thread: the disk is slow."""
         return [self._look(kept, at_the_end) for kept in due]
 
-    def _look(self, kept: Kept, at_the_end: bool) -> Look:
+    def _look(self, kept: ReplacedFile, at_the_end: bool) -> QuarantineCheck:
         if kept.version is not None and not at_the_end:
             spare = self.spares.reuse(kept.name, kept.version)
             if spare is not None:
-                return Look(kept, spare=spare)
+                return QuarantineCheck(kept, spare=spare)
         try:
             called = kept.path or WorkspacePath(os.fsdecode(kept.name))
             found = read_name(self._folder, kept.name, called, quiet=not at_the_end)
         except InUse:
-            return Look(kept, is_busy=True)
+            return QuarantineCheck(kept, is_busy=True)
         except Refused:
             found = None
         except OSError as error:
-            return Look(kept, failure=error)
+            return QuarantineCheck(kept, failure=error)
         state = None if found is None else found.state()
         if state is not None and state.version != kept.version:
-            return Look(kept, state)
+            return QuarantineCheck(kept, state)
         with suppress(OSError):
             self.remove(kept.name)
-        return Look(kept)
+        return QuarantineCheck(kept)
 
-    def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    def written(self, looks: Sequence[QuarantineCheck]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """Tell what somebody wrote into what was looked at.
 
         What is told is removed when the next is asked for: whoever cannot record it is told again later. What
@@ -189,7 +189,7 @@ class Replaced:
             if look.failure is not None:
                 raise look.failure
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: ReplacedFile) -> None:
         self._kept.append(kept)
         self._bytes += kept.size
 

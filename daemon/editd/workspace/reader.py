@@ -32,7 +32,7 @@ NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _BECAME_ANOTHER = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})  # between stat and open
 
 
-class Look(Struct, frozen=True):
+class StatResult(Struct, frozen=True):
     """What lstat says of a path, enough to tell whether it is still what it was."""
 
     kind: Literal["file", "symlink", "folder", "other"]
@@ -46,7 +46,7 @@ class Look(Struct, frozen=True):
         return self.identity[2]
 
 
-class Found(NamedTuple):
+class FileRead(NamedTuple):
     """The bytes under a name, and git's mode and the permission bits that go with them."""
 
     content: bytes
@@ -58,7 +58,7 @@ class Found(NamedTuple):
         return FileState(self.content, self.mode, self.permissions)
 
 
-class Tree:
+class WorkspaceReader:
     """The workspace's files, read one path at a time."""
 
     def __init__(self, disk: Disk, *, file_bytes_max: int) -> None:
@@ -76,7 +76,7 @@ class Tree:
         found = self.find(path, quiet=quiet)
         return None if found is None else found.state()
 
-    def find(self, path: WorkspacePath, *, quiet: bool = False) -> Found | None:
+    def find(self, path: WorkspacePath, *, quiet: bool = False) -> FileRead | None:
         """As `read`, without working out the version."""
         try:
             above, name = split(path.raw)
@@ -87,7 +87,7 @@ class Tree:
                 return None
             raise refusal_of(error, path, "could not be read") from error
 
-    def entry(self, path: WorkspacePath) -> Look | None:
+    def entry(self, path: WorkspacePath) -> StatResult | None:
         """Return what lstat says of `path`; None if there is no such thing. Raises as `read` does."""
         try:
             above, name = split(path.raw)
@@ -97,7 +97,7 @@ class Tree:
             if error.errno in NOWHERE:
                 return None
             raise refusal_of(error, path, "could not be looked at") from error
-        return None if found is None else look_of(found)
+        return None if found is None else stat_result_of(found)
 
     def names(self, path: WorkspacePath | None) -> list[str] | None:
         """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder.
@@ -208,7 +208,7 @@ class Tree:
 
 def read_name(
     folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None = None
-) -> Found | None:
+) -> FileRead | None:
     """Return what `name` in an open folder holds; None if it is not there. Raises as `Tree.read`.
 
     `path` is what to call it in a refusal.
@@ -222,10 +222,10 @@ def read_name(
     raise InUse(path.text)
 
 
-def look_of(found: os.stat_result) -> Look:
+def stat_result_of(found: os.stat_result) -> StatResult:
     """The facts of a stat result that tell whether a path is what it was."""
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return Look(_kind_of(found.st_mode), found.st_mode, found.st_nlink, identity)
+    return StatResult(_kind_of(found.st_mode), found.st_mode, found.st_nlink, identity)
 
 
 def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
@@ -243,12 +243,12 @@ def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
 
 def _read_once(
     folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None
-) -> Found | None:
+) -> FileRead | None:
     looked = folder.stat(name)
     if looked is None:
         return None
     if stat.S_ISLNK(looked.st_mode):
-        return Found(folder.link_target(name), mode_of(looked.st_mode), None)
+        return FileRead(folder.link_target(name), mode_of(looked.st_mode), None)
     if not stat.S_ISREG(looked.st_mode):  # found out before it is opened: opening a device may do something
         raise _not_a_file(looked, path)
     try:
@@ -261,7 +261,7 @@ def _read_once(
         os.close(descriptor)
 
 
-def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None) -> Found:
+def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None) -> FileRead:
     refresh(descriptor)
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
@@ -277,9 +277,9 @@ def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: 
     content = read_whole(descriptor, before.st_size, bytes_max)
     if bytes_max is not None and len(content) > bytes_max:
         raise _too_large(path, bytes_max)
-    if quiet and not is_leased and look_of(os.fstat(descriptor)) != look_of(before):
+    if quiet and not is_leased and stat_result_of(os.fstat(descriptor)) != stat_result_of(before):
         raise InUse(path.text)
-    return Found(content, mode_of(before.st_mode), stat.S_IMODE(before.st_mode))
+    return FileRead(content, mode_of(before.st_mode), stat.S_IMODE(before.st_mode))
 
 
 def _kind_of(mode: int) -> Literal["file", "symlink", "folder", "other"]:

@@ -26,9 +26,9 @@ from editd.workspace.staged_change import is_temporary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_ignore import IgnoreRules
     from editd.workspace.git_index import GitIndex
-    from editd.workspace.scope import Scope
+    from editd.workspace.scope import WorkspaceScope
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
 OPEN_MAX = 64  # folders on the way that are kept open; a deep tree would use up the descriptors
@@ -44,7 +44,7 @@ Known = dict[bytes, bytes]
 """By path: what lstat told of a file when it was read, and the id of what it held, as packed bytes."""
 
 
-class Folder(Struct, frozen=True):
+class KnownFolder(Struct, frozen=True):
     """The files in scope of one folder; `path` is "" for the root."""
 
     path: bytes
@@ -57,7 +57,7 @@ class _Level(Struct):
     descriptor: int  # -1 while it is closed, deep in the tree
     identity: tuple[int, int]  # device and inode
     path: bytes
-    rules: Rules | None
+    rules: IgnoreRules | None
     is_shared: bool  # whether others may write here past this kernel
     below: list[str] = field(default_factory=list)  # the folders in it that are still to be walked
 
@@ -66,7 +66,7 @@ class Walk(Struct):
     """One walk over the workspace; what was left out is told here when it is done."""
 
     root: str
-    scope: Scope
+    scope: WorkspaceScope
     known: Known  # brought up to date by the walk
     take: Callable[[bytes, bytes], bool] = lambda _path, _content: True
     """Called with path and content of each file that had to be read; False leaves the file out."""
@@ -82,7 +82,7 @@ class Walk(Struct):
     _seen: set[bytes] = field(default_factory=set)
     _shared: frozenset[bytes] = frozenset()  # where mounts begin that have another side
 
-    def folders(self) -> Iterator[Folder]:
+    def folders(self) -> Iterator[KnownFolder]:
         """Every folder in scope with its files, each before those in it."""
         levels: list[_Level] = []
         entered = self._enter(None, self.root, b"")
@@ -139,7 +139,7 @@ class Walk(Struct):
         rules = self.scope.rules(path, None if above is None else above.rules)
         return _Level(descriptor, _place(descriptor), path, rules, is_shared)
 
-    def _listed(self, level: _Level) -> Folder:
+    def _listed(self, level: _Level) -> KnownFolder:
         """The files of one folder; the folders in it are noted in the level."""
         files: dict[bytes, tuple[GitMode, Version]] = {}
         index = self._index(level.rules)
@@ -165,14 +165,16 @@ class Walk(Struct):
                 level.below.append(entry.name)
             elif (found := self._file(entry, path, level, index)) is not None:
                 files[name] = found
-        return Folder(level.path, files)
+        return KnownFolder(level.path, files)
 
-    def _is_in(self, path: bytes, rules: Rules | None, index: GitIndex | None, *, is_folder: bool) -> bool:
+    def _is_in(
+        self, path: bytes, rules: IgnoreRules | None, index: GitIndex | None, *, is_folder: bool
+    ) -> bool:
         if rules and index and index.is_tracked(rules.inside(path), is_folder=is_folder):
             return not self.scope.is_kept_out(path)  # what git tracks it does not ignore
         return self.scope.takes(path, rules, is_folder=is_folder)
 
-    def _index(self, rules: Rules | None) -> GitIndex | None:
+    def _index(self, rules: IgnoreRules | None) -> GitIndex | None:
         if rules is None:
             return None
         if rules.place not in self.indexes:

@@ -18,7 +18,7 @@ from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, 
 from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
-    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_ignore import IgnoreRules
 
 # What a build or an install makes again, and nobody wants undone. Only where no git says what is ignored.
 GENERATED = frozenset(
@@ -33,14 +33,14 @@ _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class Scope:
+class WorkspaceScope:
     """Decides by the repositories' ignore rules as they are when it is made."""
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(os.path.realpath(root))
-        self._rules: dict[bytes, Rules | None] = {}
+        self._rules: dict[bytes, IgnoreRules | None] = {}
         self._folding: frozenset[bytes] | None = None
-        self._places: dict[bytes, tuple[Rules | None, bool]] = {}
+        self._places: dict[bytes, tuple[IgnoreRules | None, bool]] = {}
         self._way = _Way(self._root)
 
     def is_in(self, path: WorkspacePath) -> bool:
@@ -54,7 +54,7 @@ class Scope:
         is_kept_out = any(map(self.is_kept_out, ways_down(raw, ())))
         return rules is not None and not is_kept_out and rules.tracks(raw)
 
-    def _place(self, folder: bytes) -> tuple[Rules | None, bool]:
+    def _place(self, folder: bytes) -> tuple[IgnoreRules | None, bool]:
         """The rules that hold in a folder, and whether it is in; of one that is out, those that say so."""
         if b"" not in self._places:
             self._places[b""] = self.rules(b"", None), True
@@ -64,7 +64,7 @@ class Scope:
             self._places[way] = (self.rules(way, rules) if is_taken else rules), is_taken
         return self._places[folder]
 
-    def takes(self, path: bytes, rules: Rules | None, *, is_folder: bool) -> bool:
+    def takes(self, path: bytes, rules: IgnoreRules | None, *, is_folder: bool) -> bool:
         """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
         if self.is_kept_out(path):
             return False
@@ -80,18 +80,18 @@ class Scope:
             self._folding = frozenset(folding_mounts(self._root))
         return path in self._folding or is_never_ours(path.rpartition(b"/")[2])
 
-    def rules(self, folder: bytes, above: Rules | None) -> Rules | None:
+    def rules(self, folder: bytes, above: IgnoreRules | None) -> IgnoreRules | None:
         """The rules that hold in `folder`: its own repository's if it is one's top, else those from above."""
         if folder not in self._rules:
             self._rules[folder] = self._own_rules(folder)
         return self._rules[folder] or above
 
-    def _own_rules(self, folder: bytes) -> Rules | None:
+    def _own_rules(self, folder: bytes) -> IgnoreRules | None:
         if not self._way.has(folder, b".git"):
             return None if folder else self._rules_above()
         return _rules_of(os.path.join(self._root, folder) if folder else self._root, folder, b"")
 
-    def _rules_above(self) -> Rules | None:
+    def _rules_above(self) -> IgnoreRules | None:
         """The workspace may be a folder in a repository: of one that ignores it whole, nothing is asked."""
         place = self._root
         while (above := os.path.dirname(place)) != place:
@@ -159,8 +159,8 @@ def is_never_ours(name: bytes) -> bool:
     return is_temporary(name) or is_protected_name(os.fsdecode(name))
 
 
-def _rules_of(place: bytes, top: bytes, above: bytes) -> Rules | None:
+def _rules_of(place: bytes, top: bytes, above: bytes) -> IgnoreRules | None:
     """`Rules.of`. Where there is no git, libgit2 is not loaded: half of the time to start a survey."""
-    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_ignore import IgnoreRules
 
-    return Rules.of(place, top, above)
+    return IgnoreRules.of(place, top, above)

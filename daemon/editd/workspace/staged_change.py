@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PREFIX = TEMPORARY_PREFIX.encode()
 
 
-class Item(Struct, eq=False):
+class StagedChange(Struct, eq=False):
     """A change with its target, `name` in `folder`, and its temporary, `temporary` in `aside`."""
 
     change: Change
@@ -55,10 +55,10 @@ class Item(Struct, eq=False):
         return not (change.before.is_symlink or change.after.is_symlink)
 
 
-def item_of(change: Change, temporary: bytes = b"") -> Item:
+def item_of(change: Change, temporary: bytes = b"") -> StagedChange:
     """Return the item of a change; its temporary is beside its target."""
     folder, name = split(change.path.raw)
-    return Item(change, folder, name, temporary, folder)
+    return StagedChange(change, folder, name, temporary, folder)
 
 
 def split(path: bytes) -> tuple[bytes, bytes]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from editd.system.filesystem import file_flags, free_inodes, read_whole, take_lease
 from editd.values.content import version_of
-from editd.workspace.directories import stat_of
+from editd.workspace.directories import stat_directory
 from editd.workspace.metadata import attributes_of
 from editd.workspace.staged_change import temporary_name, token_of
 
@@ -34,24 +34,24 @@ SHARE = 100  # one of so many files that there is room for, at most: the others 
 PERMISSIONS = 0o644  # what most files have: then they need not be set again
 
 
-class Spares:
+class TempFilePool:
     """The empty files in a folder of the daemon's own that nobody else reaches."""
 
     def __init__(self, folder: RealFolder) -> None:
         self.folder = folder
         self._names: list[bytes] = []  # each `temporary_name(token, 0)`
-        there = stat_of(folder, b".")
+        there = stat_directory(folder, b".")
         self._device, self._owner = there.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # of a file as the file system makes it
         self._foreign: set[bytes] = set()  # folders of the workspace that no file can be moved to from here
         self._most = SPARES_MAX  # or fewer, where room for files is scarce
 
     @property
-    def are_few(self) -> bool:
+    def is_low(self) -> bool:
         """Whether more are needed soon, if edits go on as fast as they can."""
         return len(self._names) < FEW
 
-    def lacking(self) -> int:
+    def needed(self) -> int:
         """How many to `make` next, up to `AHEAD`, or to our share where room for files is scarce."""
         if len(self._names) >= AHEAD:
             return 0

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from editd.system.filesystem import write_whole
 from editd.workspace.directories import NO_WAY, make_folders, nearest_folder
-from editd.workspace.metadata import Model, attributes_of, clone_metadata, not_recorded, permissions_for
+from editd.workspace.metadata import (
+    Metadata,
+    attributes_of,
+    clone_metadata,
+    permissions_for,
+    unpreserved_metadata,
+)
 from editd.workspace.open_target import identity_of, open_regular
 from editd.workspace.staged_change import split
 
@@ -23,14 +29,14 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
     from editd.values.content import FileState
-    from editd.workspace.open_target import Site
-    from editd.workspace.staged_change import Item
-    from editd.workspace.temp_file_pool import Spares
+    from editd.workspace.open_target import OpenTarget
+    from editd.workspace.staged_change import StagedChange
+    from editd.workspace.temp_file_pool import TempFilePool
 
 
-def open_aside(
+def open_temp_dir(
     disk: Disk,
-    item: Item,
+    item: StagedChange,
     made: Callable[[bytes], None],
     about_to: Callable[[Sequence[bytes]], None] | None = None,
 ) -> OpenFolder:
@@ -55,7 +61,7 @@ def open_aside(
 
 
 def write_temporary(
-    disk: Disk, aside: OpenFolder, item: Item, state: FileState, spares: Spares | None = None
+    disk: Disk, aside: OpenFolder, item: StagedChange, state: FileState, spares: TempFilePool | None = None
 ) -> int | None:
     """Write `state` into the item's temporary; return the device that it is on, None for a symlink.
 
@@ -69,7 +75,7 @@ def write_temporary(
         return None
     opened = _open_model(disk, item, aside)
     try:
-        model = None if opened is None else Model.of(opened)
+        model = None if opened is None else Metadata.of(opened)
         descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
         if descriptor is None:
             # Until it has its owner and permissions, nobody else may read it.
@@ -94,7 +100,7 @@ def write_temporary(
             os.close(opened)
 
 
-def _spare_for(item: Item, model: Model, spares: Spares) -> int | None:
+def _spare_for(item: StagedChange, model: Metadata, spares: TempFilePool) -> int | None:
     """Take a spare for the item, if the file that it replaces has nothing that a folder may have given it.
 
     That has no attributes then, nor has the spare.
@@ -106,7 +112,7 @@ def _spare_for(item: Item, model: Model, spares: Spares) -> int | None:
     return descriptor
 
 
-def clone_again(site: Site) -> None:
+def refresh_metadata(site: OpenTarget) -> None:
     """Clone the metadata once more if the file to be replaced is not the one, or not as, it was then."""
     change, item = site.item.change, site.item
     found = site.folder.stat(item.name)
@@ -118,26 +124,26 @@ def clone_again(site: Site) -> None:
     try:
         ours = site.aside.open(item.temporary)
         try:
-            clone_metadata(Model.of(opened), ours, change.path, executable=change.after.is_executable)
+            clone_metadata(Metadata.of(opened), ours, change.path, executable=change.after.is_executable)
         finally:
             os.close(ours)
     finally:
         os.close(opened)
 
 
-def note_what_is_lost(disk: Disk, item: Item) -> None:
+def note_unpreserved(disk: Disk, item: StagedChange) -> None:
     """Note in the item of a file that is to go what no undo brings back."""
     with suppress(OSError), disk.folder(item.folder) as folder:  # Publishing finds out why.
         descriptor = open_regular(folder, item.name)
         if descriptor is None:
             return
         try:
-            item.lost = not_recorded(folder, descriptor)
+            item.lost = unpreserved_metadata(folder, descriptor)
         finally:
             os.close(descriptor)
 
 
-def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> bool:
+def remove_temporary(disk: Disk, item: StagedChange, spares: TempFilePool | None = None) -> bool:
     """Remove the item's temporary; True if it is gone. What cannot be removed stays as a stray."""
     try:
         if item.is_spare:
@@ -151,7 +157,7 @@ def remove_temporary(disk: Disk, item: Item, spares: Spares | None = None) -> bo
     return True
 
 
-def _open_model(disk: Disk, item: Item, aside: OpenFolder) -> int | None:
+def _open_model(disk: Disk, item: StagedChange, aside: OpenFolder) -> int | None:
     """Open the regular file whose metadata are to be kept; None where there is none (yet)."""
     change = item.change
     if change.source is None and change.before is None:

@@ -10,19 +10,19 @@ import time
 from typing import TYPE_CHECKING
 
 from editd.values.path import PATH_BYTES_MAX, ways_down
-from editd.workspace.scope import Scope
+from editd.workspace.scope import WorkspaceScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from editd.workspace.git_ignore import Rules
+    from editd.workspace.git_ignore import IgnoreRules
     from editd.workspace.git_index import GitIndex
 
 FRESH_SECONDS = 1.0  # for so long, the ignore rules are taken to be what they were
 FRESH_SHARE = 10  # and for so many times longer for each second that it took to apply them, deep in a tree
 
 
-class Covering:
+class WatchSet:
     def __init__(self, root: str) -> None:
         self._root = root
         self._also: frozenset[bytes] = frozenset()
@@ -51,9 +51,11 @@ class Covering:
         return is_in
 
     def _renew(self) -> None:
-        self._scope = Scope(self._root)
+        self._scope = WorkspaceScope(self._root)
         self._indexes: dict[bytes, GitIndex | None] = {}
-        self._known: dict[bytes, tuple[Rules | None, bool]] = {b"": (self._scope.rules(b"", None), True)}
+        self._known: dict[bytes, tuple[IgnoreRules | None, bool]] = {
+            b"": (self._scope.rules(b"", None), True)
+        }
         self._made = time.monotonic()
         self._spent_seconds = 0.0
 
@@ -66,7 +68,7 @@ class Covering:
             self._known[way] = (self._scope.rules(way, rules) if is_in else rules), is_in
         return self._known[folder][1]
 
-    def _is_taken(self, folder: bytes, rules: Rules | None) -> bool:
+    def _is_taken(self, folder: bytes, rules: IgnoreRules | None) -> bool:
         if self._scope.takes(folder, rules, is_folder=True):
             return True
         if rules is None or self._scope.is_kept_out(folder):

@@ -49,7 +49,7 @@ _VOLATILE = "not durable: nothing of it outlives the next stop of the machine, e
 _FOLDING = "and out of scope: files such as README.md and readme.md are one file there"
 
 
-class Shortfalls:
+class WeakerGuarantees:
     """What one workspace has to do without."""
 
     def __init__(self, disk: RealDisk, state: str, *, publish: str = "exchange") -> None:

@@ -9,7 +9,7 @@ A staging is one transaction's changes on their way into the files:
 New contents are written beside their targets first (`temporaries`). Publishing then lets each change
 places with what it replaces (RENAME_EXCHANGE), and looks at what came out, under a read lease: only then
 can nobody still be writing it (C4). If it is not `before`, all that was done is taken back
-(`publishing`), and `Overtaken` says so.
+(`publishing`), and `ConcurrentWrite` says so.
 
 Promises: no content but `before` and `after` of a change is ever removed without being handed out, on a
 file system that can exchange and lease; elsewhere `Disk.weaker` says what is missing. Never follows a
@@ -32,12 +32,19 @@ from editd.errors import Refused
 from editd.values.changeset import Change
 from editd.values.path import WorkspacePath
 from editd.workspace import preflight
-from editd.workspace.directories import NO_WAY, is_folder, nearest_folder, prune, remove_folder, stat_of
+from editd.workspace.directories import (
+    NO_WAY,
+    is_folder,
+    nearest_folder,
+    prune,
+    remove_folder,
+    stat_directory,
+)
 from editd.workspace.open_target import holds
-from editd.workspace.publish import Differs, Publishing
+from editd.workspace.publish import Publisher, UnexpectedContent
 from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import (
-    Item,
+    StagedChange,
     folder_that_stays,
     is_temporary,
     item_of,
@@ -46,8 +53,8 @@ from editd.workspace.staged_change import (
     token_of,
 )
 from editd.workspace.temp_files import (
-    note_what_is_lost,
-    open_aside,
+    note_unpreserved,
+    open_temp_dir,
     remove_temporary,
     write_temporary,
 )
@@ -58,11 +65,11 @@ if TYPE_CHECKING:
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState
-    from editd.workspace.created_dirs import MadeFolders
-    from editd.workspace.quarantine import Kept, Look, Replaced
+    from editd.workspace.created_dirs import CreatedDirs
+    from editd.workspace.quarantine import Quarantine, QuarantineCheck, ReplacedFile
 
 
-class State(StrEnum):
+class StagingState(StrEnum):
     """Where a staging is."""
 
     STAGED = "staged"
@@ -72,16 +79,16 @@ class State(StrEnum):
     HALF = "half"
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.STAGED: frozenset({State.PUBLISHED, State.DISCARDED, State.HALF}),
-    State.PUBLISHED: frozenset({State.FINISHED}),
-    State.FINISHED: frozenset({State.FINISHED}),
-    State.DISCARDED: frozenset({State.DISCARDED}),
-    State.HALF: frozenset(),
+TRANSITIONS: dict[StagingState, frozenset[StagingState]] = {
+    StagingState.STAGED: frozenset({StagingState.PUBLISHED, StagingState.DISCARDED, StagingState.HALF}),
+    StagingState.PUBLISHED: frozenset({StagingState.FINISHED}),
+    StagingState.FINISHED: frozenset({StagingState.FINISHED}),
+    StagingState.DISCARDED: frozenset({StagingState.DISCARDED}),
+    StagingState.HALF: frozenset(),
 }
 
 
-class Overtaken(Exception):
+class ConcurrentWrite(Exception):
     """Somebody wrote before we did. All is as they left it; the staging is STAGED and is to be discarded.
 
     `paths` are where it was found out. `orphans` are what somebody wrote at a path at which something
@@ -96,10 +103,10 @@ class Overtaken(Exception):
         self.orphans = list(orphans)
 
 
-class HalfPublished(Exception):
+class PublishFailed(Exception):
     """What was put in place could not be taken back: files are in doubt, the temporaries are left.
 
-    `path` is where; `orphans` as in `Overtaken`. The cause is the error that stood in the way.
+    `path` is where; `orphans` as in `ConcurrentWrite`. The cause is the error that stood in the way.
     """
 
     def __init__(self, path: WorkspacePath, orphans: Sequence[tuple[WorkspacePath, FileState]]) -> None:
@@ -108,26 +115,26 @@ class HalfPublished(Exception):
         self.orphans = list(orphans)
 
 
-class Staging(Struct, eq=False):
+class StagedFiles(Struct, eq=False):
     """One transaction's changes on their way into the files."""
 
     token: str
-    items: list[Item] = field(default_factory=list)
+    items: list[StagedChange] = field(default_factory=list)
     folders_made: list[bytes] = field(default_factory=list)
-    state: State = State.STAGED
+    state: StagingState = StagingState.STAGED
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the files have beside their bytes and will not keep, or not get back by an undo: sentences."""
         return tuple(item.warning for item in self.items if item.lost)
 
-    def become(self, state: State) -> None:
+    def become(self, state: StagingState) -> None:
         """Take the next state; a fault of ours if the table does not have it."""
         assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
         self.state = state
 
 
-class Files:
+class WorkspaceWriter:
     """The workspace's files, written one transaction at a time."""
 
     def __init__(
@@ -135,8 +142,8 @@ class Files:
         disk: Disk,
         *,
         publish: Literal["exchange", "rename"] = "exchange",
-        replaced: Replaced | None = None,
-        made_folders: MadeFolders | None = None,
+        replaced: Quarantine | None = None,
+        made_folders: CreatedDirs | None = None,
     ) -> None:
         """`replaced` keeps what was replaced for a moment; without it, that is removed at once.
 
@@ -152,12 +159,12 @@ class Files:
         self._is_exchanging = publish == "exchange" and disk.can_exchange
         if self._spares is not None and not self._is_exchanging:
             self._spares.refuse_all()
-        self._unfinished: list[Staging] = []
+        self._unfinished: list[StagedFiles] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
         self._left: list[bytes] = []  # temporaries that could not be removed when it was time to
         self._emptied: set[bytes] = set()  # folders of which the same is true
         with disk.folder(b"") as root:
-            self._device = stat_of(root, b".").st_dev
+            self._device = stat_directory(root, b".").st_dev
         self._mounts: dict[int, bytes] = {}  # other file systems that we have written to, by device
         # What was published and is not synced, where each file must be. A thread takes it out again.
         self._unsynced: deque[bytes] = deque()
@@ -183,7 +190,7 @@ class Files:
         self._remove_left()
         if self._spares is None or not self._is_exchanging:
             return None
-        lacking = self._spares.lacking()
+        lacking = self._spares.needed()
         return partial(self._spares.make, lacking) if lacking else None
 
     def made_ahead(self, spares: Iterable[bytes]) -> None:
@@ -199,14 +206,14 @@ class Files:
             return secrets.token_hex(8)
         return self._spares.token()
 
-    def stage(self, changes: Sequence[Change], token: str) -> Staging:
+    def stage(self, changes: Sequence[Change], token: str) -> StagedFiles:
         """Make folders, and write what is new into temporaries beside their targets, or into spares.
 
         Nothing is synced. `token` is what `token` says; the temporary of `changes[i]` is
         `.editd-{token}-{i}`. On an error all is removed again: PermissionDenied where the owner cannot be
         kept or the file system does not allow it, IoError else, a full disk for one.
         """
-        staging = Staging(token)
+        staging = StagedFiles(token)
         self._live.add(token)
         about_to = None if self._made_folders is None else self._made_folders.note
         created = {change.path.text for change in changes if change.after is not None}
@@ -218,9 +225,9 @@ class Files:
                 if change.after is None:
                     item.aside = folder_that_stays(item.folder, created)
                     if change.path not in moved:
-                        note_what_is_lost(self._disk, item)
+                        note_unpreserved(self._disk, item)
                 elif not item.is_mode_only:
-                    with open_aside(self._disk, item, staging.folders_made.append, about_to) as aside:
+                    with open_temp_dir(self._disk, item, staging.folders_made.append, about_to) as aside:
                         device = write_temporary(self._disk, aside, item, change.after, self._spares)
                     self._note_device(device, item.aside)
             except OSError as error:
@@ -233,7 +240,7 @@ class Files:
             self._spares.keep(token)
         return staging
 
-    def publish(self, staging: Staging) -> None:
+    def publish(self, staging: StagedFiles) -> None:
         """Put everything in place, deletions first; or raise, with everything as it was found.
 
         Raises Overtaken where a path does not hold `before`, IoError or PermissionDenied where the disk
@@ -241,38 +248,38 @@ class Files:
         Stagings are published in the order in which they were staged; where a folder becomes a file
         and one staged later has a temporary in it, that counts as Overtaken too.
         """
-        assert State.PUBLISHED in TRANSITIONS[staging.state], staging.state
-        publishing = Publishing(
+        assert StagingState.PUBLISHED in TRANSITIONS[staging.state], staging.state
+        publishing = Publisher(
             self._disk, self._spares, is_exchanging=self._is_exchanging, clear=self._finish_all
         )
         try:
             self._publish(staging, publishing)
         finally:
             publishing.close()
-        staging.become(State.PUBLISHED)
+        staging.become(StagingState.PUBLISHED)
         self._unfinished.append(staging)
         self.note_unsynced(item.change.path for item in staging.items)
 
-    def _publish(self, staging: Staging, publishing: Publishing) -> None:
+    def _publish(self, staging: StagedFiles, publishing: Publisher) -> None:
         for item in sorted(staging.items, key=lambda item: item.change.after is not None):
             try:
                 publishing.put(item)
-            except Differs:
-                raise Overtaken([item.change.path], self._put_back(staging, publishing)) from None
+            except UnexpectedContent:
+                raise ConcurrentWrite([item.change.path], self._put_back(staging, publishing)) from None
             except (OSError, Refused) as error:
                 orphans = self._put_back(staging, publishing)
                 if orphans:
-                    raise Overtaken([path for path, _ in orphans], orphans) from error
+                    raise ConcurrentWrite([path for path, _ in orphans], orphans) from error
                 if isinstance(error, Refused):
                     raise
                 raise refusal_of(error, item.change.path, "could not be put in place") from error
 
-    def finish(self, staging: Staging) -> None:
+    def finish(self, staging: StagedFiles) -> None:
         """Remove what was replaced, which was looked at when it was, and folders that deletions emptied.
 
         To be called once it is certain that the transaction stands; again is no harm.
         """
-        staging.become(State.FINISHED)
+        staging.become(StagingState.FINISHED)
         if staging not in self._unfinished:
             return  # A later one of its batch needed a folder that this one had emptied.
         self._unfinished.remove(staging)
@@ -293,9 +300,9 @@ class Files:
         """Whether replaced files are kept, which are to be looked at soon."""
         return self._replaced is not None and len(self._replaced) > 0
 
-    def look_at_replaced(
+    def check_quarantine(
         self, now: float | None, *, is_busy: bool = False
-    ) -> Callable[[], list[Look]] | None:
+    ) -> Callable[[], list[QuarantineCheck]] | None:
         """A look at what was replaced long enough ago, for any thread; None where there is nothing to see.
 
         The parameters are those of `Replaced.due`.
@@ -305,13 +312,13 @@ class Files:
         due = self._replaced.due(now, is_busy=is_busy)
         return partial(self._replaced.look, due, at_the_end=now is None) if due else None
 
-    def unlooked(self) -> Sequence[Kept]:
+    def unlooked(self) -> Sequence[ReplacedFile]:
         """What was replaced and may have been written since; nothing where leases show that at once."""
         if self._replaced is None or self._disk.has_leases:
             return ()
         return self._replaced.unlooked()
 
-    def written(self, looks: Sequence[Look]) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    def written(self, looks: Sequence[QuarantineCheck]) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """See `Replaced.written`."""
         if self._replaced is not None:
             yield from self._replaced.written(looks)
@@ -321,12 +328,12 @@ class Files:
         if self._spares is not None:
             self._spares.clear()
 
-    def discard(self, staging: Staging) -> None:
+    def discard(self, staging: StagedFiles) -> None:
         """Remove the temporaries and the folders that were made for them. May be called twice.
 
         Of several stagings of one batch, the newest is discarded first: it may use an older one's folders.
         """
-        staging.become(State.DISCARDED)
+        staging.become(StagingState.DISCARDED)
         for item in staging.items:
             if item.is_linked and self._replaced is not None:
                 self._replaced.keep(self._disk, item)
@@ -472,7 +479,7 @@ class Files:
         staging = self.stage(changes, token)
         try:
             self.publish(staging)
-        except Overtaken as overtaken:
+        except ConcurrentWrite as overtaken:
             if overtaken.orphans:
                 self._live.discard(token)  # The temporary stays, for `sweep`, until the orphan is kept.
                 raise
@@ -484,19 +491,19 @@ class Files:
         self.finish(staging)
         return True
 
-    def _put_back(self, staging: Staging, publishing: Publishing) -> list[tuple[WorkspacePath, FileState]]:
+    def _put_back(self, staging: StagedFiles, publishing: Publisher) -> list[tuple[WorkspacePath, FileState]]:
         orphans: list[tuple[WorkspacePath, FileState]] = []
         for step in reversed(publishing.done):
             try:
                 orphan = step.undo()
             except (OSError, Refused) as error:
-                staging.become(State.HALF)
-                raise HalfPublished(step.path, orphans) from error
+                staging.become(StagingState.HALF)
+                raise PublishFailed(step.path, orphans) from error
             if orphan is not None:
                 orphans.append((step.path, orphan))
         return orphans
 
-    def _remove(self, item: Item) -> None:
+    def _remove(self, item: StagedChange) -> None:
         is_gone = remove_temporary(self._disk, item, self._spares)
         if not is_gone and not item.is_spare:
             self._left.append(item.aside + b"/" + item.temporary if item.aside else item.temporary)
@@ -538,7 +545,7 @@ class Files:
         while path:
             above, _ = split(path)
             with self._disk.folder(above) as folder:
-                if stat_of(folder, b".").st_dev != device:
+                if stat_directory(folder, b".").st_dev != device:
                     break
             path = above
         self._mounts[device] = path

@@ -16,7 +16,7 @@ from editd.server.methods.check import problems_of_history
 from editd.store.repair import Repair
 from editd.values.path import WorkspacePath
 from editd.wire import messages
-from editd.workspace.reader import Tree
+from editd.workspace.reader import WorkspaceReader
 
 if TYPE_CHECKING:
     from editd.server.dispatch import MethodCall, Services
@@ -31,7 +31,7 @@ class RepairMethods:
     def __init__(self, folder: str, disk: RealDisk, stop: asyncio.Event, file_bytes_max: int) -> None:
         """`folder` is the state folder; `stop` is set where the daemon is to end for a repair."""
         self._folder = folder
-        self._tree = Tree(disk, file_bytes_max=file_bytes_max)
+        self._tree = WorkspaceReader(disk, file_bytes_max=file_bytes_max)
         self._stop = stop
         self._waiting: MethodCall | None = None  # whose repair is to be done at the end
         self._tasks: set[asyncio.Task[None]] = set()

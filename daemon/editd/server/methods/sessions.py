@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editd.store.index import Index
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.workspace.reader import Tree
+    from editd.workspace.reader import WorkspaceReader
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,9 @@ class SessionMethods:
             return request
         return replace(request, on_stale=session.on_stale)
 
-    def permit_reading(self, name: str | None, caller: ClientState, path: WorkspacePath, tree: Tree) -> None:
+    def permit_reading(
+        self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
+    ) -> None:
         """Raises PermissionDenied where the session's scope leaves out the path, or what it leads to."""
         session = self._sessions.get(name if name is not None else caller.session)
         if session is not None and session.bounds.read is not None:
