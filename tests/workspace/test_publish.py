@@ -246,7 +246,7 @@ def test_a_file_that_was_saved_before_its_mode_is_changed_keeps_its_mode(
     staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
     put(tmp_path, {"a": THEIRS})
     saved = (tmp_path / "a").stat()
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentWrite):
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": THEIRS}
