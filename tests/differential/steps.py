@@ -134,6 +134,8 @@ class Steps:
             names = {*IN_DOUBT, *([no.name] if no else [])}
             if doubtful - sheet.start.keys():  # Without what was read, it is no stale file but a missing one.
                 names.add("file_missing")
+            if no is not None and no.name in IN_DOUBT:
+                names |= {"not_a_file", "file_exists"}  # without the read, a later check refuses it
             self.applied_in_doubt(actor, names, ask)
             return
         if no is not None:
