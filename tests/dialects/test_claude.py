@@ -252,7 +252,7 @@ def test_undo_stands_alone_and_names_its_file() -> None:
     with pytest.raises(InvalidParams):
         undone_by({"command": "undo_edit"})
     refusal = refused(on({"a.txt": TEXT}), "invalid_params", "undo_edit", "a.txt")
-    assert refusal.message == "undo_edit stands alone in a request."
+    assert refusal.message == "undo_edit must be the only edit of a request."
 
 
 @pytest.mark.parametrize(

@@ -277,9 +277,9 @@ def test_a_hunk_that_is_nowhere_is_refused_with_what_is_nearest() -> None:
 def test_a_hunk_out_of_order_is_refused_with_where_it_stands() -> None:
     refusal = unplaced("a\nb\n", "@@", "-b", "@@", "-a")
     assert refusal.data == {"path": "a.txt", "line": 5, "lines": [1]}
-    assert "stands at line 1 of a.txt, but is looked for from line 3 on" in refusal.message
-    assert "looked for from line 2 on" in unplaced("a\nb\n", "@@ a", " a", "-b").message
-    assert "looked for from line 3 on" in unplaced("a\nb\n", "@@", "-b", "@@ a", "-b").message
+    assert "is at line 1 of a.txt, above line 3, from which" in refusal.message
+    assert "above line 2, from which" in unplaced("a\nb\n", "@@ a", " a", "-b").message
+    assert "above line 3, from which" in unplaced("a\nb\n", "@@", "-b", "@@ a", "-b").message
 
 
 def test_a_second_name_that_is_nowhere_is_the_one_that_is_told_of() -> None:
@@ -287,7 +287,7 @@ def test_a_second_name_that_is_nowhere_is_the_one_that_is_told_of() -> None:
 
 
 def test_line_numbers_are_no_name() -> None:
-    assert "Line numbers are not looked at" in unplaced("a\n", "@@ -1,3 +1,4 @@", "-a").hint
+    assert "line numbers are ignored" in unplaced("a\n", "@@ -1,3 +1,4 @@", "-a").hint
 
 
 def test_a_hunk_that_is_applied_already_is_told_of() -> None:

@@ -47,7 +47,7 @@ def test_exact_text_is_replaced_as_often_as_it_is_expected() -> None:
 def test_places_that_overlap_are_taken_from_the_left_with_a_warning() -> None:
     made = replacements_of("x\nx\nx\n", "x\nx", "y")
     assert replace("x\nx\nx\n", made.replacements) == "y\nx\n"
-    assert made.warnings == ("overlap: old_string also stands at line 2, overlapping the place at line 1.",)
+    assert made.warnings == ("overlap: old_string is also at line 2, overlapping the place at line 1.",)
 
 
 def test_what_is_put_in_is_literal() -> None:

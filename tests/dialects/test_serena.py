@@ -103,7 +103,7 @@ def test_literal_places_that_overlap_are_taken_from_the_left_with_a_warning() ->
     made = place.call("serena", "replace_content", args("x\nx", "y"))
     assert place.text("a.txt") == "y\nx\n"
     (report,) = made.reports.values()
-    assert report.warnings == ("overlap: the needle also stands at line 2, overlapping the place at line 1.",)
+    assert report.warnings == ("overlap: the needle is also at line 2, overlapping the place at line 1.",)
 
 
 def test_an_edit_that_changes_nothing_is_made() -> None:

@@ -205,7 +205,7 @@ def test_of_several_blocks_the_one_that_is_nowhere_is_named() -> None:
 def test_a_block_out_of_order_in_several_places_is_not_found_after_the_others() -> None:
     refused = refusal(NoMatch, "x\nx\nend\n", block("end", "END") + block("x", "X"))
     assert refused.message == (
-        "Block 2 (line 6 of the argument) is not in f.txt after the blocks before it. Looked for one at a "
+        "Block 2 (line 6 of the argument) is not in f.txt after the blocks before it. Applied one at a "
         "time, Block 2 (line 6 of the argument) fits f.txt in 2 places, at lines 1, 2."
     )
     assert "order of the file" in refused.hint
@@ -222,5 +222,5 @@ def test_blocks_out_of_order_that_are_too_many_to_try_alone_are_to_be_sent_other
 def test_too_many_differences_are_refused_with_their_points() -> None:
     text = "\n".join(f"    v{number}" for number in range(101))
     refused = refusal(NoMatch, text, block("\n".join(f"v{number}" for number in range(101)), "x"))
-    assert "they come to 1010 points, and 1000 are allowed" in refused.message
+    assert "they cost 1010 points, and 1000 are allowed" in refused.message
     assert refused.data["nearest"]["start_line"] == 1

@@ -1,8 +1,8 @@
-"""The desk: what a tool of a dialect works at.
+"""The interface between a dialect's tools and the changeset under construction.
 
-A tool takes a call with the argument names of the system that it comes from, looks at files and
-changes them through the desk, and returns that system's words for what it did. It reads no disk and
-knows no history: the desk stands on the changeset as it is so far (`tools.context`).
+A tool takes a call with the original system's argument names. It reads and changes files through
+`ToolApi`, and returns an answer in that system's words. It never touches the disk or the history:
+`tools.context` implements `ToolApi` on the changeset so far.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class ToolSettings(Struct, frozen=True):
-    """What the configuration says of the dialects."""
+    """The dialects' options in the configuration."""
 
     ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside those of the workspace
-    edit_globs: tuple[str, ...] | None = None  # wcgw: what its `code_writer` mode may edit; None: anything
-    write_globs: tuple[str, ...] | None = None  # and what it may write whole
-    home: str = ""  # what `~` stands for
+    edit_globs: tuple[str, ...] | None = None  # wcgw: files that `code_writer` mode may edit; None: any
+    write_globs: tuple[str, ...] | None = None  # wcgw: files that it may write whole; None: any
+    home: str = ""  # the folder that `~` names
 
 
 class ToolApi(Protocol):
-    """Whatever it raises is a Refused: PathOutside, PathProtected, NotAFile, NotText, TooLarge, Stale …"""
+    """Access to the files for one call. Raises only Refused: PathOutside, NotAFile, TooLarge, Stale …"""
 
     @property
     def root(self) -> str:
@@ -43,66 +43,67 @@ class ToolApi(Protocol):
     def settings(self) -> ToolSettings: ...
 
     def path(self, given: str) -> WorkspacePath:
-        """The path that a tool was given: relative to the root, or absolute and below it.
+        """Parse a path of a call: relative to the root, or absolute and below it.
 
-        `.`, `..` and empty segments are taken away by the text. PathOutside, PathProtected, InvalidParams.
+        Removes `.`, `..` and empty segments by the text alone. Raises PathOutside, PathProtected and
+        InvalidParams.
         """
         ...
 
     def page(self, path: WorkspacePath) -> ToolText | None:
-        """The text of the file there, symlinks followed; None where there is none."""
+        """Return the text of the file, symlinks followed; None if there is no file."""
         ...
 
     def glance(self, path: WorkspacePath) -> ToolText | None:
-        """The text of a file that the call only goes by, such as a `.gitignore`: no base is asked for.
+        """Return the text of a file that the call only consults, such as a `.gitignore`; needs no base.
 
-        None where there is no text that can be read. The page's path has its symlinks followed.
+        Returns None if there is no readable text. The result's path has its symlinks followed.
         """
         ...
 
     def version(self, path: WorkspacePath) -> Version | None:
-        """The version of what is there now, be it text or not; None where there is no file."""
+        """Return the current version, of text or binary; None if there is no file."""
         ...
 
     def edit(self, page: ToolText, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
-        """Make the replacements in the file that `page` shows; return its text afterwards, with LF.
+        """Make the replacements in the file of `page`; return its new text, with LF line ends.
 
         `warnings` begin with a word for their kind and a colon.
         """
         ...
 
     def write(self, path: WorkspacePath, text: str, warnings: Sequence[str] = ()) -> None:
-        """Let the file hold `text`, as it is, made with its folders where it is missing.
+        """Write `text` to the file, unchanged; create the file and its folders if missing.
 
-        One that is there keeps its mode, and its encoding where that is not UTF-8.
+        An existing file keeps its mode, and its encoding if that is not UTF-8.
         """
         ...
 
     def delete(self, path: WorkspacePath) -> None:
-        """FileMissing where there is none."""
+        """Delete the file; FileMissing if there is none."""
         ...
 
     def move(self, path: WorkspacePath, to: WorkspacePath) -> None:
-        """FileMissing, or FileExists where something stands at `to`."""
+        """Move the file; FileMissing, or FileExists if `to` exists."""
         ...
 
     def names(self, given: str) -> list[str] | None:
-        """The names in a folder of the workspace as it is on disk, sorted, folders with a final `/`.
+        """Return the names in a folder on disk, sorted, folders with a final `/`; None if it is no folder.
 
-        `.git` and what editd keeps for itself are left out; None where it is no folder.
+        Leaves out `.git` and editd's own files.
         """
         ...
 
     def matches(self, search: Search) -> tuple[Match, ...]:
-        """See `edits.regex`: may end the planning for now."""
+        """Return the matches of `search`; raises NeedsSearch if it has no result yet (see `edits.regex`)."""
         ...
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
-        """What the reader of that name has seen of the file last; else who sends the request."""
+        """Return the part of the file that `reader` saw last ("": the sender of the request)."""
         ...
 
     def note(self, reader: str, path: WorkspacePath, sight: ReadMark) -> None:
-        """From now on the reader ("": who sends the request) has seen that, also if the call is refused."""
+        """Record what `reader` ("": the sender of the request) has seen, even if the call is refused."""
         ...
 
 
@@ -116,9 +117,12 @@ class ToolDefinition(Struct, frozen=True):
     is_read_only: bool = False
     is_destructive: bool = True
     is_idempotent: bool = False
-    returns_content: bool = False  # the answer to the request holds the final content of each file
+    returns_content: bool = False  # the reply to the request holds the final content of each file
     undoes: Callable[[Mapping[str, Any]], str | None] = field(default=lambda _arguments: None)
-    """The file, as the call names it, whose last edit by the session the call undoes; `run` is not asked."""
+    """Return the file whose last edit by the session the call undoes, as the call names it.
+
+    For such a call, `run` is never called.
+    """
 
 
 class Dialect(Struct, frozen=True):

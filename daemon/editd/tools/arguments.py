@@ -1,4 +1,4 @@
-"""Arguments of a tool's call: what is missing or of the wrong type is refused by its name."""
+"""Arguments of a tool's call, and the refusal of a missing or mistyped one by its name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def text_of(arguments: Mapping[str, Any], name: str, *, may_be_empty: bool = True) -> str:
-    """The argument, which must be given and be a text."""
+    """Return the argument; InvalidParams if it is missing or not a string."""
     if name not in arguments:
-        raise InvalidParams(f"`{name}` is missing.", hint="Give it as a text.", data={"argument": name})
+        raise InvalidParams(f"`{name}` is missing.", hint="Send it as a string.", data={"argument": name})
     value = arguments[name]
     if not isinstance(value, str):
         raise InvalidParams(
-            f"`{name}` is to be a text, not {kind_of(value)}.", hint="Send it as a string.",
+            f"`{name}` must be a string, not {kind_of(value)}.", hint="Send it as a string.",
             data={"argument": name},
         )  # fmt: skip
     if not value and not may_be_empty:
-        raise InvalidParams(f"`{name}` is empty.", hint="Say what is meant.", data={"argument": name})
+        raise InvalidParams(f"`{name}` is empty.", hint="Send a value.", data={"argument": name})
     return value
 
 
@@ -36,7 +36,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
 
 
 def kind_of(value: object) -> str:
-    """The JSON name of the value's type."""
+    """Return the JSON name of the value's type."""
     match value:
         case None:
             return "null"

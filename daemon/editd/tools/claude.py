@@ -1,7 +1,7 @@
 """Claude's text editor, `str_replace_based_edit_tool`: view, create, str_replace, insert, undo_edit.
 
-As its documentation and its reference implementation have it (docs/claude.md), but for what those
-lose: tabs stay tabs, and the line ends and the missing final newline of a file stay its own.
+It follows the original's documentation and reference implementation (docs/claude.md), except that
+nothing is lost: a file keeps its tabs, its line ends and its missing final newline.
 
 `view` numbers lines as `cat -n` does: a final newline ends the last line and begins no other.
 """
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from editd.tools.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
-OWN = ""  # the reader that sends the request, as against one that a tool names
+OWN = ""  # the reader that sends the request, unlike a reader that a tool names
 FOLDERS_DEEP = 2
-SNIPPET_LINES = 4  # shown before and after what was edited
+SNIPPET_LINES = 4  # shown before and after the edited lines
 _LINES_TOLD_MAX = 100
 
 
 def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Replacement:
-    """Return the replacement of `old`, which must be in `text` exactly once; NoMatch, Ambiguous."""
+    """Return the replacement of `old`; NoMatch or Ambiguous unless `old` is in `text` exactly once."""
     old = with_plain_line_ends(old)
     spans = occurrences(text, old)
     if not spans:
@@ -51,9 +51,9 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
 
 
 def insertion_of(text: str, line: int, new: str) -> Replacement:
-    """Return the insertion of `new` as lines of their own after line `line` of `text`, 0 for the beginning.
+    """Return the insertion of `new` as separate lines after line `line` of `text`, 0 for the beginning.
 
-    A final line end of `new` begins no further line. InvalidParams where there is no such line.
+    A final line end of `new` begins no further line. Raises InvalidParams if there is no such line.
     """
     lines = lines_in(text)
     if not 0 <= line <= len(lines):
@@ -70,25 +70,25 @@ def insertion_of(text: str, line: int, new: str) -> Replacement:
 
 
 def lines_in(text: str) -> list[str]:
-    """The lines of `text` as `cat -n` counts them: none in an empty text."""
+    """Split `text` into lines as `cat -n` counts them: none in an empty text."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def numbered(lines: Sequence[str], first: int) -> str:
-    """The lines, each with its number before it and a line end behind it, as `cat -n` prints them."""
+    """Format the lines with numbers, as `cat -n` prints them."""
     return "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, first))
 
 
 def range_of(value: object, count: int) -> tuple[int, int] | None:
-    """The first and the last line that `view_range` names in a file of `count` lines; None for all of it."""
+    """Parse `view_range` for a file of `count` lines: its first and last line, or None for all lines."""
     if value is None:
         return None
     count = max(count, 1)
     hint = f"The file has {_counted(count)}: [1, {count}], or [1, -1], is all of it."
     data = {"argument": "view_range", "lines": count}
     if not (isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int for end in value)):
-        raise InvalidParams("`view_range` is to be an array of two whole numbers.", hint=hint, data=data)
+        raise InvalidParams("`view_range` must be an array of two whole numbers.", hint=hint, data=data)
     first, last = value
     if not 1 <= first <= count:
         raise InvalidParams(f"`view_range` begins at line {first}.", hint=hint, data=data)
@@ -108,8 +108,8 @@ def _counted(count: int) -> str:
 # ── The commands ───────────────────────────────────────────────────────────────────────────────────
 
 
-def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
-    """Make one call and return the original's answer."""
+def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
+    """Execute one call and return the original's answer."""
     given = {name: value for name, value in arguments.items() if value is not None}
     command = text_of(given, "command")
     path = text_of(given, "path", may_be_empty=False)
@@ -119,11 +119,11 @@ def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
             hint=f"The commands are {', '.join(_COMMANDS)}.",
             data={"argument": "command"},
         )
-    return _COMMANDS[command](given, desk, path)
+    return _COMMANDS[command](given, api, path)
 
 
-def _view(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
-    names = desk.names(name)
+def _view(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
+    names = api.names(name)
     if names is not None:
         if "view_range" in given:
             raise InvalidParams(
@@ -131,52 +131,52 @@ def _view(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
                 hint="Leave `view_range` out to list the folder, or name a file in it.",
                 data={"argument": "view_range"},
             )
-        listed = "".join(f"{entry}\n" for entry in [name, *_below(desk, name.rstrip("/"), names)])
+        listed = "".join(f"{entry}\n" for entry in [name, *_below(api, name.rstrip("/"), names)])
         return (
             f"Here're the files and directories up to {FOLDERS_DEEP} levels deep in {name}, "
             f"excluding hidden items and node_modules:\n{listed}"
         )
-    path = desk.path(name)
-    page = desk.glance(path) or _existing(desk, name)[1]  # reading asks for no version, and is never stale
+    path = api.path(name)
+    page = api.glance(path) or _existing(api, name)[1]  # reading needs no version, and is never stale
     lines = lines_in(page.text)
     span = range_of(given.get("view_range"), len(lines))
-    desk.note(OWN, path, ReadMark(Base(desk.version(path)), None if span is None else (span,)))
+    api.note(OWN, path, ReadMark(Base(api.version(path)), None if span is None else (span,)))
     first, last = span or (1, len(lines))
     return f"Here's the result of running `cat -n` on {name}:\n{numbered(lines[first - 1 : last], first)}"
 
 
-def _below(desk: ToolApi, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:
-    """The paths of what is in the folder and, down to the depth that is shown, below it."""
-    found = []
+def _below(api: ToolApi, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:
+    """Return the paths in the folder and, down to FOLDERS_DEEP, below it."""
+    paths = []
     for name in names:
         if name.startswith(".") or name == "node_modules/":
             continue
         path = f"{folder}/{name}"
-        found.append(path)
+        paths.append(path)
         if name.endswith("/") and depth < FOLDERS_DEEP:
-            found += _below(desk, path[:-1], desk.names(path) or (), depth + 1)
-    return found
+            paths += _below(api, path[:-1], api.names(path) or (), depth + 1)
+    return paths
 
 
-def _create(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
+def _create(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     text = text_of(given, "file_text")
-    path = desk.path(name)
-    if desk.version(path) is not None:
+    path = api.path(name)
+    if api.version(path) is not None:
         raise FileExists(
-            f"{name} exists, and `create` makes only files that do not.",
+            f"{name} exists, and `create` makes only new files.",
             hint="View it and change it with str_replace or insert, or create a file of another name.",
             data={"path": path.text},
         )
-    desk.write(path, text)
+    api.write(path, text)
     return f"File created successfully at: {name}"
 
 
-def _str_replace(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
+def _str_replace(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     old = text_of(given, "old_str", may_be_empty=False)
     new = text_of(given, "new_str") if "new_str" in given else ""
-    _, page = _existing(desk, name)
+    _, page = _existing(api, name)
     replacement = replacement_of(page.text, old, new, name)
-    after = desk.edit(page, [replacement])
+    after = api.edit(page, [replacement])
     changed = page.text.count("\n", 0, replacement.start)
     first = max(0, changed - SNIPPET_LINES)
     last = changed + with_plain_line_ends(new).count("\n") + SNIPPET_LINES + 1
@@ -187,19 +187,19 @@ def _str_replace(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
     )
 
 
-def _insert(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
+def _insert(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     if "insert_line" not in given or type(given["insert_line"]) is not int:
-        what = "is missing" if "insert_line" not in given else f"is {kind_of(given['insert_line'])}"
+        problem = "is missing" if "insert_line" not in given else f"is {kind_of(given['insert_line'])}"
         raise InvalidParams(
-            f"`insert_line` {what}.",
+            f"`insert_line` {problem}.",
             hint="Give the number of the line to insert after, 0 for the beginning of the file.",
             data={"argument": "insert_line"},
         )
     line = given["insert_line"]
     new = text_of(given, "new_str" if "insert_text" not in given and "new_str" in given else "insert_text")
-    _, page = _existing(desk, name)
+    _, page = _existing(api, name)
     insertion = insertion_of(page.text, line, new)
-    after = desk.edit(page, [insertion])
+    after = api.edit(page, [insertion])
     first = max(0, line - SNIPPET_LINES)
     last = line + with_plain_line_ends(new).removesuffix("\n").count("\n") + 1 + SNIPPET_LINES
     return (
@@ -212,15 +212,15 @@ def _insert(given: Mapping[str, Any], desk: ToolApi, name: str) -> str:
 
 
 def undone_by(arguments: Mapping[str, Any]) -> str | None:
-    """The file whose last edit the call takes back; None for a call that does something else."""
+    """Return the file whose last edit the call undoes; None for any other command."""
     is_undo = arguments.get("command") == "undo_edit"
     return text_of(arguments, "path", may_be_empty=False) if is_undo else None
 
 
 def _undo_edit(_given: Mapping[str, Any], _desk: ToolApi, _name: str) -> str:
     raise InvalidParams(
-        "undo_edit stands alone in a request.",
-        hint="Send it as the only edit: it takes back the last edit that this session made of the file.",
+        "undo_edit must be the only edit of a request.",
+        hint="Send it alone: it undoes the last edit that this session made of the file.",
         data={"argument": "command"},
     )
 
@@ -234,13 +234,13 @@ _COMMANDS: dict[str, Callable[[Mapping[str, Any], ToolApi, str], str]] = {
 }
 
 
-def _existing(desk: ToolApi, name: str) -> tuple[WorkspacePath, ToolText]:
-    path = desk.path(name)
-    page = desk.page(path)
+def _existing(api: ToolApi, name: str) -> tuple[WorkspacePath, ToolText]:
+    path = api.path(name)
+    page = api.page(path)
     if page is None:
         raise FileMissing(
             f"There is no file {name}.",
-            hint="View its folder to see what is there; `create` makes a new file.",
+            hint="View its folder, or make a new file with `create`.",
             data={"path": path.text},
         )
     return path, page
@@ -251,19 +251,19 @@ TOOL = ToolDefinition(
     description=(
         "View, create and edit text files. `view` shows a file with line numbers, or lists a folder two "
         "levels deep. `create` makes a new file and refuses one that exists. `str_replace` replaces the one "
-        "place where `old_str` stands, exactly as it is in the file, white space included. `insert` puts "
-        "whole lines after a line. `undo_edit` takes back your last edit of the file."
+        "occurrence of `old_str`, exactly as it is in the file, white space included. `insert` puts "
+        "whole lines after a line. `undo_edit` undoes your last edit of the file."
     ),
     schema={
         "type": "object",
         "properties": {
-            "command": {"type": "string", "enum": list(_COMMANDS), "description": "What to do."},
+            "command": {"type": "string", "enum": list(_COMMANDS), "description": "The command."},
             "path": {
                 "type": "string",
                 "description": "The file, or for `view` the folder: relative to the workspace's root, or "
                 "absolute and below it.",
             },
-            "file_text": {"type": "string", "description": "create: what the new file is to hold."},
+            "file_text": {"type": "string", "description": "create: the content of the new file."},
             "view_range": {
                 "type": "array",
                 "items": {"type": "integer"},
@@ -278,7 +278,7 @@ TOOL = ToolDefinition(
             },
             "new_str": {
                 "type": "string",
-                "description": "str_replace: what stands there instead; without it `old_str` is removed.",
+                "description": "str_replace: the new text; without it `old_str` is removed.",
             },
             "insert_line": {
                 "type": "integer",

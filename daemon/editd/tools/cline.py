@@ -1,16 +1,15 @@
-"""Cline's `replace_in_file`: SEARCH/REPLACE blocks, each in place of the whole lines that it names.
+"""Cline's `replace_in_file`: SEARCH/REPLACE blocks, each replacing the whole lines that it names.
 
-All blocks are found in the file as it was before the call. Lines are looked for as they stand, else
-without the white space at their ends, else by the first and the last of them; the first of these
-ways that finds any decides. Blocks come in the file's order; one whose lines stand only above those
-of the blocks before it is taken there, if it is exact.
+All blocks are matched against the file before the call. Lines match exactly, or without white space at
+both ends, or by the first and last line of the block. The first of these ways with a match decides.
+Blocks follow the file's order; an exact match above the previous block is accepted if there is no other.
 
 M1  A block replaces the first match after the block before it. A warning counts the other matches.
-M2  What is not exact is told in a warning.
-M3  A diff that is not blocks through and through is refused, as far as the original takes it wrongly:
-    a section that is never closed, a marker inside another section, lines that two blocks want.
+M2  A warning reports each match that is not exact.
+M3  A malformed diff is refused if the original misreads it: an unclosed section, a marker inside another
+    section, lines that two blocks replace.
 
-Knows nothing of line ends nor of encodings: text and diff have LF here, see `tools.tool_text`.
+Ignores line ends and encodings: text and diff have LF here, see `tools.tool_text`.
 """
 
 from __future__ import annotations
@@ -45,50 +44,50 @@ _FORM = (
 )
 
 
-def replace_in_file(arguments: Mapping[str, Any], desk: ToolApi) -> str:
-    """Make the blocks of `diff` in the file at `path`, which an empty SEARCH section makes anew."""
+def replace_in_file(arguments: Mapping[str, Any], api: ToolApi) -> str:
+    """Apply the blocks of `diff` to the file at `path`; an empty SEARCH section creates the file."""
     given = text_of(arguments, "path", may_be_empty=False)
     diff = text_of(arguments, "diff", may_be_empty=False)
-    path = desk.path(given)
-    page = desk.page(path)
+    path = api.path(given)
+    page = api.page(path)
     edits = edits_of(None if page is None else page.text, diff, path.text)
     if page is None:
-        desk.write(path, replace("", edits.replacements), edits.warnings)
+        api.write(path, replace("", edits.replacements), edits.warnings)
     else:
-        desk.edit(page, edits.replacements, edits.warnings)
+        api.edit(page, edits.replacements, edits.warnings)
     return f"The content was successfully saved to {path.text}."
 
 
 class Edits(Struct, frozen=True):
-    """What the blocks come to, and what is to be said of how they were read and found."""
+    """The replacements of all blocks, and warnings about their form and their matches."""
 
     replacements: tuple[Replacement, ...]
     warnings: tuple[str, ...]
 
 
 def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
-    """Return what `diff` changes in `text` (None: the file is missing), as replacements.
+    """Return the changes of `diff` in `text` (None: the file is missing), as replacements.
 
-    MalformedEdit, NoMatch. Refuses for what is wrong first in the diff, as the original
-    does that reads and looks at once.
+    Raises MalformedEdit and NoMatch, for the first fault in the diff: the original, too, matches while it
+    parses.
     """
     blocks = read(diff)
     file = _File(text or "")
-    found: list[_Match] = []
+    matches: list[_Match] = []
     position = 0
     for block in blocks.blocks:
         match = _locate(file, block, position, path)
         if match is None:
             raise _not_there(text, file, block, path)
-        found.append(match)
+        matches.append(match)
         if not match.is_behind:
             position = match.end
     if blocks.fault is not None:
         raise blocks.fault
-    _refuse_overlap(found, path)
+    _refuse_overlap(matches, path)
     return Edits(
-        tuple(_replacement(file, match) for match in found),
-        (*blocks.warnings, *_warnings(file, found, path)),
+        tuple(_replacement(file, match) for match in matches),
+        (*blocks.warnings, *_warnings(file, matches, path)),
     )
 
 
@@ -96,12 +95,12 @@ def edits_of(text: str | None, diff: str, path: str = "the file") -> Edits:
 
 
 class ClineBlock(Struct, frozen=True):
-    """Old lines and the text in their place. `line` is that of its first marker in the diff, from 1."""
+    """Old lines and their replacement. `line` is the line of the first marker in the diff, from 1."""
 
     number: int
     line: int
     search: tuple[str, ...]
-    has_start: bool = True  # else it begins with its separator, and `hint` says what may be wrong
+    has_start: bool = True  # False if it begins with its separator; `hint` then names a likely cause
     hint: str = ""
     replacement: str = ""
 
@@ -111,7 +110,7 @@ class ClineBlock(Struct, frozen=True):
 
 
 class ClineBlocks(Struct, frozen=True):
-    """The blocks of a diff up to its first fault. The last of them may have no replacement yet then."""
+    """The blocks of a diff up to its first fault. After a fault, the last one may lack its replacement."""
 
     blocks: tuple[ClineBlock, ...]
     warnings: tuple[str, ...] = ()
@@ -138,7 +137,7 @@ _NEXT: Mapping[tuple[_Section, _Marker], _Section] = {
     (_Section.REPLACE, _Marker.END): _Section.OUTSIDE,
 }
 _WRONG: Mapping[tuple[_Section, _Marker], tuple[str, str]] = {
-    # What is wrong, and what to do where no line is nearly the marker that is missing.
+    # The fault, and the hint if no line resembles the missing marker.
     (_Section.OUTSIDE, _Marker.END): ("is a REPLACE marker outside of any block", _FORM),
     (_Section.SEARCH, _Marker.END): (
         "closes the block of line {opened}, which has no `=======` line",
@@ -154,13 +153,13 @@ _WRONG: Mapping[tuple[_Section, _Marker], tuple[str, str]] = {
     ),
 }
 _NEARLY = re.compile(r"\s*(?:[-<+>=]{2,}\s*(?:SEARCH|REPLACE)\s*>*\s*|={2,}\s*)", re.IGNORECASE)
-# How an END marker looks whose rest is missing, in the last line of a diff that was cut off.
+# A truncated END marker, in the last line of a diff that was cut off.
 _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| REPLACE>?\s+)?")
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
 
 
 def read(diff: str) -> ClineBlocks:
-    """Return the blocks of `diff`, and what is wrong with it from the first fault on."""
+    """Parse `diff` into blocks, up to its first fault."""
     reader = _Reader(diff.replace("\r\n", "\n").split("\n"))
     try:
         reader.run()
@@ -170,9 +169,9 @@ def read(diff: str) -> ClineBlocks:
 
 
 class _Reader(Struct):
-    """Where the reading of a diff has come to.
+    """The parser of a diff, with its state.
 
-    The block is that of line `opened`; `content` is its section so far, from line `first` on.
+    The current block began at line `opened`; `content` is its section so far, from line `first` on.
     """
 
     lines: list[str]
@@ -195,8 +194,8 @@ class _Reader(Struct):
     def _turn(self, marker: _Marker, number: int) -> None:
         section = _NEXT.get((self.section, marker))
         if section is None:
-            what, hint = _WRONG[self.section, marker]
-            raise self._fault(f"Line {number} of the diff {what.format(opened=self.opened)}.", hint, number)
+            fault, hint = _WRONG[self.section, marker]
+            raise self._fault(f"Line {number} of the diff {fault.format(opened=self.opened)}.", hint, number)
         match marker:
             case _Marker.START:
                 self._open(number)
@@ -210,7 +209,7 @@ class _Reader(Struct):
         if self.section is _Section.SEARCH and self.content:
             self.warnings.append(
                 f"restarted: the SEARCH section of line {self.opened} of the diff begins again "
-                f"at line {number}; what stands between was left out."
+                f"at line {number}; the lines between were left out."
             )
         self.opened = number
 
@@ -220,7 +219,7 @@ class _Reader(Struct):
             self.opened = number
             self.blocks.append(ClineBlock(count, number, (), has_start=False, hint=self._nearly() or _FORM))
             return
-        # A CR on its own is a line end in a file, see `ToolText`; in a replacement it stands as it is.
+        # A lone CR is a line end in a file (see `ToolText`), but is kept in a replacement.
         search = with_plain_line_ends(_joined(self.content)).split("\n")[:-1]
         self.blocks.append(ClineBlock(count, self.opened, tuple(search)))
 
@@ -240,7 +239,7 @@ class _Reader(Struct):
             raise self._fault("The diff holds no SEARCH/REPLACE block.", _FORM, 1)
 
     def _finish_replacement(self) -> None:
-        """Close the last block at the end of the diff, unless it is not clear where its new lines end."""
+        """Close the last block at the end of the diff, unless its last line may be a broken marker."""
         last = self.content[-1] if self.content else ""
         if _CUT_OFF.fullmatch(last):
             self.content.pop()
@@ -261,7 +260,7 @@ class _Reader(Struct):
         return _malformed(message, self._nearly() or hint, line)
 
     def _nearly(self) -> str:
-        """What is to be said of a line of this section that is nearly a marker."""
+        """Return a hint about a line of this section that resembles a marker, or an empty one."""
         for number, text in enumerate(self.content, self.first):
             if _NEARLY.fullmatch(text):
                 return f"Line {number} ({text[:60]!r}) is nearly a marker, but not one. {_FORM}"
@@ -286,7 +285,7 @@ def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
 
 
 class _Form:
-    """Lines in one normal form, made so that runs of them are found at the speed of `str.find`."""
+    """Lines in one normal form, joined so that `str.find` finds runs of them."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -294,14 +293,14 @@ class _Form:
         self.starts = offsets(lines)
 
     def first(self, wanted: Sequence[str], start: int) -> int | None:
-        """The first line from `start` at which all of `wanted` stand."""
+        """Return the index of the first run of `wanted` from `start` on, or None."""
         if start > len(self.lines):
             return None
         place = self._whole.find("\n".join(["", *wanted, ""]), self.starts[start])
         return None if place < 0 else bisect_left(self.starts, place)
 
     def first_between(self, wanted: Sequence[str], start: int) -> int | None:
-        """The first line from `start` where the first of `wanted` stands, with the last in its place."""
+        """Return the first index from `start` on with the first and the last of `wanted` in their places."""
         size = len(wanted) - 1
         place = start - 1
         try:
@@ -314,10 +313,10 @@ class _Form:
 
 
 class _File:
-    """The file's lines; `is_open` when the last of them has no line end.
+    """The file's lines; `is_open` if the last of them has no line end.
 
-    After a final line end the original sees one more line, an empty one. It is at `len(lines)` here,
-    and taken only where nothing else is there to be taken.
+    After a final line end the original has one more, empty line. Here its index is `len(lines)`, and it
+    matches only if nothing else does.
     """
 
     def __init__(self, text: str) -> None:
@@ -331,33 +330,33 @@ class _File:
         return _Form([line.strip(JS_WHITE_SPACE) for line in self.exact.lines])
 
     def is_last(self, start: int, size: int) -> bool:
-        """Is the last of the lines the one without a line end?
+        """Return whether the last of these lines is the file's last one, without a line end.
 
-        To the original they are never exact then: they are if they are the only ones here.
+        Such lines never match exactly in the original. Here they do if there is no other match.
         """
         return self.is_open and start + size == len(self.exact.lines)
 
     def at_end(self, wanted: Sequence[str], start: int) -> int | None:
-        """Where `wanted` stand when the line after the final line end is the last of them."""
+        """Return the index of `wanted` if the line after the final line end is its last line."""
         place = len(self.exact.lines) - len(wanted) + 1
-        is_there = list(wanted[:-1]) == list(self.trimmed.lines[max(place, 0) :])
-        return place if self._reaches_end(wanted, place, start) and is_there else None
+        is_equal = list(wanted[:-1]) == list(self.trimmed.lines[max(place, 0) :])
+        return place if self._reaches_end(wanted, place, start) and is_equal else None
 
     def between_at_end(self, wanted: Sequence[str], start: int) -> int | None:
-        """The same where only the first and the last of `wanted` count."""
+        """Return the same index, comparing only the first and the last of `wanted`."""
         place = len(self.exact.lines) - len(wanted) + 1
-        is_there = self._reaches_end(wanted, place, start) and self.trimmed.lines[place] == wanted[0]
-        return place if is_there else None
+        is_match = self._reaches_end(wanted, place, start) and self.trimmed.lines[place] == wanted[0]
+        return place if is_match else None
 
     def _reaches_end(self, wanted: Sequence[str], place: int, start: int) -> bool:
         return not self.is_open and place >= max(start, 0) and not wanted[-1]
 
 
 class _Way(Struct, frozen=True):
-    """One way to look for the lines of a block: the first place from a given line on."""
+    """One way to match the lines of a block."""
 
     kind: str  # "exact", or the kind of the warning
-    first: Callable[[int], int | None]
+    first: Callable[[int], int | None]  # the first match from a line on
 
     def places(self) -> Iterator[int]:
         """Yield each line of the file at which the lines of the block begin."""
@@ -368,13 +367,13 @@ class _Way(Struct, frozen=True):
 
 
 class _Match(Struct, frozen=True):
-    """The lines from `start` up to, not including, `end` are the block's."""
+    """The match of a block: the lines from `start` up to, not including, `end`."""
 
     block: ClineBlock
     way: _Way
     start: int
     end: int
-    is_behind: bool = False  # it is above the block before it
+    is_behind: bool = False  # above the match of the previous block
 
     @property
     def lines(self) -> str:
@@ -383,7 +382,7 @@ class _Match(Struct, frozen=True):
 
 
 def _locate(file: _File, block: ClineBlock, low: int, path: str) -> _Match | None:
-    """Return the first place of `block` from line `low` on, else the first one above; None for neither."""
+    """Return the first match of `block` from line `low` on, or the first one above it, or None."""
     exact, *others = _ways(file, block.search)
     if not block.search:
         if file.length:
@@ -403,7 +402,7 @@ def _locate(file: _File, block: ClineBlock, low: int, path: str) -> _Match | Non
 
 
 def _ways(file: _File, search: Sequence[str]) -> Iterator[_Way]:
-    """Yield the ways of looking for `search`, the strictest first."""
+    """Yield the ways to match `search`, the strictest first."""
     yield _Way("exact", partial(file.exact.first, search))
     trimmed = [js_trim(line) for line in search]
     yield _Way("line_trimmed", lambda start: file.trimmed.first(trimmed, start))
@@ -420,13 +419,13 @@ def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
             raise _malformed(
                 f"{_capital(earlier.block.name)} and {later.block.name} both replace line {second.start + 1} "
                 f"of {path}.",
-                "Make one block of the two.",
+                "Combine the two blocks into one.",
                 later.block.line,
             )
 
 
 def _replacement(file: _File, match: _Match) -> Replacement:
-    """What the block puts in. A last line without a line end is followed by none afterwards either."""
+    """Return the replacement of a match. A missing final line end stays missing."""
     new, last = match.block.replacement, len(file.exact.lines)
     start, end = (min(file.exact.starts[min(line, last)], file.length) for line in (match.start, match.end))
     if file.is_last(match.start, match.end - match.start):
@@ -435,15 +434,15 @@ def _replacement(file: _File, match: _Match) -> Replacement:
 
 
 def _indentation_kept(file: _File, match: _Match) -> int:
-    """How much of the first line stays: its indentation, if just that keeps the match from being exact.
+    """Return the length of the first line's indentation, if nothing else keeps the match from being exact.
 
-    The original matches text from the middle of a line on, so it leaves it too.
+    It stays in the file: the original also matches from the middle of a line on.
     """
     search, new = match.block.search, match.block.replacement
     if match.way.kind != "line_trimmed" or not js_trim(new[:1]):
         return 0
     if file.is_last(match.start, match.end - match.start):
-        return 0  # nor does the original leave it: a text without its line end is not there for it
+        return 0  # the original does not match a text without its line end, and keeps nothing
     lines = file.exact.lines[match.start : match.end]
     size = len(lines[0]) - len(search[0]) if lines else 0
     is_exact = size > 0 and lines[0].endswith(search[0]) and list(lines[1:]) == list(search[1:])
@@ -464,7 +463,7 @@ def _warnings(file: _File, found: Sequence[_Match], path: str) -> Iterator[str]:
 
 
 def _approximate(match: _Match, path: str) -> str:
-    """M2."""
+    """Return the warning of M2."""
     how = (
         "but for white space at the beginning or the end of lines"
         if match.way.kind == "line_trimmed"
@@ -474,7 +473,7 @@ def _approximate(match: _Match, path: str) -> str:
 
 
 def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
-    """M1."""
+    """Return the warning of M1."""
     count = f"{len(others)} or more" if len(others) == _MATCHES_MAX else f"{len(others)}"
     places = f"{count} other {'place' if len(others) == 1 else 'places'}"
     lines = ", ".join(str(line + 1) for line in others[:_LINES_NAMED_MAX])
@@ -486,9 +485,9 @@ def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
 
 
 def _other_matches(file: _File, match: _Match, taken: Mapping[int, int]) -> list[int]:
-    """Return the first lines of the other matches of a block, without those that another block replaces.
+    """Return the first lines of a block's other matches, without those that another block replaces.
 
-    `taken` has the number of the block for each replaced line.
+    `taken` maps each replaced line to the number of its block.
     """
     if not match.block.search:
         return []
@@ -517,8 +516,8 @@ def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> N
     above = next((place for way in _ways(file, block.search) if (place := way.first(0)) is not None), None)
     if above is not None:
         refusal.hint = (
-            f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them as "
-            "they stand there, put the blocks in the file's order, and let no two name the same lines."
+            f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them "
+            "exactly, put the blocks in the file's order, and let no two blocks name the same lines."
         )
     elif refusal.data["nearest"] and not refusal.data["differs"]:
         refusal.hint = f"It is only part of line {refusal.data['nearest']['start_line']}: give whole lines."
@@ -534,7 +533,7 @@ def _empty_search(block: ClineBlock, path: str) -> MalformedEdit:
         )
     return _malformed(
         f"The SEARCH section of {block.name} is empty, and {path} is not.",
-        "Name the lines to be replaced; an empty SEARCH section only makes a new file.",
+        "Name the lines to be replaced: an empty SEARCH section only makes a new file.",
         block.line,
     )
 
@@ -549,10 +548,10 @@ DIALECT = Dialect(
     (
         ToolDefinition(
             "replace_in_file",
-            "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines as "
-            "they stand in the file now, and gives the lines to put in their place. A block replaces only "
-            "the first match after the block before it: if its lines are in the file more than once, add "
-            "lines around them. List the blocks in the file's order. To delete lines, leave the second "
+            "Change parts of a file by one or more SEARCH/REPLACE blocks. Each block names whole lines "
+            "exactly as they are in the file, and gives the lines to put in their place. A block replaces "
+            "only the first match after the block before it: if its lines are in the file more than once, "
+            "add lines around them. List the blocks in the file's order. To delete lines, leave the second "
             "section empty; to make a new file, the first. All blocks are made, or none.",
             {
                 "type": "object",

@@ -8,10 +8,10 @@
     +print("Hello")
     *** End Patch
 
-A hunk names no line number: it stands where its old lines are, after the line that `@@` names and
-after the hunk before it. Lines match exactly, else but for white space at their ends, else but for
-indentation, else but for look-alikes. The hunks of a file are placed together: where more than one
-way to place them is left, nothing is guessed (docs/codex.md).
+A hunk has no line number: it applies at its old lines, after the line that `@@` names and after the
+previous hunk. Lines match exactly; failing that, without trailing white space, then without indentation,
+then with look-alike characters taken as equal. The hunks of a file are placed together. If there is more
+than one way to place them, the patch is refused (docs/codex.md).
 
 Never changes a byte of a context line.
 """
@@ -42,9 +42,9 @@ Kind = Literal["Add", "Delete", "Update"]
 
 
 class CodexHunk(Struct, frozen=True):
-    """One place of a file to change; `lines` are signs (space, `-`, `+`) with texts."""
+    """One contiguous change of a file; `lines` are pairs of a sign (space, `-`, `+`) and a text."""
 
-    line: int  # where it begins in the patch, from 1
+    line: int  # of its beginning in the patch, from 1
     headers: tuple[str, ...]  # the lines of the file that its `@@` name, one after the other
     lines: tuple[tuple[str, str], ...]
     is_at_end: bool = False  # its old lines are the file's last
@@ -59,13 +59,13 @@ class CodexHunk(Struct, frozen=True):
 
 
 class CodexSection(Struct, frozen=True):
-    """What the patch does to one file."""
+    """The part of a patch for one file."""
 
     kind: Kind
     path: str
     line: int  # of its header in the patch, from 1
     to: str | None = None
-    text: str = ""  # Add: what the file is to hold
+    text: str = ""  # Add: the content of the new file
     hunks: tuple[CodexHunk, ...] = ()
 
 
@@ -78,15 +78,15 @@ _HEREDOC = re.compile(r"(?:(?:apply_patch|applypatch)\s+)?<<-?\s*(['\"]?)(\w+)\1
 _HEADERS_HINT = (
     "Begin each file with `*** Add File: path`, `*** Delete File: path` or `*** Update File: path`."
 )
-_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+_LINES_TOLD_MAX = 100  # lines named in a refusal
 _LINES_HINT = "Begin each line of a hunk with a space (it stays), `-` (it goes) or `+` (it is new)."
 
 
 class _Reader(Struct):
-    """The lines between the patch's first and last, and how far they have been read."""
+    """The lines between the patch's first and last, and the reading position."""
 
     lines: Sequence[str]
-    number: int  # of the line that comes next in what was sent, from 1
+    number: int  # of the next line in the argument, from 1
     position: int = 0
 
     @property
@@ -94,7 +94,7 @@ class _Reader(Struct):
         return self.position >= len(self.lines)
 
     def peek(self) -> str:
-        """The line that comes next; the patch's last where there is none left."""
+        """Return the next line, or the patch's last line at the end."""
         return _END if self.is_at_end else self.lines[self.position]
 
     def take(self) -> str:
@@ -109,7 +109,7 @@ class _Reader(Struct):
 
 
 def parse(patch: str) -> tuple[CodexSection, ...]:
-    """Return the sections of a patch, in their order; MalformedEdit with the line where it cannot be read."""
+    """Parse a patch into its sections, in their order; MalformedEdit with the line of the fault."""
     reader = _reader_of(patch)
     sections = []
     reader.skip_blank()
@@ -122,7 +122,7 @@ def parse(patch: str) -> tuple[CodexSection, ...]:
 
 
 def _reader_of(patch: str) -> _Reader:
-    """Take the patch out of its envelope, and that out of a here-document if it is in one."""
+    """Remove the patch's envelope, and a here-document around it."""
     lines = [line.removesuffix("\r") for line in patch.split("\n")]
     first, last = 0, len(lines)
     while first < last and not lines[first].strip():
@@ -151,7 +151,7 @@ def _section(reader: _Reader) -> CodexSection:
         hint = _HEADERS_HINT
         if line.startswith("+"):
             hint = "Begin each line of a new file with `+`, an empty one too."
-        raise _malformed(f"`{_cut(line)}` stands where a file's header should", hint, number)
+        raise _malformed(f"`{_cut(line)}` is no file header", hint, number)
     reader.take()
     path = match[2].strip()
     if match[1] == "Delete":
@@ -166,7 +166,7 @@ def _section(reader: _Reader) -> CodexSection:
         reader.take()
     hunks = tuple(_hunks(reader))
     if not hunks and move is None:
-        hint = "After its header come hunks: `@@`, then lines that begin with a space, `-` or `+`."
+        hint = "Add hunks after its header: `@@`, then lines that begin with a space, `-` or `+`."
         raise _malformed(f"The update of {path} has no hunk", hint, number)
     return CodexSection("Update", path, number, move[1].strip() if move is not None else None, hunks=hunks)
 
@@ -199,9 +199,9 @@ def _hunk(reader: _Reader) -> CodexHunk:
         line = reader.take() or " "
         if line[0] == "+":
             lines.append(("+", line[1:]))
-        else:  # In the file's text a CR is a line end, too.
+        else:  # A CR is a line end in the file's text.
             lines += [(line[0], piece) for piece in line[1:].split("\r")]
-    # Blank lines alone, before the next header, are no place to look for.
+    # Blank lines before the next header are no old lines.
     while lines and lines[-1] == (" ", "") and all(sign == "+" for sign, _ in lines[:-1]):
         lines.pop()
     if not lines:
@@ -214,7 +214,7 @@ def _hunk(reader: _Reader) -> CodexHunk:
             "Repeat the line that they come after, or before, as a context line (with a space before it). "
             "Without a line after `@@`, they are added at the end of the file."
         )
-        raise _malformed(f"After `@@ {_cut(headers[-1])}` stand only new lines", hint, number)
+        raise _malformed(f"The hunk after `@@ {_cut(headers[-1])}` has only new lines", hint, number)
     return CodexHunk(number, tuple(headers), tuple(lines), is_at_end)
 
 
@@ -246,11 +246,11 @@ _FORMS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("indentation: white space at the beginnings of lines", str.strip),
     ("look-alikes: dashes, quotes or spaces that look alike", _plain),
 )
-"""What a warning says that lines differ in, with the form in which they are the same, the strictest first."""
+"""The text of a warning about the difference, and the form without that difference; the strictest first."""
 
 
 class _File:
-    """A file's lines, in each of the forms once one is asked for."""
+    """A file's lines, with their forms computed on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -260,7 +260,7 @@ class _File:
         self._forms = {0: self.lines}
 
     def starts(self, wanted: Sequence[str], after: int, level: int) -> list[int]:
-        """Where the lines stand in the form of that level, from line `after` on (from 0)."""
+        """Return the matches of the lines in the form of `level`, from line `after` on (from 0)."""
         form = _FORMS[level][1]
         kept = level - 1 if form is _plain and self.text.isascii() else level  # ASCII has no look-alikes.
         if kept not in self._forms:
@@ -268,7 +268,7 @@ class _File:
         return list(runs(self._forms[kept], [form(line) for line in wanted], start=after))
 
     def strictest(self, wanted: Sequence[str], after: int) -> tuple[list[int], int]:
-        """Where the lines stand in the strictest form in which they do, and its level."""
+        """Return the matches of the lines in the strictest form that has any, and its level."""
         for level in range(len(_FORMS)):
             if starts := self.starts(wanted, after, level):
                 return starts, level
@@ -276,46 +276,46 @@ class _File:
 
 
 class _Choice(Struct, frozen=True):
-    """Where a hunk's old lines could stand, as lines from 0, in the order of the file."""
+    """The possible places of a hunk's old lines, as lines from 0, in the file's order."""
 
-    begins: Sequence[int]  # for each place the line that the first `@@` names, else the place itself
+    begins: Sequence[int]  # for each place, the line that the first `@@` names, or the place itself
     starts: Sequence[int]
     size: int
     level: int
 
     @property
     def start(self) -> int:
-        """The first place, which is the hunk's if there is no doubt."""
+        """The first place, which is the hunk's place if there is only one way."""
         return self.starts[0]
 
 
 def place(
     text: str, hunks: Sequence[CodexHunk], path: str = "the file"
 ) -> tuple[list[Replacement], list[str]]:
-    """Return what the hunks replace in `text`, and a warning for each that does not match exactly.
+    """Return the replacements of the hunks in `text`, and a warning for each inexact match.
 
-    NoMatch for a hunk that has no place, Ambiguous where there is more than one way to place them.
+    Raises NoMatch for a hunk without a match, and Ambiguous if there is more than one way to place them.
     """
     file = _File(text)
     changed: list[_Run] = []
     warnings = []
     placed = zip(hunks, _assign(file, hunks, path), strict=True)
-    for hunk, here in sorted(placed, key=lambda pair: not pair[0].old):  # What goes to the end goes last.
-        changed += _runs_of(hunk, here)
-        if here.level:
-            kind, _, what = _FORMS[here.level][0].partition(": ")
+    for hunk, choice in sorted(placed, key=lambda pair: not pair[0].old):  # Appended lines come last.
+        changed += _runs_of(hunk, choice)
+        if choice.level:
+            kind, _, difference = _FORMS[choice.level][0].partition(": ")
             warnings.append(
-                f"{kind}: the hunk at line {hunk.line} of the patch was applied at line {here.start + 1} of "
-                f"{path}, where {what} differ."
+                f"{kind}: the hunk at line {hunk.line} of the patch was applied at line {choice.start + 1} "
+                f"of {path}, where {difference} differ."
             )
     return _replacements(file, changed), warnings
 
 
 def _assign(file: _File, hunks: Sequence[CodexHunk], path: str) -> list[_Choice]:
-    """The places of each hunk, of which the first is its own; Ambiguous where it could be another.
+    """Return the possible places of each hunk, its own first; Ambiguous if there is more than one way.
 
-    The hunks stand in the file in their order, so one may decide for another. There is but one way to
-    place them if placing each as early as can be and each as late as can be comes to the same.
+    The hunks keep their order in the file, so that one hunk's place limits the others. The way is unique
+    if the earliest and the latest possible places of all hunks are the same.
     """
     end = len(file.lines)
     choices = []
@@ -340,7 +340,7 @@ def _assign(file: _File, hunks: Sequence[CodexHunk], path: str) -> list[_Choice]
 
 
 def _choice(file: _File, hunk: CodexHunk, cursor: int) -> _Choice | None:
-    """Where the hunk could stand from line `cursor` on, in the strictest form in which it does."""
+    """Return the possible places of the hunk from line `cursor` on, in the strictest form with any."""
     begins = _begins(file, hunk.headers, cursor)
     if not begins:
         return None
@@ -360,9 +360,9 @@ def _choice(file: _File, hunk: CodexHunk, cursor: int) -> _Choice | None:
 
 
 def _olds(hunk: CodexHunk) -> Iterator[list[str]]:
-    """The hunk's old lines, and without empty context lines at the end.
+    """Yield the hunk's old lines, then without one more empty context line at the end each time.
 
-    Those may mean no more than the end of the line before.
+    Such a line may be only the line end of the line before it.
     """
     old = hunk.old
     yield old
@@ -374,7 +374,7 @@ def _olds(hunk: CodexHunk) -> Iterator[list[str]]:
 
 
 def _begins(file: _File, headers: Sequence[str], cursor: int) -> list[tuple[int, int]]:
-    """Each line that the first header names, with the line from which the hunk is looked for then."""
+    """Return each line that the first header names, with the line from which the hunk is then searched."""
     if not headers:
         return [(cursor, cursor)]
     starts, _ = file.strictest(headers[:1], cursor)
@@ -388,20 +388,20 @@ def _begins(file: _File, headers: Sequence[str], cursor: int) -> list[tuple[int,
 
 
 def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tuple[int, int]]:
-    """The first of `starts` after each of `begins`, once each, with the last of those that lead to it."""
-    found: dict[int, int] = {}
+    """Return the first of `starts` after each of `begins`, once each, with the last `begin` before it."""
+    firsts: dict[int, int] = {}
     index = 0
     for begin, after in begins:
         while index < len(starts) and starts[index] < after:
             index += 1
         if index == len(starts):
             break
-        found[starts[index]] = begin
-    return [(begin, start) for start, begin in found.items()]
+        firsts[starts[index]] = begin
+    return [(begin, start) for start, begin in firsts.items()]
 
 
 def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -> Ambiguous:
-    told = "; ".join(
+    doubts = "; ".join(
         f"the hunk at line {hunk.line} of the patch could be applied at lines "
         + ", ".join(str(start + 1) for start in starts[:10])
         + (", …" if len(starts) > 10 else "")
@@ -410,7 +410,7 @@ def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -
     hunk, starts = doubtful[0]
     lines = [start + 1 for start in starts[:_LINES_TOLD_MAX]]
     return Ambiguous(
-        f"In {path}, {told}.",
+        f"In {path}, {doubts}.",
         hint="Add context lines to it until it fits one place, or name a line above it, such as the one that "
         "begins its function, after `@@ `.",
         data={"path": path, "line": hunk.line, "found": len(starts), "lines": lines},
@@ -418,84 +418,90 @@ def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -
 
 
 def _refusal(file: _File, hunk: CodexHunk, cursor: int, path: str) -> NoMatch:
-    """Why the hunk has no place from line `cursor` on."""
+    """Return the refusal of a hunk without a match from line `cursor` on."""
     data: dict[str, Any] = {"path": path, "line": hunk.line}
-    reached = [cursor]  # where each header is looked for from, and then the old lines
+    reached = [cursor]  # the lines from which each header, and then the old lines, are searched
     for count in range(1, len(hunk.headers) + 1):
         begins = _begins(file, hunk.headers[:count], cursor)
         if not begins:
             header = hunk.headers[count - 1]
-            what = f"The line that `@@ {_cut(header)}` names (line {hunk.line} of the patch)"
-            return _header_refusal(file, header, what, reached[-1], path, data)
+            subject = f"The line that `@@ {_cut(header)}` names (line {hunk.line} of the patch)"
+            return _header_refusal(file, header, subject, reached[-1], path, data)
         reached.append(begins[0][1])
-    what = f"What the hunk at line {hunk.line} of the patch takes for old"
-    # From the beginning on it has been looked for in vain, unless at the end only.
-    stand, _ = file.strictest(hunk.old, 0) if reached[-1] or hunk.is_at_end else ([], 0)
-    if stand:
-        return _misplaced(what, stand, reached[-1], path, data, is_at_end=hunk.is_at_end)
+    subject = f"The old text of the hunk at line {hunk.line} of the patch"
+    # A search from the first line on has failed already, unless it was for the end only.
+    starts, _ = file.strictest(hunk.old, 0) if reached[-1] or hunk.is_at_end else ([], 0)
+    if starts:
+        return _misplaced(subject, starts, reached[-1], path, data, is_at_end=hunk.is_at_end)
     is_telling = {" ", "+"} <= {sign for sign, _ in hunk.lines}
     applied = file.starts(hunk.new, 0, 0) if is_telling else []
     if len(applied) == 1:
         refusal = NoMatch(
             f"The hunk at line {hunk.line} of the patch seems to be applied already: "
             f"see line {applied[0] + 1} of {path}.",
-            hint="Leave it out, or read the file again.",
+            hint="Leave the hunk out, or read the file again.",
             data=data,
         )
         signs = "".join(sign for sign, _ in hunk.lines)
         note_applied_hunk(refusal, file.text.split("\n"), applied[0], signs)
         return refusal
-    return no_match(f"{what} is not in {path}.", file.text, "\n".join(hunk.old), data)
+    return no_match(f"{subject} is not in {path}.", file.text, "\n".join(hunk.old), data)
 
 
 def _header_refusal(
-    file: _File, header: str, what: str, reached: int, path: str, data: dict[str, Any]
+    file: _File, header: str, subject: str, reached: int, path: str, data: dict[str, Any]
 ) -> NoMatch:
-    stand, _ = file.strictest([header], 0)
-    if stand:
-        return _misplaced(what, stand, reached, path, data)
+    starts, _ = file.strictest([header], 0)
+    if starts:
+        return _misplaced(subject, starts, reached, path, data)
     if re.match(r"-\d+(,\d+)? \+\d+", header):
         return NoMatch(
-            f"{what} is not in {path}.",
-            hint="Line numbers are not looked at: write `@@` alone, or a line of the file after it.",
+            f"{subject} is not in {path}.",
+            hint="Write `@@` alone, or a line of the file after it: line numbers are ignored.",
             data=data,
         )
-    return no_match(f"{what} is not in {path}.", file.text, header, data)
+    return no_match(f"{subject} is not in {path}.", file.text, header, data)
 
 
 def _misplaced(
-    what: str, stand: Sequence[int], reached: int, path: str, data: dict[str, Any], *, is_at_end: bool = False
+    subject: str,
+    starts: Sequence[int],
+    reached: int,
+    path: str,
+    data: dict[str, Any],
+    *,
+    is_at_end: bool = False,
 ) -> NoMatch:
-    data["lines"] = [start + 1 for start in stand[:_LINES_TOLD_MAX]]
-    where = f"{what} stands at line {stand[-1] + 1} of {path}"
-    if is_at_end and stand[-1] >= reached:
+    data["lines"] = [start + 1 for start in starts[:_LINES_TOLD_MAX]]
+    where = f"{subject} is at line {starts[-1] + 1} of {path}"
+    if is_at_end and starts[-1] >= reached:
         return NoMatch(
             f"{where}, not at its end.",
             hint=f"Leave out `{_LAST}`, or give the file's last lines.",
             data=data,
         )
     return NoMatch(
-        f"{where}, but is looked for from line {reached + 1} on.",
+        f"{where}, above line {reached + 1}, from which the hunk must match.",
         hint="Put the hunks in the order of the file, each below the line that its `@@` names, without "
         "repeating that line or lines of the hunk before.",
         data=data,
     )
 
 
-# ── Putting in what is new ─────────────────────────────────────────────────────────────────────────
+# ── Replacing the lines ────────────────────────────────────────────────────────────────────────────
 
 
 class _Run(Struct):
-    """Lines from `start` up to, not including, `end`, and what stands there instead."""
+    """Lines from `start` up to, not including, `end`, and their replacement."""
 
     start: int
     end: int
     new: list[str] = field(default_factory=list)
 
 
-def _runs_of(hunk: CodexHunk, here: _Choice) -> Iterator[_Run]:
-    """What the hunk changes, without its context lines."""
-    line = here.start
+def _runs_of(hunk: CodexHunk, choice: _Choice) -> Iterator[_Run]:
+    """Yield the changes of the hunk, without its context lines."""
+    line = choice.start
     for is_context, group in groupby(hunk.lines, lambda signed: signed[0] == " "):
         signed = list(group)
         gone = sum(1 for sign, _ in signed if sign != "+")
@@ -505,7 +511,7 @@ def _runs_of(hunk: CodexHunk, here: _Choice) -> Iterator[_Run]:
 
 
 def _replacements(file: _File, changed: Sequence[_Run]) -> list[Replacement]:
-    """The runs as replacements in the text; runs that meet become one."""
+    """Convert the runs to replacements in the text; adjacent runs become one."""
     joined: list[_Run] = []
     for run in sorted(changed, key=attrgetter("start", "end")):
         if joined and joined[-1].end == run.start:
@@ -520,7 +526,7 @@ def _replacement(file: _File, run: _Run, starts: Sequence[int]) -> Replacement:
     text = file.text
     if run.end < len(file.lines) or not text or text.endswith("\n"):
         return Replacement(starts[run.start], starts[run.end], "".join(line + "\n" for line in run.new))
-    # The last line has no line end, and is to have none afterwards.
+    # The last line has no line end, and gets none.
     new = "\n".join(run.new)
     if run.start == run.end:
         return Replacement(len(text), len(text), "\n" + new)
@@ -532,7 +538,7 @@ def _replacement(file: _File, run: _Run, starts: Sequence[int]) -> Replacement:
 # ── The tool ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
+def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Apply a patch and return the original's list of files."""
     refuse_unknown(arguments, frozenset({"input", "patch"}))
     if "input" in arguments and "patch" in arguments:
@@ -542,51 +548,51 @@ def run(arguments: Mapping[str, Any], desk: ToolApi) -> str:
             data={"argument": "patch"},
         )
     patch = text_of(arguments, "patch" if "patch" in arguments else "input")
-    told: dict[str, dict[str, None]] = {"A": {}, "M": {}, "D": {}}
+    files: dict[str, dict[str, None]] = {"A": {}, "M": {}, "D": {}}
     for section in parse(patch):
-        letter, name = _apply(section, desk)
-        told[letter][name] = None
-    listed = "".join(f"{letter} {name}\n" for letter, names in told.items() for name in names)
+        letter, name = _apply(section, api)
+        files[letter][name] = None
+    listed = "".join(f"{letter} {name}\n" for letter, names in files.items() for name in names)
     return f"Success. Updated the following files:\n{listed}"
 
 
-def _apply(section: CodexSection, desk: ToolApi) -> tuple[str, str]:
-    """Make one section; return the letter and the name that it is listed under."""
-    path = desk.path(section.path)
+def _apply(section: CodexSection, api: ToolApi) -> tuple[str, str]:
+    """Apply one section; return the letter and the name that the answer lists."""
+    path = api.path(section.path)
     match section.kind:
         case "Add":
-            _refuse_existing(section.path, path, desk)
-            desk.write(path, section.text)
+            _refuse_existing(section.path, path, api)
+            api.write(path, section.text)
             return "A", section.path
         case "Delete":
-            desk.delete(path)
+            api.delete(path)
             return "D", section.path
         case "Update":
-            return "M", _update(section, path, desk)
+            return "M", _update(section, path, api)
 
 
-def _update(section: CodexSection, path: WorkspacePath, desk: ToolApi) -> str:
+def _update(section: CodexSection, path: WorkspacePath, api: ToolApi) -> str:
     if section.hunks:
-        page = desk.page(path)
+        page = api.page(path)
         if page is None:
             raise FileMissing(
                 f"There is no file {section.path}, which line {section.line} of the patch updates.",
-                hint="Check the path; `*** Add File: ` makes a file.",
+                hint="Check the path, or make the file with `*** Add File: `.",
                 data={"path": path.text, "line": section.line},
             )
         replacements, warnings = place(page.text, section.hunks, section.path)
-        desk.edit(page, replacements, warnings)
+        api.edit(page, replacements, warnings)
     if section.to is None:
         return section.path
-    to = desk.path(section.to)
+    to = api.path(section.to)
     if to != path:
-        _refuse_existing(section.to, to, desk)
-        desk.move(path, to)
+        _refuse_existing(section.to, to, api)
+        api.move(path, to)
     return section.to
 
 
-def _refuse_existing(name: str, path: WorkspacePath, desk: ToolApi) -> None:
-    if desk.version(path) is not None:
+def _refuse_existing(name: str, path: WorkspacePath, api: ToolApi) -> None:
+    if api.version(path) is not None:
         raise FileExists(
             f"{name} exists already.",
             hint="Change it with `*** Update File: `, or delete it in a section before this one.",
@@ -599,7 +605,7 @@ TOOL = ToolDefinition(
     description=(
         "Add, delete, update and move files with one patch, all of it or nothing. It begins with `*** Begin "
         "Patch` and ends with `*** End Patch`; between them is a section for each file. `*** Add File: path` "
-        "is followed by the file's lines, each with `+` before it. `*** Delete File: path` stands alone. "
+        "is followed by the file's lines, each with `+` before it. `*** Delete File: path` has no lines. "
         "`*** Update File: path` is followed, if it moves, by `*** Move to: path`, and then by hunks: a "
         "line `@@`, or `@@ ` with a whole line of the file above the place, such as the one that "
         "begins the function, then lines with a space (context), `-` (removed) or `+` (added) before them. "

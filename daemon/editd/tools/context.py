@@ -1,7 +1,7 @@
-"""The real desk: a tool's call, made on the changeset as it is so far.
+"""The execution of a tool's call on the changeset so far.
 
-A tool says where it looks and what it replaces; here stand the rules that hold for each: a path stays
-inside the workspace, what is stale is refused, encoding, mark and line ends stay the file's own.
+A tool names the file and its replacements. This module enforces the rules of all tools: a path stays
+inside the workspace, a stale edit is refused, and a file keeps its encoding, mark and line ends.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _MARK = "\ufeff"
 
 
 class ToolSet(Struct, frozen=True):
-    """What planning needs for the tools of dialects, beside what it needs anyway."""
+    """The dialects' tools with their settings and regular expression results, for planning."""
 
     dialects: Mapping[str, Dialect] = field(default_factory=dict)
     root: str = ""  # the workspace's real path
     settings: ToolSettings = field(default_factory=ToolSettings)
     expressions: SearchSource = field(default_factory=lambda: SearchResults({}))
-    real_path: Callable[[str], str] = str  # an absolute path with the symlinks among its folders followed
+    real_path: Callable[[str], str] = str  # follows the symlinks among an absolute path's folders
 
     def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> ToolSet:
-        """The same, with these searches made."""
+        """Return a copy with the results of these searches."""
         return replace(self, expressions=SearchResults(found))
 
     def tool(self, call: changeset.Tool) -> ToolDefinition:
-        """The tool that a call names; InvalidParams where there is none of that name."""
+        """Return the tool that a call names; InvalidParams if there is no such tool."""
         dialect = self.dialects.get(call.dialect)
         if dialect is None:
             raise InvalidParams(
@@ -69,19 +69,19 @@ class ToolSet(Struct, frozen=True):
         )
 
     def path(self, given: str) -> WorkspacePath:
-        """The path that a tool was given: see `Desk.path`."""
+        """Parse a path of a call: see `ToolApi.path`."""
         names = self.names_of(given)
         if not names or given.endswith("/"):
             raise NotAFile(f"{given or 'An empty path'} names a folder.", hint="Name a file.")
         return WorkspacePath.parse("/".join(names))
 
     def names_of(self, given: str) -> list[str]:
-        """The names on the way from the root; none for the root itself."""
+        """Return the names in the path from the root; none for the root itself."""
         inside = given
         if given.startswith("/"):
             whole = posixpath.normpath(given)
             if not self._is_below_root(whole):
-                whole = self.real_path(whole)  # the same place by another name: a link above the workspace
+                whole = self.real_path(whole)  # a symlink above the workspace gives it another name
             if not self._is_below_root(whole):
                 raise _outside(given, f"Paths begin with {self.root}/.")
             inside = whole[len(self.root) + 1 :]
@@ -99,12 +99,12 @@ class ToolSet(Struct, frozen=True):
         return path == self.root or path.startswith(self.root + "/")
 
     def returns_content(self, edits: Iterable[changeset.Edit]) -> bool:
-        """Does the answer to these edits hold the files' final content, since a tool's own answer does?"""
+        """Return whether the reply to these edits holds the files' final content, as a tool requires."""
         calls = [edit for edit in edits if isinstance(edit, changeset.Tool)]
         return any(tool.returns_content for call in calls if (tool := self._find(call)) is not None)
 
     def run(self, work: PlanBuilder, edit: changeset.Tool) -> str:
-        """Make one call and return the tool's own answer; a refused call keeps what it has read."""
+        """Execute one call and return the tool's own answer; an `Unread` refusal keeps its read marks."""
         tool = self.tool(edit)
         try:
             return tool.run(edit.args, PlanToolApi(work, self, edit.base))
@@ -119,7 +119,7 @@ class ToolSet(Struct, frozen=True):
 
 
 class PlanToolApi:
-    """A `Desk` for one call. Its edits go into `work`, which holds the changeset."""
+    """The `ToolApi` for one call. Its edits go into `work`, the changeset so far."""
 
     def __init__(self, work: PlanBuilder, tooling: ToolSet, base: Base | None) -> None:
         self._work = work
@@ -154,9 +154,9 @@ class PlanToolApi:
         return version_at(self._work.overlay.at(self._work.resolve(path)))
 
     def _look(self, path: WorkspacePath) -> FileState | None:
-        """What the file holds, judged where the caller gave a base or asked for judgement.
+        """Return the file's state; check its base if the caller gave one or chose `on_stale`.
 
-        Else the tool's own search guards it, as it does where the tool comes from.
+        Otherwise only the tool's own search guards the file, as in the original system.
         """
         bases = self._work.bases
         is_guarded = path in bases.guarded
@@ -171,7 +171,7 @@ class PlanToolApi:
     def edit(self, page: ToolText, replacements: Sequence[Replacement], warnings: Sequence[str] = ()) -> str:
         state = self._work.bases.existing_unjudged(page.path)
         text = self._work.text(page.path, state)
-        assert text.text == page.raw, "the page is not of what the file holds"
+        assert text.text == page.raw, "the file changed after the tool read it"
         raw = page.with_replacements(replacements)
         self._report(page.path, warnings, replacements=len(replacements))
         if raw != page.raw:
@@ -207,8 +207,8 @@ class PlanToolApi:
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         real = self._work.resolve(path)
-        noted = [sight for who, where, sight in self._work.sights if (who, where) == (reader, real)]
-        return noted[-1] if noted else self._work.knowledge.sight(reader, real)
+        marks = [mark for name, at, mark in self._work.sights if (name, at) == (reader, real)]
+        return marks[-1] if marks else self._work.knowledge.sight(reader, real)
 
     def note(self, reader: str, path: WorkspacePath, sight: ReadMark) -> None:
         self._work.sights.append((reader, self._work.resolve(path), sight))
@@ -220,7 +220,7 @@ class PlanToolApi:
 
 
 def _encoded(text: str, old: Text | None, path: WorkspacePath) -> bytes:
-    """The bytes of a whole new text: UTF-8, or the encoding that the file has."""
+    """Encode a whole new text as UTF-8, or in the encoding of the existing file."""
     if old is None or (old.encoding == "utf-8"):
         return Text("", "utf-8", b"").encode(text, path=path.text)
     return old.encode(text.removeprefix(_MARK), path=path.text)

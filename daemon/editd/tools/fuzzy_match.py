@@ -1,11 +1,10 @@
-"""Where blocks of lines stand in a text, exactly or nearly, all of them together.
+"""The joint placement of blocks of lines in a text, exactly or approximately, as in wcgw.
 
-wcgw's way of matching. Each block is looked for after the one before it: exactly; else line by line
-with tolerances that cost points; else so and without regard to blank lines. Of all the ways to place
-the blocks the cheapest is meant.
+Each block is matched after the block before it: exactly; failing that, line by line with tolerances that
+cost points; failing that, also without blank lines. The cheapest way to place all blocks wins.
 
-Never guesses between two ways that cost the same. Its work is bounded, see `COMPARISONS_MAX`: ways are
-counted from the last block to the first, not tried out.
+Never guesses between two ways of equal cost. The work is bounded by `COMPARISONS_MAX`: the ways are
+counted from the last block to the first, not enumerated.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from editd.errors import TooLarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-POINTS_MAX = 1000  # what a way of placing the blocks may cost
-COMPARISONS_MAX = 1_000_000  # of lines in one call, beside those that grow with the text: within a second
-PLACES_MAX = 50_000  # of one call's blocks; a block that is in so many says nothing
+POINTS_MAX = 1000  # of one way to place the blocks
+COMPARISONS_MAX = 1_000_000  # of lines in one call, beside those linear in the text: under a second
+PLACES_MAX = 50_000  # of all blocks in one call; a block with so many places locates nothing
 
 
 class FuzzyBlock(Struct, frozen=True):
-    """Lines to be found, and those that take their place; `line` is where it begins in the argument."""
+    """Lines to find, and their replacement; `line` is the block's first line in the argument."""
 
     number: int  # from 1
     line: int
@@ -37,30 +36,30 @@ class FuzzyBlock(Struct, frozen=True):
 
 
 class BlockPosition(NamedTuple):
-    """Lines from `start` up to, not including, `end`, and what it costs to take them for the block's.
+    """A match of a block, the lines from `start` up to, not including, `end`, with its cost.
 
-    A tuple, since there may be very many of them.
+    A tuple, because there may be very many of them.
     """
 
     start: int
     end: int
     points: int = 0
     kinds: frozenset[str] = frozenset()
-    is_loose: bool = False  # without regard to blank lines
+    is_loose: bool = False  # blank lines were ignored
 
 
 # ── All blocks together ────────────────────────────────────────────────────────────────────────────
 
 
 class BlockNotFound(Struct, frozen=True):
-    """No way to place the blocks that costs at most POINTS_MAX; `points` None: no way at all."""
+    """The lack of a way to place the blocks for at most POINTS_MAX; `points` None: of any way."""
 
     block: FuzzyBlock
     points: int | None = None
 
 
 class BlockAmbiguous(Struct, frozen=True):
-    """Ways that cost the same, which part at this block; or it is in too many places to tell."""
+    """Several ways of equal cost that differ at this block, or a block with too many places."""
 
     block: FuzzyBlock
     places: Sequence[BlockPosition]
@@ -70,9 +69,9 @@ Chosen = list[tuple[FuzzyBlock, BlockPosition]]
 
 
 class _Stage:
-    """The places of one block, in lists by how near they are.
+    """The places of one block, in lists from exact to loose.
 
-    For a given first line those count that begin there or later, of the first list that has any.
+    For a given first line, the places from that line on count, in the first list that has any.
     """
 
     def __init__(self, block: FuzzyBlock, lists: Sequence[list[BlockPosition]]) -> None:
@@ -82,7 +81,7 @@ class _Stage:
         self._best: list[list[tuple[int, int]]] = []
 
     def weigh(self, following: _Stage | None) -> None:
-        """Work out what the cheapest way costs from each place on, and how many such ways there are."""
+        """Compute the cost of the cheapest way from each place on, and the number of such ways."""
         for places in self._lists:
             best: list[tuple[int, int]] = []
             for place in reversed(places):
@@ -94,8 +93,10 @@ class _Stage:
             self._best.append(best[::-1])
 
     def best(self, line: int) -> tuple[int, int]:
-        """The points of the cheapest way for this block and those after it from that line on, and whether
-        there is one such way, or two and more; without a way, the points are beyond all others."""
+        """Return the points of the cheapest way for this block and the next ones, from `line` on.
+
+        The second number is 1 for one such way, 2 for more. Returns _NEVER if there is no way.
+        """
         for starts, best in zip(self._starts, self._best, strict=True):
             index = bisect_left(starts, line)
             if index < len(starts):
@@ -103,7 +104,7 @@ class _Stage:
         return _NEVER
 
     def cheapest(self, line: int, following: _Stage | None) -> list[BlockPosition]:
-        """The places that a cheapest way from that line on leads through."""
+        """Return the places of this block on the cheapest ways from `line` on."""
         points, _ = self.best(line)
         for places, starts in zip(self._lists, self._starts, strict=True):
             index = bisect_left(starts, line)
@@ -123,7 +124,7 @@ _NEVER = (1 << 60, 1)  # more points than any lines can cost
 def place_together(
     lines: Sequence[str], blocks: Sequence[FuzzyBlock], work: ComparisonBudget
 ) -> Chosen | BlockNotFound | BlockAmbiguous:
-    """Place the blocks one after the other, by the cheapest way if there is one such way."""
+    """Place the blocks one after another, in the cheapest way if it is unique."""
     listed = _Lines(lines, {line for block in blocks for line in block.search}, work)
     stages: list[_Stage] = []
     starts, room = [0], PLACES_MAX
@@ -152,7 +153,7 @@ def place_together(
 
 
 def _reachable(lines: _Lines, block: FuzzyBlock, starts: Sequence[int]) -> list[list[BlockPosition]]:
-    """The places of the block that count for any of these first lines; nearly only where it must be."""
+    """Return the places of the block for these first lines; approximate ones only for lack of exact ones."""
     lists = []
     waiting = starts
     for find in (lines.exact, lines.near, lines.loose):
@@ -168,7 +169,7 @@ def _reachable(lines: _Lines, block: FuzzyBlock, starts: Sequence[int]) -> list[
 
 
 class _Lines:
-    """The lines of a text, and where those stand that are looked for."""
+    """The lines of a text, with an index of the lines of the blocks."""
 
     def __init__(self, lines: Sequence[str], wanted: Iterable[str], work: ComparisonBudget) -> None:
         self._lines = lines
@@ -180,7 +181,7 @@ class _Lines:
                 self._exact[line].append(number)
 
     def exact(self, search: Sequence[str], first: int) -> list[BlockPosition]:
-        """Where the lines stand as they are from the line `first` on, in order."""
+        """Return the exact matches from the line `first` on, in order."""
         size, goal = len(search), list(search)
         rarest = min(range(size), key=lambda index: len(self._exact[search[index]]))
         hits = self._exact[search[rarest]]
@@ -193,11 +194,11 @@ class _Lines:
         ]
 
     def near(self, search: Sequence[str], first: int) -> list[BlockPosition]:
-        """Where they stand when each line may match by a tolerance."""
+        """Return the matches with tolerances for each line."""
         return self._near(self._lines, search, self._numbers, first)
 
     def loose(self, search: Sequence[str], first: int) -> list[BlockPosition]:
-        """Where they do so when the blank lines of both are left out."""
+        """Return the matches with tolerances after removing the blank lines from both sides."""
         wanted = [line for line in search if line.strip()]
         if not wanted:
             return []
@@ -229,7 +230,7 @@ class _Lines:
 
     @cached_property
     def _numbers(self) -> _Numbers:
-        """The numbers of each line that may be taken for one that is looked for."""
+        """The index of each line that is similar to a line of the blocks."""
         self._work.spend(len(self._lines) // 4)
         self._work.learn(self._lines)
         numbers: dict[str, list[int]] = {}
@@ -242,11 +243,11 @@ class _Lines:
 
     @cached_property
     def _inked(self) -> tuple[list[int], list[str], _Numbers]:
-        """The lines that are not blank: their numbers, they themselves, and where they stand among them."""
+        """The lines that are not blank: their numbers, their texts, and an index of them."""
         kept = [number for number, line in enumerate(self._lines) if line.strip()]
         ranks = {number: rank for rank, number in enumerate(kept)}
         numbers = {
-            line: [ranks[number] for number in found] for line, found in self._numbers.items() if line.strip()
+            line: [ranks[number] for number in hits] for line, hits in self._numbers.items() if line.strip()
         }
         return kept, [self._lines[number] for number in kept], numbers
 
@@ -255,7 +256,7 @@ _Numbers = dict[str, list[int]]
 
 
 def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockPosition | None:
-    """What it costs to take the lines from `start` on for those looked for; None where they are others."""
+    """Compare the lines from `start` on with a block; return the match with its cost, or None."""
     points, kinds = 0, set[str]()
     for offset, tolerances in enumerate(known, start):
         tolerance = tolerances[lines[offset]]
@@ -271,7 +272,7 @@ def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockP
 
 
 class Tolerance(Struct, frozen=True):
-    """Two lines are the same where their forms are; `kind` is the warning's, empty for none."""
+    """A form in which two lines may be equal; `kind` is the warning's, empty for no warning."""
 
     kind: str
     points: int
@@ -288,7 +289,7 @@ _LOOK_ALIKES = str.maketrans(
 
 
 def without_number(line: str) -> str:
-    """The line without the number that a listing put before it, and without white space at its end."""
+    """Return the line without the line number of a listing, and without trailing white space."""
     return (_NUMBER.sub("", line, count=1) if line[:1].isdecimal() else line).rstrip()
 
 
@@ -308,24 +309,24 @@ _TOLERANCES = (
     Tolerance("confusable_chars", 5, _with_plain_characters),
     Tolerance("all_spaces", 50, _without_white_space),
 )
-_WIDE = _TOLERANCES[2:]  # what any tolerance takes for the same, one of these does
+_WIDE = _TOLERANCES[2:]  # lines that are equal in any form are equal in one of these
 
 
 class _Known(dict[str, Tolerance | None]):
-    """The first tolerance by which each line is the same as the wanted one; None for none."""
+    """The first tolerance in whose form each line equals the wanted one; None for none."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__({wanted: _EXACT})
         self._forms = [(tolerance, tolerance.form(wanted)) for tolerance in _TOLERANCES]
 
     def __missing__(self, line: str) -> Tolerance | None:
-        same = (tolerance for tolerance, form in self._forms if tolerance.form(line) == form)
-        found = self[line] = next(same, None)
-        return found
+        equal = (tolerance for tolerance, form in self._forms if tolerance.form(line) == form)
+        first = self[line] = next(equal, None)
+        return first
 
 
 class ComparisonBudget:
-    """What is known and spent while blocks are placed in a text of so many lines."""
+    """The comparisons left for placing blocks in a text, and a cache of results."""
 
     def __init__(self, blocks: Sequence[FuzzyBlock], lines: int) -> None:
         wanted = {line for block in blocks for line in block.search}
@@ -337,7 +338,7 @@ class ComparisonBudget:
         self._left = COMPARISONS_MAX + 4 * lines
 
     def learn(self, lines: Sequence[str]) -> None:
-        """Take these into account for `alike`."""
+        """Index these lines for `alike`."""
         new = set(lines).difference(self._learnt)
         for tolerance, table in zip(_WIDE, self._by_form, strict=True):
             for line, form in zip(new, map(tolerance.form, new), strict=True):
@@ -346,11 +347,11 @@ class ComparisonBudget:
         self._learnt |= new
 
     def alike(self, wanted: str) -> set[str]:
-        """The lines learnt that some tolerance takes for the wanted one."""
+        """Return the indexed lines that equal `wanted` in some tolerance's form."""
         tables = zip(_WIDE, self._by_form, strict=True)
-        found = [table[tolerance.form(wanted)] for tolerance, table in tables]
-        self.spend(sum(map(len, found)))
-        return set().union(*found)
+        groups = [table[tolerance.form(wanted)] for tolerance, table in tables]
+        self.spend(sum(map(len, groups)))
+        return set().union(*groups)
 
     def tolerances(self, wanted: str) -> _Known:
         if wanted not in self._known:
@@ -358,11 +359,11 @@ class ComparisonBudget:
         return self._known[wanted]
 
     def spend(self, comparisons: int) -> None:
-        """TooLarge where too much has been spent."""
+        """Subtract comparisons from the budget; TooLarge if it is exhausted."""
         self._left -= comparisons
         if self._left < 0:
             raise TooLarge(
-                f"To place these blocks takes more than {COMPARISONS_MAX:,} comparisons of lines.",
+                f"Placing these blocks takes more than {COMPARISONS_MAX:,} comparisons of lines.",
                 hint="Send fewer blocks at once, in the file's order, each with a line that is rare in it.",
                 data={"comparisons_max": COMPARISONS_MAX},
             )

@@ -1,10 +1,10 @@
 """Gemini CLI's `replace`: an exact text, expected an exact number of times, or a new file.
 
-As its version of November 2025 has it ("classic"), with the rules that hold for all dialects. The
-core is `replacements_of`: text and strings in, replacements and warnings out.
+It follows the original's version of November 2025 ("classic"), with the rules of all dialects. The core
+is `replacements_of`: text and strings in, replacements and warnings out.
 
-An `old_string` that is not there as it stands is also looked for with its backslashes undone, and a
-warning tells. The original's trimming of both strings is left out: a call means what it says.
+An `old_string` without a match is also searched with its escapes undone, and a warning reports that. The
+original's trimming of both strings is left out.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class GeminiCall(Struct, frozen=True):
     path: str
     old: str
     new: str
-    count: int | float  # a fraction is a number like any other, and never met
+    count: int | float  # the original accepts a fraction, which no number of matches equals
     is_by_user: bool
 
     @classmethod
     def parse(cls, args: Mapping[str, Any]) -> GeminiCall:
-        """The arguments; InvalidParams for one that is missing or of the wrong kind."""
+        """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
         path, old, new = (text_of(args, name) for name in ("file_path", "old_string", "new_string"))
         count = args.get("expected_replacements", 1)
         if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
             raise InvalidParams(
                 "`expected_replacements` is "
                 + (f"{count}." if kind_of(count) == "a number" else f"to be a number, not {kind_of(count)}."),
-                hint="Send a number from 1, or leave it out: it is 1 then.",
+                hint="Send a number from 1, or leave it out (default: 1).",
                 data={"argument": "expected_replacements"},
             )
         by_user = args.get("modified_by_user")
@@ -70,36 +70,35 @@ class ReplaceResult(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def run(args: Mapping[str, Any], desk: ToolApi) -> str:
-    """Make a file, or replace a text in one, and answer as the original does."""
+def run(args: Mapping[str, Any], api: ToolApi) -> str:
+    """Create a file, or replace a text in one; return the original's answer."""
     call = GeminiCall.parse(args)
-    path = _path(call.path, desk)
-    page = desk.page(path)
+    path = _path(call.path, api)
+    page = api.page(path)
     if page is None:
-        _refuse_what_leads_nowhere(path, desk)
-        return _create(call, path, desk)
+        _refuse_what_leads_nowhere(path, api)
+        return _create(call, path, api)
     if not call.old:
         raise FileExists(
             f"{path} exists, and `old_string` is empty, which is for a new file.",
             hint="Give the text that is to be replaced as old_string.",
             data={"path": path.text},
         )
-    made = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)
-    if page.with_replacements(made.replacements) == page.raw:
+    result = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)
+    if page.with_replacements(result.replacements) == page.raw:
         raise _no_change(path.text)
     _refuse_what_cannot_be_written(call)
-    desk.edit(page, made.replacements, made.warnings)
-    return f"Successfully modified file: {call.path} ({len(made.replacements)} replacements)." + _by_user(
-        call
-    )
+    api.edit(page, result.replacements, result.warnings)
+    count = len(result.replacements)
+    return f"Successfully modified file: {call.path} ({count} replacements)." + _by_user(call)
 
 
 def replacements_of(
     text: str, old: str, new: str, count: float = 1, *, path: str = "the file"
 ) -> ReplaceResult:
-    """The replacements of `old`, which is not empty, by `new` at each of its `count` places.
+    """Return the replacements of `old`, which is not empty, by `new` at each of its `count` matches.
 
-    NoMatch, Ambiguous or CountMismatch where it has not so many; NoChange where the two are the same.
+    Raises NoMatch, Ambiguous or CountMismatch for another number of matches; NoChange if `old` is `new`.
     """
     assert old, "an empty text is at every place"
     looked_for, places = old, _places(text, old)
@@ -120,12 +119,12 @@ def replacements_of(
 
 
 def unescaped(text: str) -> str:
-    """`text` with the escapes of LF, TAB, CR, quotes and `\\` undone, however many backslashes each has."""
+    """Undo the escapes of LF, TAB, CR, quotes and `\\`, with any number of backslashes each."""
     return _ESCAPED.sub(lambda escape: _MEANINGS.get(escape[1], escape[1]), text)
 
 
 def _places(text: str, needle: str) -> list[int]:
-    """Where `needle` begins in `text`, from the left, none overlapping another."""
+    """Return the offsets of `needle` in `text`, from the left, without overlaps."""
     places = []
     place = text.find(needle)
     while place >= 0:
@@ -135,53 +134,53 @@ def _places(text: str, needle: str) -> list[int]:
 
 
 def _reading(page: ToolText) -> str:
-    """The page's text as the original reads it: a lone CR is no line end. Offsets are those of the page's."""
+    """Return the text as the original reads it: a lone CR is no line end. Offsets equal the page's."""
     return page.raw.replace("\r\n", "\n")
 
 
 def _looked_for(call: GeminiCall, page: ToolText) -> str:
-    """`old_string` as it is looked for: in a file with CR LF, one of these is a line end like any other."""
+    """Return `old_string` for the search: in a file with CR LF, its CR LF become LF."""
     return call.old.replace("\r\n", "\n") if "\r\n" in page.raw else call.old
 
 
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _path(given: str, desk: ToolApi) -> WorkspacePath:
+def _path(given: str, api: ToolApi) -> WorkspacePath:
     if not given.startswith("/"):
         raise InvalidParams(
             f"`file_path` is to be absolute, and is {given!r}." if given else "`file_path` is empty.",
-            hint=f"Give the whole path, such as {desk.root}/{given or 'src/main.c'}.",
+            hint=f"Give the whole path, such as {api.root}/{given or 'src/main.c'}.",
             data={"argument": "file_path"},
         )
-    return desk.path(given)
+    return api.path(given)
 
 
-def _refuse_what_leads_nowhere(path: WorkspacePath, desk: ToolApi) -> None:
-    """PathOutside, as the original says, where a file or a link to nothing stands on the way to `path`."""
+def _refuse_what_leads_nowhere(path: WorkspacePath, api: ToolApi) -> None:
+    """Raise PathOutside, as the original does, if a file or a dangling link obstructs `path`."""
     names = path.text.split("/")
     for depth in range(len(names)):
-        listed = desk.names("/".join(names[:depth])) or []
-        here = "/".join(names[: depth + 1])
-        if names[depth] in listed and desk.names(here) is None:
+        listed = api.names("/".join(names[:depth])) or []
+        prefix = "/".join(names[: depth + 1])
+        if names[depth] in listed and api.names(prefix) is None:
             raise PathOutside(
-                f"{here} is no folder."
+                f"{prefix} is no folder."
                 if depth + 1 < len(names)
-                else f"{here} is a symbolic link to nothing.",
-                hint="Name a file in a folder, or one that is not there yet.",
+                else f"{prefix} is a symbolic link to nothing.",
+                hint="Name a file in a folder, or a new file.",
                 data={"path": path.text},
             )
 
 
-def _create(call: GeminiCall, path: WorkspacePath, desk: ToolApi) -> str:
+def _create(call: GeminiCall, path: WorkspacePath, api: ToolApi) -> str:
     if call.old:
         raise FileMissing(
             f"There is no file {path}.",
-            hint='Check the path; with an empty old_string ("") the file is made, and holds new_string.',
+            hint='Check the path, or send an empty old_string ("") to make the file with new_string.',
             data={"path": path.text},
         )
     _refuse_what_cannot_be_written(call)
-    desk.write(path, call.new)
+    api.write(path, call.new)
     return f"Created new file: {call.path} with provided content." + _by_user(call)
 
 
@@ -198,27 +197,27 @@ def _refuse_what_cannot_be_written(call: GeminiCall) -> None:
         )
 
 
-# ── What is said ───────────────────────────────────────────────────────────────────────────────
+# ── Warnings and refusals ──────────────────────────────────────────────────────────────────────
 
 
 def _how_it_was_read(text: str, places: Sequence[int]) -> str:
     return (
         f"unescaped: old_string is there only with its backslashes undone, at {_named(text, places)}; "
-        "new_string was put in as it stands."
+        "new_string was inserted unchanged."
     )
 
 
 def _overlap(text: str, last: Span) -> list[str]:
-    """A warning where the last place has an overlapping twin, which was not replaced."""
+    """Return a warning if the last match has an overlapping twin, which was not replaced."""
     twin = overlapping(text, last)
     if twin is None:
         return []
-    here, there = lines_of(text, [last.start, twin.start])
-    return [f"overlap: old_string also stands at line {there}, overlapping the place at line {here}."]
+    line, twin_line = lines_of(text, [last.start, twin.start])
+    return [f"overlap: old_string is also at line {twin_line}, overlapping the place at line {line}."]
 
 
 def _named(text: str, places: Sequence[int]) -> str:
-    """`line 3`, or `lines 3, 5`."""
+    """Return the line numbers in words: `line 3`, or `lines 3, 5`."""
     lines = lines_of(text, places[:10])
     shown = ", ".join(map(str, lines)) + (", …" if len(places) > 10 else "")
     return f"line{'' if len(places) == 1 else 's'} {shown}"
@@ -234,20 +233,20 @@ def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is
         return Ambiguous(
             f"{where}.",
             hint="Add lines around it to old_string and new_string until it names one place, "
-            f"or send expected_replacements: {found} if all are meant.",
+            f"or send expected_replacements: {found} to replace all of them.",
             data={"found": found, "lines": lines},
         )
     return CountMismatch(
         f"{where}; expected_replacements is {count}.",
-        hint=f"Send expected_replacements: {found} if all of them are meant.",
+        hint=f"Send expected_replacements: {found} to replace all of them.",
         data={"expected": count, "found": found, "lines": lines},
     )
 
 
 def _no_change(path: str) -> NoChange:
     return NoChange(
-        f"`new_string` is what `old_string` is: nothing in {path} would change.",
-        hint="Send as new_string what the text is to become; line ends stay those of the file.",
+        f"`new_string` is equal to `old_string`: nothing in {path} would change.",
+        hint="Send the new text as new_string: line ends alone cannot be changed.",
         data={"path": path},
     )
 
@@ -260,7 +259,7 @@ DIALECT = Dialect(
             name="replace",
             description="Replace old_string by new_string in one file. It must be there exactly "
             "expected_replacements times (1 by default), so give some lines around the change. "
-            "With an empty old_string a new file is made that holds new_string.",
+            "An empty old_string makes a new file that holds new_string.",
             schema={
                 "type": "object",
                 "properties": {
@@ -270,18 +269,18 @@ DIALECT = Dialect(
                     },
                     "old_string": {
                         "type": "string",
-                        "description": "The exact text that is to be replaced, white space and indentation "
+                        "description": "The exact text to be replaced, white space and indentation "
                         "included, nothing escaped. Empty for a new file.",
                     },
                     "new_string": {
                         "type": "string",
-                        "description": "The exact text that is put there, nothing escaped. Empty to delete.",
+                        "description": "The exact new text, nothing escaped. Empty to delete.",
                     },
                     "expected_replacements": {
                         "type": "number",
                         "minimum": 1,
                         "default": 1,
-                        "description": "How often old_string is there; all of these are replaced.",
+                        "description": "The number of occurrences of old_string; all of them are replaced.",
                     },
                 },
                 "required": ["file_path", "old_string", "new_string"],

@@ -1,6 +1,6 @@
-"""All the dialects there are, by name, in the order in which they are shown.
+"""All dialects by name, in their order of display.
 
-A dialect's module is imported when it is first asked for: a daemon that nobody calls in any starts sooner.
+A dialect's module is imported at its first use, so that a daemon without dialect calls starts sooner.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class DialectRegistry(Mapping[str, Dialect]):
     def __getitem__(self, name: str) -> Dialect:
         if name not in NAMES:
             raise KeyError(name)
-        found: Dialect = importlib.import_module(f"editd.tools.{name}").DIALECT
-        return found
+        dialect: Dialect = importlib.import_module(f"editd.tools.{name}").DIALECT
+        return dialect
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)

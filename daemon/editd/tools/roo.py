@@ -1,9 +1,8 @@
 """Roo Code's `search_and_replace`: every match of a text or of an ECMAScript expression, in a range of lines.
 
 The core is `replacements_of`: text in, replacements out. The range is searched once, as one text, so
-that a match may span its lines but not its borders. Against the original: a search that finds nothing
-is told apart from one that changes nothing, a range that makes no sense is refused, and the
-replacement of a literal search is literal.
+that a match may span its lines but not its borders. Unlike the original, a search without a match differs
+from one without a change, an invalid range is refused, and a literal search has a literal replacement.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from editd.edits.regex import Match
     from editd.tools.api import ToolApi
 
-_SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # what means something in an expression
+_SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # characters with a meaning in an expression
 _TEMPLATE = re.compile(r"\$[$&`']")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-_DIGITS_MAX = 15  # more of them are as far beyond the last line
+_DIGITS_MAX = 15  # a number with more digits is beyond the last line anyway
 _LINES_TOLD_MAX = 100
 
 
@@ -45,7 +44,7 @@ class RooCall(Struct, frozen=True):
 
     @classmethod
     def parse(cls, args: Mapping[str, Any]) -> RooCall:
-        """The arguments, flags and numbers as strings too; InvalidParams for one that makes no sense."""
+        """Parse the arguments, flags and numbers as strings too; InvalidParams for an invalid one."""
         given = {name: value for name, value in args.items() if value is not None}
         path = text_of(given, "path", may_be_empty=False)
         search = text_of(given, "search", may_be_empty=False)
@@ -55,41 +54,39 @@ class RooCall(Struct, frozen=True):
         return cls(path, search, replace, is_regex, ignore_case, start, end)
 
     def warnings(self) -> tuple[str, ...]:
-        """What the original would have taken for more than it says."""
-        if self.is_regex or not (found := _TEMPLATE.search(self.replace)):
+        """Return a warning about text that the original would expand as a template."""
+        if self.is_regex or not (match := _TEMPLATE.search(self.replace)):
             return ()
-        return (
-            f"template: `{found.group()}` was put in as it stands; with use_regex it would mean something.",
-        )
+        return (f"template: `{match.group()}` was inserted unchanged; use_regex would expand it.",)
 
 
 def replacements_of(
     call: RooCall, text: str, matches: Callable[[Search], Sequence[Match]]
 ) -> tuple[Replacement, ...]:
-    """Return the replacements for every match in the range, which may be of equal text.
+    """Return the replacements of every match in the range, even those that change nothing.
 
-    `matches` runs an expression. InvalidParams for a range that makes no sense, NoMatch, and what
-    `matches` raises.
+    `matches` runs an expression. Raises InvalidParams for an invalid range, NoMatch, and the errors of
+    `matches`.
     """
     span = range_of(call, text)
     target = text[span.start : span.end]
     if call.is_regex or call.ignore_case:
-        found = [
+        replacements = [
             Replacement(match.start + span.start, match.end + span.start, match.expansion)
             for match in matches(search_of(call, target))
         ]
     else:
-        found = [
+        replacements = [
             Replacement(match.start + span.start, match.end + span.start, call.replace)
             for match in occurrences(target, with_plain_line_ends(call.search))
         ]
-    if not found:
+    if not replacements:
         raise _unmatched(call, text)
-    return tuple(found)
+    return tuple(replacements)
 
 
 def search_of(call: RooCall, target: str) -> Search:
-    """The search for an expression, or for a text in any case as one."""
+    """Return the search of the call; a text to match in any case becomes an expression."""
     if call.is_regex:
         return Search("ecmascript", call.search, target, call.ignore_case, call.replace)
     pattern = _SPECIAL.sub(r"\\\g<0>", with_plain_line_ends(call.search))
@@ -97,7 +94,7 @@ def search_of(call: RooCall, target: str) -> Search:
 
 
 def range_of(call: RooCall, text: str) -> Span:
-    """The lines from `start_line` to `end_line` of `text`, without the line end after the last of them."""
+    """Return the span from `start_line` to `end_line` of `text`, without the last line end."""
     starts = offsets(text.split("\n"))
     count = len(starts) - 1
     first = max(call.start_line or 1, 1)
@@ -114,15 +111,15 @@ def range_of(call: RooCall, text: str) -> Span:
 def _senseless(argument: str, message: str, count: int) -> InvalidParams:
     return InvalidParams(
         message,
-        hint=f"Lines are counted from 1 to {count}, both ends included; leave both out for the whole file.",
+        hint=f"Name lines from 1 to {count}, both ends included, or leave both out for the whole file.",
         data={"argument": argument, "lines": count},
     )
 
 
 def _unmatched(call: RooCall, text: str) -> NoMatch:
-    """The refusal of a search without a match: what is outside the range, or else is nearest."""
+    """Return the refusal of a search without a match, with matches outside the range or the nearest text."""
     has_range = call.start_line is not None or call.end_line is not None
-    where = f"the lines asked for of {call.path}" if has_range else call.path
+    where = f"the range of lines in {call.path}" if has_range else call.path
     if call.is_regex:
         return _unmatched_expression(call, text, f"The expression matches nothing in {where}.")
     message = f"The text to be replaced is not in {where}."
@@ -135,8 +132,8 @@ def _unmatched(call: RooCall, text: str) -> NoMatch:
     shown = ", ".join(map(str, lines[:10])) + (", …" if len(elsewhere) > 10 else "")
     return NoMatch(
         message,
-        hint=f"It begins at line{'' if len(elsewhere) == 1 else 's'} {shown}, and is to lie in the range "
-        "whole: correct `start_line` and `end_line`.",
+        hint="Correct `start_line` and `end_line` to include a whole match: there are matches at "
+        f"line{'' if len(elsewhere) == 1 else 's'} {shown}.",
         data={"found": len(elsewhere), "lines": lines},
     )
 
@@ -144,7 +141,7 @@ def _unmatched(call: RooCall, text: str) -> NoMatch:
 def _unmatched_expression(call: RooCall, text: str, message: str) -> NoMatch:
     near = nearest(text, re.sub(r"\\([^\w\s])", r"\1", call.search))
     rules = (
-        "`^` and `$` stand for the beginning and the end of all that is searched, not of a line, and "
+        "`^` and `$` match the beginning and the end of the searched range, not of a line, and "
         "each line end is one \\n."
     )
     if near is None:
@@ -160,7 +157,7 @@ def _unmatched_expression(call: RooCall, text: str, message: str) -> NoMatch:
 
 
 def _flag(args: Mapping[str, Any], name: str) -> bool:
-    """A boolean, or one as a string; an empty one is not given."""
+    """Parse a boolean, or one as a string; an empty string is false."""
     value = args.get(name, False)
     if isinstance(value, bool):
         return value
@@ -175,19 +172,19 @@ def _flag(args: Mapping[str, Any], name: str) -> bool:
 
 
 def _number(args: Mapping[str, Any], name: str) -> int | None:
-    """A number, or what a string begins with (ECMAScript's parseInt); None for an empty string or a 0."""
+    """Parse a number, or the one that begins a string (ECMAScript's parseInt); None for "" and 0."""
     value = args.get(name, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value) or None if abs(value) < 10**_DIGITS_MAX else 10**_DIGITS_MAX
-    found = _NUMBER.match(value.lstrip(JS_WHITE_SPACE)) if isinstance(value, str) else None
-    if found:
-        return int(found.group()[: _DIGITS_MAX + 1])
+    match = _NUMBER.match(value.lstrip(JS_WHITE_SPACE)) if isinstance(value, str) else None
+    if match:
+        return int(match.group()[: _DIGITS_MAX + 1])
     if value == "":
         return None
     raise InvalidParams(
-        f"`{name}` is to be a line number, not {value!r}."
+        f"`{name}` must be a line number, not {value!r}."
         if isinstance(value, str)
-        else f"`{name}` is to be a line number, not {kind_of(value)}.",
+        else f"`{name}` must be a line number, not {kind_of(value)}.",
         hint="Send a whole number from 1.",
         data={"argument": name},
     )
@@ -196,24 +193,22 @@ def _number(args: Mapping[str, Any], name: str) -> int | None:
 # ── The tool ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(args: Mapping[str, Any], desk: ToolApi) -> str:
-    """Replace every match in the file, and say how many there were."""
+def run(args: Mapping[str, Any], api: ToolApi) -> str:
+    """Replace every match in the file; return their number in words."""
     call = RooCall.parse(args)
-    path = desk.path(call.path)
-    page = desk.page(path)
+    path = api.path(call.path)
+    page = api.page(path)
     if page is None:
-        raise FileMissing(
-            f"{path} does not exist.", hint="Name a file that is there.", data={"path": path.text}
-        )
-    replacements = replacements_of(call, page.text, desk.matches)
+        raise FileMissing(f"{path} does not exist.", hint="Name an existing file.", data={"path": path.text})
+    replacements = replacements_of(call, page.text, api.matches)
     count = "1 match" if len(replacements) == 1 else f"{len(replacements)} matches"
-    if all(page.text[made.start : made.end] == with_plain_line_ends(made.text) for made in replacements):
+    if all(page.text[one.start : one.end] == with_plain_line_ends(one.text) for one in replacements):
         raise NoChange(
-            f"{path} stays as it is: what would be put in for {count} is what is there.",
+            f"Nothing in {path} would change: the replacement of {count} is equal to the match.",
             hint="Leave the call out, or correct `replace`.",
             data={"found": len(replacements)},
         )
-    desk.edit(page, replacements, call.warnings())
+    api.edit(page, replacements, call.warnings())
     return f"Replaced {count} in {call.path}."
 
 
@@ -234,12 +229,12 @@ DIALECT = Dialect(
                     "path": _described("string", "The file, relative to the workspace's root."),
                     "search": _described(
                         "string",
-                        "What to look for. As an expression it has the flag g, and i with ignore_case, but "
-                        "not m: ^ and $ are the ends of all that is searched.",
+                        "The text or expression to find. An expression has the flag g, and i with "
+                        "ignore_case, but not m: ^ and $ are the ends of the searched range.",
                     ),
                     "replace": _described(
                         "string",
-                        "What to put in; empty to delete. With use_regex a template: $1, $<name>, $&, $$.",
+                        "The new text, empty to delete. With use_regex a template: $1, $<name>, $&, $$.",
                     ),
                     "use_regex": _described(["boolean", "string"], "true: `search` is an expression."),
                     "ignore_case": _described(["boolean", "string"], "true: upper and lower case are equal."),

@@ -1,10 +1,10 @@
-"""SEARCH/REPLACE blocks: how they are written, and what a text becomes by them.
+"""SEARCH/REPLACE blocks: their syntax, and their application to a text.
 
-The blocks are placed together, see `tools.fuzzy_match`; where that cannot be, one at a time, each from the
-top of what the one before it made. What goes in is put right where the match was only near: line
-numbers, indentation.
+The blocks are placed together (`tools.fuzzy_match`). If that fails, they are applied one at a time, each to
+the whole result of the previous one. After an approximate match, line numbers and indentation of the new
+lines are corrected.
 
-Knows nothing of files; line ends are LF.
+Never touches a file; line ends are LF.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _FORM = (
     "Write each block as a line `<<<<<<< SEARCH`, the lines to be found, a line `=======`, the new lines, "
     "and a line `>>>>>>> REPLACE`, each marker at the beginning of its line."
 )
-_LINES_TOLD_MAX = 100  # places named in a refusal; more help nobody
+_LINES_TOLD_MAX = 100  # lines named in a refusal
 
 
 def begins_block(line: str) -> bool:
-    """True for a line that a block begins with."""
+    """Return whether the line begins a block."""
     return _marker(line) == "<"
 
 
 def parse(argument: str) -> tuple[FuzzyBlock, ...]:
-    """The blocks that are written in an argument, one at least; MalformedEdit."""
+    """Parse an argument into its blocks, at least one; MalformedEdit."""
     plain = argument.replace("\r\n", "\n")
     first = plain.count("\n", 0, len(plain) - len(plain.lstrip())) + 1
     blocks: list[FuzzyBlock] = []
@@ -80,12 +80,12 @@ def parse(argument: str) -> tuple[FuzzyBlock, ...]:
         missing = "=======" if state == "search" else ">>>>>>> REPLACE"
         raise _malformed(opened, f"The block that begins here has no `{missing}`.")
     if not blocks:
-        raise _malformed(first, "There is no block from here on.")
+        raise _malformed(first, "No block begins at or after this line.")
     return tuple(blocks)
 
 
 def _marker(line: str) -> str:
-    """The sign that the line is a marker of, or nothing."""
+    """Return the sign of a marker line, or nothing."""
     sign = line[:1]
     return sign if sign in _MARKERS and _MARKERS[sign].fullmatch(line) else ""
 
@@ -102,7 +102,7 @@ _WHERE = {
 
 
 def with_plain_quotes(blocks: Sequence[FuzzyBlock]) -> tuple[FuzzyBlock, ...]:
-    """The blocks without the backslash before each `"`, but in replacements where it is not before each."""
+    """Return the blocks without the backslash before each `"`; keep a replacement with any bare quote."""
     return tuple(
         replace(
             block,
@@ -119,10 +119,10 @@ _BARE_QUOTE = re.compile(r'(?<!\\)"')
 
 
 class Applied(Struct, frozen=True):
-    """What all blocks come to: replacements in the text, warnings, and where each line is from.
+    """The result of all blocks: replacements in the text, warnings, and the origin of each line.
 
-    `origins` has a number for each line of the new text: that of the old line (from 0), or -1 for one
-    that was put in.
+    `origins` has a number for each line of the new text: that of the old line (from 0), or -1 for an
+    inserted line.
     """
 
     replacements: tuple[Replacement, ...]
@@ -131,43 +131,43 @@ class Applied(Struct, frozen=True):
 
 
 def apply_blocks(text: str, blocks: Sequence[FuzzyBlock], *, path: str = "the file") -> Applied:
-    """Place every block in `text`, whose line ends are LF; NoMatch, Ambiguous or TooLarge."""
+    """Apply every block to `text`, whose line ends are LF; NoMatch, Ambiguous or TooLarge."""
     draft = _Draft.of(text)
     work = ComparisonBudget(blocks, len(draft.lines))
-    found = place_together(draft.lines, blocks, work)
+    placed = place_together(draft.lines, blocks, work)
     kinds: dict[str, list[int]] = {}
-    if isinstance(found, BlockAmbiguous):
-        raise _ambiguous(found, path)
-    if isinstance(found, BlockNotFound):
-        alone = _one_by_one(draft, blocks, work, kinds) if len(blocks) > 1 else found
+    if isinstance(placed, BlockAmbiguous):
+        raise _ambiguous(placed, path)
+    if isinstance(placed, BlockNotFound):
+        alone = _one_by_one(draft, blocks, work, kinds) if len(blocks) > 1 else placed
         if not isinstance(alone, _Draft):
-            raise _missing(found, alone, text, path)
+            raise _missing(placed, alone, text, path)
         draft = alone
     else:
-        draft = draft.with_blocks(found, kinds)
+        draft = draft.with_blocks(placed, kinds)
     return Applied(draft.replacements(text), _warnings(kinds), tuple(draft.origins))
 
 
 def _one_by_one(
     draft: _Draft, blocks: Sequence[FuzzyBlock], work: ComparisonBudget, kinds: dict[str, list[int]]
 ) -> _Draft | BlockNotFound | BlockAmbiguous | None:
-    """Place each block alone, in what the one before it made; None where they are too many for that."""
+    """Apply the blocks one at a time, each to the result so far; None if the budget is exhausted."""
     for block in blocks:
         try:
-            found = place_together(draft.lines, [block], work)
+            placed = place_together(draft.lines, [block], work)
         except TooLarge:
             return None
-        if not isinstance(found, list):
-            return found
-        draft = draft.with_blocks(found, kinds)
+        if not isinstance(placed, list):
+            return placed
+        draft = draft.with_blocks(placed, kinds)
     return draft
 
 
-# ── What comes of a placed block ───────────────────────────────────────────────────────────────────
+# ── The result of a placed block ───────────────────────────────────────────────────────────────────
 
 
 class _Draft(Struct, frozen=True):
-    """The lines of a text on their way, and the number that each had at first; -1 for one put in."""
+    """The lines of a text under change, and each line's original number; -1 for an inserted line."""
 
     lines: list[str]
     origins: list[int]
@@ -178,7 +178,7 @@ class _Draft(Struct, frozen=True):
         return cls(lines, list(range(len(lines))))
 
     def with_blocks(self, chosen: Chosen, kinds: dict[str, list[int]]) -> _Draft:
-        """The draft with the replacements of these blocks; `kinds` gets what is to be warned of."""
+        """Return the draft with these blocks replaced; record the kinds to warn about in `kinds`."""
         lines: list[str] = []
         origins: list[int] = []
         done = 0
@@ -194,20 +194,20 @@ class _Draft(Struct, frozen=True):
         return _Draft(lines or [""], origins or [-1])  # no lines are one empty line
 
     def replacements(self, text: str) -> tuple[Replacement, ...]:
-        """How `text`, which the draft was made of, becomes the draft."""
+        """Return the replacements that turn `text`, the draft's original, into the draft."""
         starts = offsets(text.split("\n"))
         kept = [-1, *(index for index, origin in enumerate(self.origins) if origin >= 0), len(self.origins)]
-        found = []
+        result = []
         for before, after in pairwise(kept):
             first = self.origins[before] + 1 if before >= 0 else 0
             last = self.origins[after] if after < len(self.origins) else len(starts) - 1
             if last > first:
-                found.append(_of_lines(text, starts, first, last, self.lines[before + 1 : after]))
-        return tuple(found)
+                result.append(_of_lines(text, starts, first, last, self.lines[before + 1 : after]))
+        return tuple(result)
 
 
 def _of_lines(text: str, starts: Sequence[int], first: int, last: int, new: Sequence[str]) -> Replacement:
-    """The replacement of the lines from `first` up to, not including, `last`."""
+    """Return the replacement of the lines from `first` up to, not including, `last`."""
     if new:
         return Replacement(starts[first], starts[last] - 1, "\n".join(new))
     if starts[last] <= len(text):
@@ -216,7 +216,7 @@ def _of_lines(text: str, starts: Sequence[int], first: int, last: int, new: Sequ
 
 
 def _fitted(block: FuzzyBlock, place: BlockPosition, matched: Sequence[str]) -> list[str]:
-    """The block's replacement as it goes in at a place: line numbers and indentation put right."""
+    """Return the block's new lines for a place, with line numbers and indentation corrected."""
     new = list(block.replacement)
     if place.is_loose:
         inked = [index for index, line in enumerate(new) if line.strip()]
@@ -227,15 +227,15 @@ def _fitted(block: FuzzyBlock, place: BlockPosition, matched: Sequence[str]) -> 
 
 
 def _indented(new: list[str], search: Sequence[str], matched: Sequence[str]) -> list[str]:
-    """`new` moved by as much as the search is off, if that is the same for every line."""
-    here = [_indentation(line) for line in matched if line.strip()]
-    there = [_indentation(line) for line in search if line.strip()]
-    differences = {len(wanted) - len(found) for wanted, found in zip(there, here, strict=False)}
-    if len(here) != len(there) or len(differences) != 1:
+    """Return `new` indented by the search's difference to the match, if all lines differ equally."""
+    in_match = [_indentation(line) for line in matched if line.strip()]
+    in_search = [_indentation(line) for line in search if line.strip()]
+    differences = {len(other) - len(own) for other, own in zip(in_search, in_match, strict=False)}
+    if len(in_match) != len(in_search) or len(differences) != 1:
         return new
     (difference,) = differences
     if difference <= 0:
-        return [here[0][:-difference] + line for line in new] if difference else new
+        return [in_match[0][:-difference] + line for line in new] if difference else new
     return new if any(line[:difference].strip() for line in new) else [line[difference:] for line in new]
 
 
@@ -243,13 +243,13 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-# ── What is said of it ─────────────────────────────────────────────────────────────────────────────
+# ── Warnings and refusals ──────────────────────────────────────────────────────────────────────────
 
 
 _MEANINGS = {
-    "indentation": "without regard to indentation, and its replacement was moved by the difference "
-    "where that was the same for every line",
-    "line_numbers": "only without line numbers, which were taken out of its replacement too",
+    "indentation": "without regard to indentation, and its replacement was indented by the difference "
+    "if it was the same for every line",
+    "line_numbers": "only without line numbers, which were removed from its replacement too",
     "confusable_chars": "with typographic characters taken for plain ones",
     "all_spaces": "without regard to any white space",
 }
@@ -258,7 +258,7 @@ _MEANINGS = {
 def _warnings(kinds: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     return tuple(
         f"{kind}: block{'s' if len(kinds[kind]) > 1 else ''} {', '.join(map(str, kinds[kind]))} matched "
-        f"{meaning}; look at what came of it."
+        f"{meaning}; check the result."
         for kind, meaning in _MEANINGS.items()
         if kind in kinds
     )
@@ -271,13 +271,13 @@ def _data(block: FuzzyBlock) -> dict[str, Any]:
 def _missing(
     grouped: BlockNotFound, alone: BlockNotFound | BlockAmbiguous | None, text: str, path: str
 ) -> NoMatch:
-    """Why the blocks have no place, neither one after the other nor one at a time."""
+    """Return the refusal of blocks that match neither together nor one at a time."""
     missing = alone if isinstance(alone, BlockNotFound) else grouped
-    said = _why(missing, path, is_alone=isinstance(alone, BlockNotFound))
+    message = _why(missing, path, is_alone=isinstance(alone, BlockNotFound))
     if isinstance(alone, BlockAmbiguous):
-        said += f" Looked for one at a time, {_fits(alone, path)}"
+        message += f" Applied one at a time, {_fits(alone, path)}"
     old, new = "\n".join(missing.block.search), "\n".join(missing.block.replacement)
-    refusal = no_match(said, text, old, _data(missing.block), new=new)
+    refusal = no_match(message, text, old, _data(missing.block), new=new)
     if not isinstance(alone, BlockNotFound):
         refusal.hint = f"Send the blocks in the order of the file, or fewer at once. {refusal.hint}"
     return refusal
@@ -287,7 +287,7 @@ def _why(missing: BlockNotFound, path: str, *, is_alone: bool) -> str:
     if missing.points is not None:
         return (
             f"{_name(missing.block)} is in {path} only with too many differences: "
-            f"they come to {missing.points} points, and {POINTS_MAX} are allowed."
+            f"they cost {missing.points} points, and {POINTS_MAX} are allowed."
         )
     return f"{_name(missing.block)} is not in {path}{'' if is_alone else ' after the blocks before it'}."
 

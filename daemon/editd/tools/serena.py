@@ -1,10 +1,10 @@
 """Serena's `replace_content`: a literal text or a regular expression, replaced once or everywhere.
 
-As its version of December 2025 has it, with the rules that hold for all dialects. The core is
+It follows the original's version of December 2025, with the rules of all dialects. The core is
 `replacements_of`: matches and a template in, replacements out.
 
-A regular expression that matches several lines, and the rest of such a match again, is refused: it
-may have begun too early. Literal places may overlap; those from the left count, and a warning tells.
+A match of several lines that contains a later match is refused: it may begin too early. Literal matches
+are taken from the left, and a warning reports one that overlaps the last.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ class SerenaCall(Struct, frozen=True):
 
     @classmethod
     def parse(cls, args: Mapping[str, Any]) -> SerenaCall:
-        """The arguments; InvalidParams for one that is missing or of the wrong kind."""
+        """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
         path, needle, repl = (text_of(args, name) for name in ("relative_path", "needle", "repl"))
         mode = text_of(args, "mode")
         if mode not in ("literal", "regex"):
             raise InvalidParams(
-                f"`mode` is {mode!r}.", hint='It is "literal" or "regex".', data={"argument": "mode"}
+                f"`mode` is {mode!r}.", hint='Send "literal" or "regex".', data={"argument": "mode"}
             )
         is_multiple = _truth_of(args.get("allow_multiple_occurrences", False))
         return cls(path, needle, repl, mode == "literal", is_multiple)
 
 
-def replace_content(args: Mapping[str, Any], desk: ToolApi) -> str:
-    """Replace what the needle finds in one file, and answer `OK`."""
+def replace_content(args: Mapping[str, Any], api: ToolApi) -> str:
+    """Replace the matches of the needle in one file; return `OK`."""
     call = SerenaCall.parse(args)
-    page = _page(call.path, desk)
+    page = _page(call.path, api)
     needle = _checked_needle(call, page)
     if call.is_literal:
         matches: Sequence[Match] = literal_matches(page.text, needle)
     else:
-        matches = desk.matches(Search("python", needle, page.text, looks_inside=True))
+        matches = api.matches(Search("python", needle, page.text, looks_inside=True))
     if not matches:
         raise _nothing(page, needle, call)
     replacements = replacements_of(page.text, matches, call.repl, is_literal=call.is_literal)
     if len(matches) > 1 and not call.is_multiple:
         raise _several(page, [match.start for match in matches])
     _refuse_what_cannot_be_written(call)
-    desk.edit(page, replacements, _overlaps(page.text, matches) if call.is_literal else ())
+    api.edit(page, replacements, _overlaps(page.text, matches) if call.is_literal else ())
     return "OK"
 
 
 def literal_matches(text: str, needle: str) -> list[Match]:
-    """Where `needle`, which is not empty, stands in `text`, from the left, none overlapping another."""
+    """Return the matches of `needle`, which is not empty, in `text`, from the left, without overlaps."""
     matches = []
     start = text.find(needle)
     while start >= 0:
@@ -87,9 +87,9 @@ def literal_matches(text: str, needle: str) -> list[Match]:
 
 
 def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_literal: bool) -> list[Replacement]:
-    """Each match with what is put there: `repl`, in which `$!1` is group 1 unless it is literal.
+    """Return each match's replacement: `repl`, with `$!1` as group 1 unless `is_literal`.
 
-    Ambiguous for a match that holds a later one; InvalidParams for a group that the pattern has not.
+    Raises Ambiguous for a match that contains a later one, InvalidParams for an unknown group.
     """
     replacements = []
     for match in matches:
@@ -101,34 +101,34 @@ def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_litera
 
 
 def _expanded(repl: str, match: Match, text: str) -> str:
-    """The template with each `$!n` as the text of group n; one that took no part leaves it as it is."""
+    """Replace each `$!n` in the template by the text of group n; keep it for a group outside the match."""
 
     def group(reference: re.Match[str]) -> str:
         digits = reference[1]
         number = int(digits) if len(digits) < 10 else len(match.groups) + 1
         if number > len(match.groups):
             raise InvalidParams(
-                f"`repl` asks for group {digits[:20]}, and the pattern has {len(match.groups)}.",
-                hint="`$!1` is the text of the pattern's first group in parentheses, `$!0` the whole match. "
-                'A `$!` before digits cannot be put in by mode "regex"; mode "literal" puts it in as it is.',
+                f"`repl` names group {digits[:20]}, and the pattern has {len(match.groups)}.",
+                hint="Use `$!1` for the pattern's first group in parentheses, `$!0` for the whole match. "
+                'Only mode "literal" can insert a `$!` before digits.',
                 data={"argument": "repl", "group": digits[:20], "groups": len(match.groups)},
             )
-        found = text[match.start : match.end] if number == 0 else match.groups[number - 1]
-        return reference[0] if found is None else found
+        content = text[match.start : match.end] if number == 0 else match.groups[number - 1]
+        return reference[0] if content is None else content
 
     return _GROUP.sub(group, repl)
 
 
 def _truth_of(value: object) -> bool:
-    """A boolean, or a number or word for one."""
+    """Parse a boolean, or a number or word for one."""
     if isinstance(value, bool | int | float) and value in (0, 1):
         return bool(value)
     word = value.lower() if isinstance(value, str) else ""
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     raise InvalidParams(
-        f"`allow_multiple_occurrences` is to be a boolean, not {kind_of(value)} such as this.",
-        hint="Send true or false, or leave it out: it is false then.",
+        f"`allow_multiple_occurrences` must be a boolean, not {kind_of(value)} such as this.",
+        hint="Send true or false, or leave it out (default: false).",
         data={"argument": "allow_multiple_occurrences"},
     )
 
@@ -136,26 +136,26 @@ def _truth_of(value: object) -> bool:
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(given: str, desk: ToolApi) -> ToolText:
-    """The file that a call names: inside, there, not ignored, and no folder, looked at in that order."""
-    path = desk.path(given.rstrip("/") or given)
-    _refuse_missing_folders(given, desk)
-    is_folder = desk.names(path.text) is not None
-    if not is_folder and desk.version(path) is None:
+def _page(given: str, api: ToolApi) -> ToolText:
+    """Return the file that a call names; check that it is inside, exists, is not ignored and no folder."""
+    path = api.path(given.rstrip("/") or given)
+    _refuse_missing_folders(given, api)
+    is_folder = api.names(path.text) is not None
+    if not is_folder and api.version(path) is None:
         raise _missing(given)
-    _refuse_ignored(path, desk, is_folder=is_folder)
-    page = desk.page(path)
+    _refuse_ignored(path, api, is_folder=is_folder)
+    page = api.page(path)
     if page is None or given.endswith("/"):
         raise NotAFile(f"{given} names a folder.", hint="Name a file, without a final `/`.")
     return page
 
 
-def _refuse_missing_folders(given: str, desk: ToolApi) -> None:
-    """FileMissing where a `..` leaves something that is no folder."""
+def _refuse_missing_folders(given: str, api: ToolApi) -> None:
+    """Raise FileMissing if a `..` follows a name that is no folder."""
     names: list[str] = []
-    for name in given.removeprefix(desk.root).split("/"):
+    for name in given.removeprefix(api.root).split("/"):
         if name == "..":
-            if names and desk.names("/".join(names)) is None:
+            if names and api.names("/".join(names)) is None:
                 raise _missing(given)
             del names[-1:]
         elif name not in ("", "."):
@@ -165,23 +165,23 @@ def _refuse_missing_folders(given: str, desk: ToolApi) -> None:
 def _missing(given: str) -> FileMissing:
     return FileMissing(
         f"There is no file {given}.",
-        hint="Check the path, which is relative to the workspace's root; this tool makes no files.",
+        hint="Check the path, which is relative to the workspace's root: this tool makes no files.",
         data={"path": given},
     )
 
 
-def _refuse_ignored(path: WorkspacePath, desk: ToolApi, *, is_folder: bool) -> None:
+def _refuse_ignored(path: WorkspacePath, api: ToolApi, *, is_folder: bool) -> None:
     def rules_in(folder: str) -> Sequence[Rule]:
-        here = WorkspacePath.parse(f"{folder}/.gitignore" if folder else ".gitignore")
-        page = desk.glance(here)
-        # As git does it, a folder that a symbolic link leads to brings no rules of its own.
+        path = WorkspacePath.parse(f"{folder}/.gitignore" if folder else ".gitignore")
+        page = api.glance(path)
+        # As in git, the target folder of a symbolic link has no rules under the link's name.
         rules = () if page is None or page.path.folder != folder else rules_of(page.text.split("\n"), folder)
-        return rules if folder else (*rules_of(desk.settings.ignored_paths), *rules)
+        return rules if folder else (*rules_of(api.settings.ignored_paths), *rules)
 
     if is_ignored(path.text, rules_in, is_folder=is_folder):
         raise PathIgnored(
             f"{path} is ignored, by a `.gitignore` or the configuration's `ignored_paths`.",
-            hint="This tool leaves such files alone; edit the file that it is made from, or change the rule.",
+            hint="Edit the file that it is made from, or change the rule: this tool edits no ignored files.",
             data={"path": path.text},
         )
 
@@ -190,16 +190,16 @@ def _refuse_ignored(path: WorkspacePath, desk: ToolApi, *, is_folder: bool) -> N
 
 
 def _checked_needle(call: SerenaCall, page: ToolText) -> str:
-    """The needle as it is looked for in the page's text; an empty one is refused.
+    """Return the needle for the search in the page's text; refuse an empty one.
 
-    In a file with other line ends than LF, those of a literal needle stand for any.
+    In a file with line ends other than LF, a line end of a literal needle matches any.
     """
     if not call.needle:
         if page.text and not call.is_multiple:
             raise _several(page, range(len(page.text) + 1))
         raise InvalidParams(
             "`needle` is empty.",
-            hint="Give the text that is to be replaced; to insert, replace a text by itself and what is new.",
+            hint="Give the text to be replaced. To insert, replace a text by itself and the new text.",
             data={"argument": "needle"},
         )
     return with_plain_line_ends(call.needle) if call.is_literal and "\r" in page.raw else call.needle
@@ -215,13 +215,13 @@ def _refuse_what_cannot_be_written(call: SerenaCall) -> None:
 
 
 def _overlaps(text: str, matches: Sequence[Match]) -> list[str]:
-    """A warning where the last match has an overlapping twin that was not replaced."""
+    """Return a warning if the last match has an overlapping twin, which was not replaced."""
     last = matches[-1]
     twin = overlapping(text, Span(last.start, last.end))
     if twin is None:
         return []
-    here, there = lines_of(text, [last.start, twin.start])
-    return [f"overlap: the needle also stands at line {there}, overlapping the place at line {here}."]
+    line, twin_line = lines_of(text, [last.start, twin.start])
+    return [f"overlap: the needle is also at line {twin_line}, overlapping the place at line {line}."]
 
 
 # ── Refusals ───────────────────────────────────────────────────────────────────────────────────
@@ -238,7 +238,7 @@ def _nothing(page: ToolText, needle: str, call: SerenaCall) -> NoMatch:
         line = lines_of(page.text, places[:1])[0]
         return NoMatch(
             message,
-            hint=f'The needle itself is at line {line}: use mode "literal", or escape what is special in it.',
+            hint=f'Use mode "literal", or escape special characters: the needle itself is at line {line}.',
             data={"literal_lines": lines_of(page.text, places[:_LINES_TOLD_MAX])},
         )
     near = nearest(page.text, _words_of(needle))
@@ -257,7 +257,7 @@ def _nothing(page: ToolText, needle: str, call: SerenaCall) -> NoMatch:
 
 
 def _words_of(pattern: str) -> str:
-    """About what a pattern would match: for the nearest passage only."""
+    """Return a rough text of what a pattern matches, only to find the nearest passage."""
     text = re.sub(r"\\n", "\n", pattern)
     text = re.sub(r"\\[a-zA-Z][*+?]*|\.[*+?]+|\(\?[:=!<P]*", " ", text)
     return re.sub(r"\\(.)", r"\1", text)
@@ -268,7 +268,7 @@ def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
     shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
     return Ambiguous(
         f"The needle matches {len(places)} times in {page.path}, at lines {shown}.",
-        hint="Make it longer until it names one place, or set allow_multiple_occurrences if all are meant.",
+        hint="Extend it until it names one place, or set allow_multiple_occurrences to replace all of them.",
         data={"found": len(places), "lines": lines},
     )
 
@@ -278,8 +278,8 @@ def _begins_early(text: str, match: Match, found: int) -> Ambiguous:
     return Ambiguous(
         f"The match at {numbered((first, last))} holds another one, which begins later: "
         "it may begin too early.",
-        hint="Let the pattern begin with text that is there once, not with what can be shorter, such as "
-        "`\\s*`, or name what lies between instead of `.*?`.",
+        hint="Begin the pattern with text that occurs once, not with a part that can be shorter, such as "
+        "`\\s*`, or name the text between instead of `.*?`.",
         data={"found": found, "lines": [first], "start_line": first, "end_line": last},
     )
 
@@ -302,19 +302,19 @@ DIALECT = Dialect(
                     },
                     "needle": {
                         "type": "string",
-                        "description": "What is looked for: the text itself in mode literal; in mode regex a "
+                        "description": "The text to find: the text itself in mode literal; in mode regex a "
                         "Python regular expression, in which `.` matches line ends too and `^` and `$` match "
                         "at each line. Line ends are LF.",
                     },
                     "repl": {
                         "type": "string",
-                        "description": "What is put there, as it stands. In mode regex only, `$!1` is the "
+                        "description": "The new text, unchanged. In mode regex only, `$!1` is the "
                         "text of the first group, and so on.",
                     },
                     "mode": {
                         "type": "string",
                         "enum": ["literal", "regex"],
-                        "description": "How `needle` is meant.",
+                        "description": "The kind of `needle`.",
                     },
                     "allow_multiple_occurrences": {
                         "type": "boolean",

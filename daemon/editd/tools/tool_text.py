@@ -1,7 +1,7 @@
-"""A page: the text of a file as the dialects see it, with LF line ends and without its mark.
+"""The text of a file as the dialects see it, with LF line ends and without its byte order mark.
 
-Whatever is put in takes the line ends of what it replaces, in a mixed file line for line; a byte
-outside the replaced spans never changes. Encoding and mark are the file's own.
+New text takes the line ends of the text it replaces, line for line in a mixed file. A byte outside the
+replaced spans never changes. The file keeps its encoding and byte order mark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """`raw` is the file's text with its own line ends, `text` the same with LF; offsets are into `text`."""
+    """A file's text: `raw` has its own line ends, `text` has LF. Offsets refer to `text`."""
 
     path: WorkspacePath
     raw: str
@@ -33,7 +33,7 @@ class ToolText:
         object.__setattr__(self, "_lost", lost_returns(self.raw))
 
     def with_replacements(self, replacements: Iterable[Replacement]) -> str:
-        """Return the text with its own line ends after the replacements; Overlap where two collide."""
+        """Return `raw` with the replacements made; Overlap if two of them overlap."""
         return replace(self.raw, [self._of_raw(replacement) for replacement in replacements])
 
     def _of_raw(self, replacement: Replacement) -> Replacement:

@@ -1,12 +1,12 @@
 """wcgw's `FileWriteOrEdit`, and `ReadFiles`, which its rule of reading first needs.
 
-A call is an edit by SEARCH/REPLACE blocks where its text begins with one or where it says that at most
-half of the file changes; else the text is the whole file. A file that is there is written whole only by
-a reader (`thread_id`) that has seen 99 % of its lines as they are now.
+A call edits by SEARCH/REPLACE blocks if its text begins with a block, or if at most half of the file
+changes. Otherwise the text is the whole file. An existing file is only overwritten by a reader
+(`thread_id`) that has seen 99 % of its current lines.
 
-Otherwise than the original: line ends and encoding stay the file's own, a reader's knowledge goes by the
-file and not by the spelling of its path, an edit makes nobody a reader of the lines around it, and text
-before the first block does not turn blocks into a file's content.
+Unlike the original, a file keeps its line ends and encoding, and read marks belong to the file, not to a
+spelling of its path. An edit does not mark the lines around it as read. Text before the first block does
+not turn blocks into a file's content.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ _READ_PERCENT_MIN = 99
 _SHOWN_CHARACTERS_MAX = 96_000  # of files in one answer, beyond the first line; some 24,000 tokens
 
 
-def write_or_edit(arguments: Mapping[str, Any], desk: ToolApi) -> str:
-    """`FileWriteOrEdit`."""
+def write_or_edit(arguments: Mapping[str, Any], api: ToolApi) -> str:
+    """Execute `FileWriteOrEdit`."""
     call = _Call.parse(arguments)
-    path = desk.path(_absolute(call.file_path, desk))
+    path = api.path(_absolute(call.file_path, api))
     if call.is_edit:
-        _refuse_outside(desk.settings.edit_globs, path, desk)
-        return _edit(path, call, desk)
-    _refuse_outside(desk.settings.write_globs, path, desk)
-    return _write(path, call, desk)
+        _refuse_outside(api.settings.edit_globs, path, api)
+        return _edit(path, call, api)
+    _refuse_outside(api.settings.write_globs, path, api)
+    return _write(path, call, api)
 
 
-def read_files(arguments: Mapping[str, Any], desk: ToolApi) -> str:
-    """`ReadFiles`: the numbered lines; from now on the reader, if one is named, has seen them."""
+def read_files(arguments: Mapping[str, Any], api: ToolApi) -> str:
+    """Execute `ReadFiles`: return the numbered lines, and mark them as read by the named reader."""
     refuse_unknown(arguments, frozenset(_READ_SCHEMA["properties"]))
     reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
-    wanted = [_wanted(given, desk) for given in _paths_of(arguments)]
+    requests = [_wanted(given, api) for given in _paths_of(arguments)]
     answer, room = [], _SHOWN_CHARACTERS_MAX
-    for path, page, (first, last) in wanted:
+    for path, page, (first, last) in requests:
         lines = page.text.split("\n")
         shown = _shown(lines, ((first, last),), room)
         body = _numbered(lines, shown)
         room -= len(body)
         if reader:
-            _note(reader, path, shown, len(lines), desk)
-        name = f"{desk.root}/{path}"
+            _note(reader, path, shown, len(lines), api)
+        name = f"{api.root}/{path}"
         answer.append(f'<file-contents-numbered path="{name}:{_spelled(shown)}">')
         answer += [body, "</file-contents-numbered>"]
         if shown[-1][1] < last:
@@ -84,12 +84,12 @@ class _Call(Struct, frozen=True):
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any]) -> _Call:
-        """The arguments as they are, or else with each text that is JSON as what it says; InvalidParams."""
+        """Parse the arguments; if they are invalid, decode those that hold JSON. Raises InvalidParams."""
         try:
             return cls._of(arguments)
         except InvalidParams as refusal:
             try:
-                return cls._of({name: _said(value) for name, value in arguments.items()})
+                return cls._of({name: _decoded(value) for name, value in arguments.items()})
             except InvalidParams:
                 raise refusal from None
 
@@ -109,7 +109,7 @@ class _Call(Struct, frozen=True):
         return begins_block(first) or 0 < self.percentage <= 50
 
 
-def _said(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -135,7 +135,7 @@ def _percentage(arguments: Mapping[str, Any]) -> int:
     raise InvalidParams(
         "`percentage_to_change` is missing."
         if "percentage_to_change" not in arguments
-        else f"`percentage_to_change` is to be a whole number, not {kind_of(value)} like {value!r:.40}.",
+        else f"`percentage_to_change` must be a whole number, not {kind_of(value)} like {value!r:.40}.",
         hint="Give the share of the file's lines that changes, from 0 to 100, as a whole number.",
         data={"argument": "percentage_to_change"},
     )
@@ -145,39 +145,41 @@ def _reader(thread: str) -> str:
     name = re.sub(r"\W", "", thread)
     if not name:
         raise InvalidParams(
-            "`thread_id` names nobody.",
+            "`thread_id` holds no letter or digit.",
             hint="Give a name of letters and digits, the same one in each call.",
             data={"argument": "thread_id"},
         )
     return name
 
 
-def _absolute(given: str, desk: ToolApi) -> str:
-    """The path with `~` as the home folder; InvalidParams where it is not absolute."""
-    home = desk.settings.home.rstrip("/")
+def _absolute(given: str, api: ToolApi) -> str:
+    """Expand `~` in the path; InvalidParams if it is not absolute."""
+    home = api.settings.home.rstrip("/")
     path = home + given[1:] if home and (given == "~" or given.startswith("~/")) else given
     if not path.startswith("/"):
         raise InvalidParams(
             f"{given or 'An empty path'} is not an absolute path.",
-            hint=f"Give it from the root on; the workspace is {desk.root}/.",
+            hint=f"Give an absolute path in the workspace, {api.root}/.",
             data={"path": given},
         )
     return path
 
 
-def _refuse_outside(globs: Sequence[str] | None, path: WorkspacePath, desk: ToolApi) -> None:
-    whole = f"{desk.root}/{path}"
+def _refuse_outside(globs: Sequence[str] | None, path: WorkspacePath, api: ToolApi) -> None:
+    whole = f"{api.root}/{path}"
     if globs is not None and not any(_is_in(whole.split("/"), glob.split("/")) for glob in globs):
         raise PermissionDenied(
             f"{path} is not among the files that this mode may change.",
-            hint=f"They are those that match {' or '.join(globs)}." if globs else "There are none.",
+            hint=f"Choose a file that matches {' or '.join(globs)}."
+            if globs
+            else "Use another mode: this one may change no file.",
             data={"path": path.text, "globs": list(globs)},
         )
 
 
 def _is_in(names: Sequence[str], glob: Sequence[str]) -> bool:
-    """Does the glob match the names? `**` stands for any number of them; a leading dot must be written."""
-    reached = {0}  # how many names the glob matches up to here
+    """Return whether the glob matches the names; `**` matches any number, a leading dot only itself."""
+    reached = {0}  # the numbers of names that the glob may have matched so far
     for pattern in glob:
         if pattern == "**":
             for count in sorted(reached):
@@ -195,18 +197,18 @@ def _fits(name: str, pattern: str) -> bool:
 # ── Edit ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _edit(path: WorkspacePath, call: _Call, desk: ToolApi) -> str:
-    page = _page(path, desk)
+def _edit(path: WorkspacePath, call: _Call, api: ToolApi) -> str:
+    page = _page(path, api)
     applied = _applied(page, call.text)
-    sight = desk.sight(call.reader, path)
-    seen = sight.lines if sight is not None and sight.base.version == desk.version(path) else ()
-    desk.edit(page, applied.replacements, applied.warnings)
-    desk.note(call.reader, path, ReadMark(Base(desk.version(path)), _seen_after(seen, applied)))
+    sight = api.sight(call.reader, path)
+    seen = sight.lines if sight is not None and sight.base.version == api.version(path) else ()
+    api.edit(page, applied.replacements, applied.warnings)
+    api.note(call.reader, path, ReadMark(Base(api.version(path)), _seen_after(seen, applied)))
     return "\n".join(["File edited successfully.", *applied.warnings])
 
 
 def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
-    """The lines that a reader has seen when it has made the edit: those of before, and what it put in."""
+    """Return the lines that a reader has seen after its edit: those seen before, and the new ones."""
     if seen is None:
         return None
     unseen = set(_numbers(_gaps(seen, max(applied.origins) + 1)))
@@ -214,19 +216,19 @@ def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
     return merged_ranges((number, number) for number in after)
 
 
-def _page(path: WorkspacePath, desk: ToolApi) -> ToolText:
-    page = desk.page(path)
+def _page(path: WorkspacePath, api: ToolApi) -> ToolText:
+    page = api.page(path)
     if page is None:
         raise FileMissing(
             f"There is no file {path}.",
-            hint="To make it, give its whole text and a percentage_to_change of 100.",
+            hint="Give its whole text and a percentage_to_change of 100 to make it.",
             data={"path": path.text},
         )
     return page
 
 
 def _applied(page: ToolText, argument: str) -> Applied:
-    """What the blocks come to, if need be with quotes that an escape too many was put before."""
+    """Apply the blocks; if that fails, without the backslashes before their quotes."""
     blocks, path = parse(argument), page.path.text
     try:
         return apply_blocks(page.text, blocks, path=path)
@@ -243,13 +245,13 @@ def _applied(page: ToolText, argument: str) -> Applied:
 # ── Write ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(path: WorkspacePath, call: _Call, desk: ToolApi) -> str:
+def _write(path: WorkspacePath, call: _Call, api: ToolApi) -> str:
     _refuse_blocks(call.text)
-    page = desk.page(path)
+    page = api.page(path)
     if page is not None and page.text.strip():
-        _refuse_unread(path, page, call.reader, desk)
-    desk.write(path, call.text)
-    desk.note(call.reader, path, ReadMark(Base(desk.version(path))))
+        _refuse_unread(path, page, call.reader, api)
+    api.write(path, call.text)
+    api.note(call.reader, path, ReadMark(Base(api.version(path))))
     return "Success"
 
 
@@ -261,58 +263,58 @@ def _refuse_blocks(text: str) -> None:
             raise MalformedEdit(
                 f"Line {number} of the argument begins a block, but the argument begins with other text, "
                 "and so would be the whole file.",
-                hint="To edit, let the argument begin with the block, or give a percentage_to_change of at "
-                "most 50. A file that is to hold such lines cannot be written whole by this tool.",
+                hint="Begin the argument with the block to edit, or give a percentage_to_change of at "
+                "most 50. This tool cannot write a whole file that holds such lines.",
                 data={"line": number},
             )
 
 
-def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, desk: ToolApi) -> None:
-    """Unread with what is to be read, which then counts as read."""
+def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, api: ToolApi) -> None:
+    """Raise Unread with the unread lines, and mark those as read; do nothing if enough was read."""
     lines = page.text.split("\n")
-    sight = desk.sight(reader, path)
+    sight = api.sight(reader, path)
     seen: Ranges = ()
     if sight is None:
-        reason, fact = "never_read", f"{path} must be read before it is written over."
-    elif sight.base.version != desk.version(path):
+        reason, fact = "never_read", f"{path} must be read before it is overwritten."
+    elif sight.base.version != api.version(path):
         reason, fact = "changed_since_read", f"{path} has changed since it was read last."
     else:
         seen = ((1, len(lines)),) if sight.lines is None else sight.lines
-        reason, fact = "partially_read", f"More of {path} must be read before it is written over."
+        reason, fact = "partially_read", f"More of {path} must be read before it is overwritten."
     unread = _gaps(seen, len(lines))
     if 100 * (len(lines) - _count(unread)) >= _READ_PERCENT_MIN * len(lines):
         return
     shown = _shown(lines, unread, _SHOWN_CHARACTERS_MAX)
-    _note(reader, path, shown, len(lines), desk)
+    _note(reader, path, shown, len(lines), api)
     raise Unread(
         f"{fact} Lines {_spelled(shown)} are:\n<file-contents-numbered>\n{_numbered(lines, shown)}\n"
         "</file-contents-numbered>",
-        hint="They count as read now. Make sure that your text keeps what is to stay, and send it again."
+        hint="These lines count as read now. Check that your text keeps the ones you need, and send it again."
         if shown == unread
-        else "They count as read now. Read the other lines with ReadFiles, then send your text again.",
+        else "These lines count as read now. Read the others with ReadFiles, then send your text again.",
         data={"reason": reason, "unread": [list(lines) for lines in unread]},
     )
 
 
-# ── What has been read ─────────────────────────────────────────────────────────────────────────────
+# ── Read marks ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, desk: ToolApi) -> None:
-    """From now on the reader has seen these lines too, of what the file holds now."""
-    version, sight = desk.version(path), desk.sight(reader, path)
+def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, api: ToolApi) -> None:
+    """Mark these lines of the current version as read too."""
+    version, sight = api.version(path), api.sight(reader, path)
     if sight is not None and sight.base.version == version:
         if sight.lines is None:
             return
         shown = merged_ranges((*sight.lines, *shown))
-    desk.note(reader, path, ReadMark(Base(version), shown if _gaps(shown, total) else None))
+    api.note(reader, path, ReadMark(Base(version), shown if _gaps(shown, total) else None))
 
 
 def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
     given = arguments.get("file_paths")
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(path, str) for path in given):
         raise InvalidParams(
-            "`file_paths` is to be a list of paths.",
-            hint='Such as ["/work/a.py", "/work/b.py:10-40"].',
+            "`file_paths` must be a list of paths.",
+            hint='Send a list such as ["/work/a.py", "/work/b.py:10-40"].',
             data={"argument": "file_paths"},
         )
     return list(given)
@@ -321,15 +323,15 @@ def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
 _RANGE = re.compile(r"(.+):([0-9]{1,18})?-([0-9]{1,18})?", re.DOTALL)
 
 
-def _wanted(given: str, desk: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[int, int]]:
-    """The file, and the first and last line, that `path`, `path:a-b`, `path:a-` or `path:-b` asks for."""
+def _wanted(given: str, api: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[int, int]]:
+    """Parse `path`, `path:a-b`, `path:a-` or `path:-b` into the file and its first and last line."""
     match = _RANGE.fullmatch(given)
     if match is None or not (match[2] or match[3]):
-        path = desk.path(_absolute(given, desk))
-        page = _page(path, desk)
+        path = api.path(_absolute(given, api))
+        page = _page(path, api)
         return path, page, (1, page.text.count("\n") + 1)
-    path = desk.path(_absolute(match[1], desk))
-    page = _page(path, desk)
+    path = api.path(_absolute(match[1], api))
+    page = _page(path, api)
     total = page.text.count("\n") + 1
     first, last = int(match[2] or 1), min(int(match[3] or total), total)
     if not 1 <= first <= last:
@@ -342,7 +344,7 @@ def _wanted(given: str, desk: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[i
 
 
 def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
-    """The first of these lines, as many as there is room for; one at least."""
+    """Return the first of these lines, as many as fit in `room` characters, but at least one."""
     shown: list[tuple[int, int]] = []
     for number in _numbers(ranges):
         room -= len(lines[number - 1]) + len(str(number)) + 2
@@ -361,7 +363,7 @@ def _numbers(ranges: Ranges) -> Iterator[int]:
 
 
 def _gaps(ranges: Iterable[tuple[int, int]], total: int) -> Ranges:
-    """The lines from 1 to `total` that are in none of the ranges."""
+    """Return the lines from 1 to `total` outside all of the ranges."""
     gaps, next_line = [], 1
     for first, last in merged_ranges(ranges):
         if first > total:
@@ -382,12 +384,12 @@ def _spelled(ranges: Ranges) -> str:
     return ", ".join(f"{first}-{last}" for first, last in ranges)
 
 
-# ── As it is published ─────────────────────────────────────────────────────────────────────────────
+# ── The definition of the tools ────────────────────────────────────────────────────────────────────
 
 _THREAD = {
     "type": "string",
-    "description": "Who reads and writes: a name of letters and digits, the same one in each call; what is "
-    "read without it counts for nobody.",
+    "description": "The reader and writer: a name of letters and digits, the same one in each call. A read "
+    "without it does not count as read.",
 }
 _WRITE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -398,14 +400,13 @@ _WRITE_SCHEMA: dict[str, Any] = {
         },
         "percentage_to_change": {
             "type": "integer",
-            "description": "How much of the file's lines changes, 0 to 100: up to 50 the next argument holds "
-            "blocks, above it and at 0 the whole file.",
+            "description": "The share of the file's lines that changes, 0 to 100. From 1 to 50 the next "
+            "argument holds blocks, otherwise the whole file.",
         },
         "text_or_search_replace_blocks": {
             "type": "string",
             "description": "The whole text of the file, or blocks, each of them: a line `<<<<<<< SEARCH`, "
-            "lines as they stand in the file, a line `=======`, the lines to put there, a line "
-            "`>>>>>>> REPLACE`.",
+            "lines exactly as in the file, a line `=======`, the new lines, a line `>>>>>>> REPLACE`.",
         },
         "thread_id": _THREAD,
     },
@@ -434,17 +435,17 @@ DIALECT = Dialect(
     (
         ToolDefinition(
             "FileWriteOrEdit",
-            "Write a file, or edit it by SEARCH/REPLACE blocks. A block's lines must name one place; several "
+            "Write a file, or edit it by SEARCH/REPLACE blocks. A block's lines must name one place. Several "
             "blocks go in the order of the file, and either all are made or none. A small difference in "
-            "white space is tolerated and warned of. A file that is there must be read before it is written "
-            "whole.",
+            "white space is tolerated, with a warning. An existing file must be read before it is "
+            "overwritten.",
             _WRITE_SCHEMA,
             write_or_edit,
         ),
         ToolDefinition(
             "ReadFiles",
-            "Show files with line numbers, whole or some lines; what is shown counts as read for "
-            "FileWriteOrEdit.",
+            "Show files with line numbers, whole or some lines. FileWriteOrEdit counts the shown lines as "
+            "read.",
             _READ_SCHEMA,
             read_files,
             is_read_only=True,
