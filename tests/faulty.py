@@ -57,7 +57,7 @@ Engine.read = read  # type: ignore[method-assign, assignment]
 failing_once(RegexPool, "find", ZeroDivisionError())
 failing_once(Engine, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
-failing_once(WorkspaceWatcher, "look_through", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+failing_once(WorkspaceWatcher, "rescan", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 index.WAITING_MAX, index.BACKLOG_MAX = 500, 600
 publish.PUBLISH_SECONDS_MAX = 3.0
 sys.argv[1:] = sys.argv[4:]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from editd.engine.commands import Apply, Outcome
 from editd.engine.engine import Engine
-from editd.engine.scan_worker import Surveyor
+from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
@@ -94,7 +94,7 @@ class Harness:
     def baseline(self, files: Mapping[str, str] | None = None) -> None:
         """Write these files and record them as transaction 0, as the scanning process does."""
         self.write(files or {})
-        taken = Surveyor(str(self.root), str(self.state)).baseline(BASELINE_US)
+        taken = ScanWorker(str(self.root), str(self.state)).baseline(BASELINE_US)
         write_manifest(str(self.store))
         move_head(str(self.store), bytes.fromhex(taken["baseline"]))
 
@@ -162,7 +162,7 @@ def apply(
 
 def answer(engine: Engine, request: Write) -> Result:
     """Carry out one request in a turn of its own, and return its result."""
-    (result,) = engine.turn([request])
+    (result,) = engine.run_batch([request])
     return result
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.engine.commands import Outcome, Undo
-from editd.engine.undo_selection import Named
+from editd.engine.undo_selection import ByTransaction
 from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.verify import verify_quick
@@ -145,12 +145,12 @@ SCENARIOS = {
     "one file": Scenario((), (ONE,)),
     "five files": Scenario((), (MANY,)),
     "a file in the place of a folder": Scenario((), (SWAP,)),
-    "an undo": Scenario((MANY,), (Undo(Authorship("me", None, "undo"), "connection 1", Named(1)),)),
+    "an undo": Scenario((MANY,), (Undo(Authorship("me", None, "undo"), "connection 1", ByTransaction(1)),)),
     "segments that fill": Scenario((), LARGE, is_packed=True),
     "packing": Scenario((), (ONE, MANY), is_packed=True),
     "recovery": Scenario((ONE, MANY), (), is_cut=True),
     "recovery of an undo": Scenario(
-        (MANY, Undo(Authorship("me", None, "undo"), "connection 1", Named(1))), (), is_cut=True
+        (MANY, Undo(Authorship("me", None, "undo"), "connection 1", ByTransaction(1))), (), is_cut=True
     ),
 }
 
@@ -194,7 +194,7 @@ def _run_struck(place: Harness, scenario: Scenario, strikes: Strikes, writing: i
         exit_now(0)  # A recovery that fails is done by the next start.
     strikes.is_armed = True
     for request in scenario.requests:
-        (result,) = engine.turn([request])
+        (result,) = engine.run_batch([request])
         if isinstance(result, Broken):
             break  # It is in doubt, says the answer, until the next start.
         said = {"message": request.authorship.message, "done": isinstance(result, Outcome)}

@@ -54,7 +54,7 @@ def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_afte
 def test_an_edit_behind_one_that_was_refused_while_it_was_published_takes_its_number(place: Harness) -> None:
     place.baseline({"a": "old\n", "b": "old\n"})
     with place.killed(make_disk=failing_exchange) as engine:
-        first, second = engine.turn([apply(write("a", "new\n")), apply(write("b", "new\n"))])
+        first, second = engine.run_batch([apply(write("a", "new\n")), apply(write("b", "new\n"))])
         assert isinstance(first, IoError)
         assert isinstance(second, Outcome)
         assert second.transaction is not None
@@ -115,10 +115,10 @@ def test_two_edits_of_one_turn_leave_nothing_if_the_journal_cannot_be_written(
     requests = [apply(write("d/e/new", "1\n")), apply(write("d/e/newer", "2\n"))]
     with place.engine() as engine:
         monkeypatch.setattr(engine.history.journal, "append", fail)
-        assert all(isinstance(result, IoError) for result in engine.turn(requests))
+        assert all(isinstance(result, IoError) for result in engine.run_batch(requests))
         assert names_below(place.root) == before
         monkeypatch.undo()
-        assert all(isinstance(result, Outcome) for result in engine.turn(requests))
+        assert all(isinstance(result, Outcome) for result in engine.run_batch(requests))
         assert engine.history.head == 2
 
 
@@ -135,7 +135,7 @@ def test_two_edits_of_one_turn_that_are_refused_while_they_are_published_leave_n
     place.baseline({"a": "old\n", "b": "old\n"})
     before = names_below(place.root)
     with place.engine(make_disk=failing_twice) as engine:
-        results = engine.turn(
+        results = engine.run_batch(
             [
                 apply(write("d/e/new", "1\n"), write("a", "1\n")),
                 apply(write("d/e/newer", "2\n"), write("b", "2\n")),
@@ -160,7 +160,7 @@ def test_one_request_id_twice_in_one_turn_is_done_once(place: Harness) -> None:
     place.baseline({"a": "x\n"})
     request = apply(changeset.Replace(path_of("a"), "x", "xx"), request_id="r1")
     with place.engine() as engine:
-        first, second = engine.turn([request, request])
+        first, second = engine.run_batch([request, request])
     assert isinstance(first, Outcome)
     assert isinstance(second, Outcome)
     assert first.transaction is not None
@@ -198,7 +198,7 @@ def test_an_outside_change_that_a_dry_run_met_is_recorded_by_the_next_edit_of_it
     trial = msgspec.structs.replace(apply(stale), dry_run=True)
     with place.engine() as engine:
         place.write({"a": "theirs\n"})
-        refusal, outcome = engine.turn([trial, apply(write("a", "mine\n"))])
+        refusal, outcome = engine.run_batch([trial, apply(write("a", "mine\n"))])
         assert isinstance(refusal, Stale)
         assert isinstance(outcome, Outcome)
         assert engine.history.head == 2

@@ -118,7 +118,7 @@ def test_what_was_written_too_late_stays_while_it_cannot_be_recorded(place: Harn
         look = engine.files.check_quarantine(None)
         assert look is not None
         engine.broken = Broken("The journal failed.")
-        engine.record_written(look())
+        engine.record_late_writes(look())
     assert [path.read_bytes() for path in kept.iterdir()] == [b"theirs\n"]
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from editd.edits.regex import Match, Search
 from editd.edits.replace import Replacement, replace
-from editd.engine.js_regex import Bounds, find
+from editd.engine.js_regex import SearchLimits, find
 from editd.errors import InvalidRegex, Timeout, TooLarge
 from torment import own_time
 
-BOUNDS = Bounds(100_000, 1_000_000)
+BOUNDS = SearchLimits(100_000, 1_000_000)
 
 
 def found(pattern: str, text: str, template: str | None = None, *, ignore_case: bool = False) -> list[Match]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from editd.engine.net_changes import Run, in_force, numbers_in, runs_of, spans
+from editd.engine.net_changes import PathChanges, effective, format_ranges, numbers_in, path_changes
 from editd.values.content import FILE, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
@@ -34,13 +34,13 @@ def made(
     )  # fmt: skip
 
 
-def run(path: WorkspacePath, *texts: str | None, source: WorkspacePath | None = None) -> Run:
-    return Run(path, tuple(map(entry, texts)), (), source)
+def run(path: WorkspacePath, *texts: str | None, source: WorkspacePath | None = None) -> PathChanges:
+    return PathChanges(path, tuple(map(entry, texts)), (), source)
 
 
-def bare(transactions: list[Transaction]) -> list[Run]:
+def bare(transactions: list[Transaction]) -> list[PathChanges]:
     """Return the runs without the numbers of their transactions."""
-    return [replace(found, seqs=()) for found in runs_of(transactions)]
+    return [replace(found, seqs=()) for found in path_changes(transactions)]
 
 
 def test_what_follows_on_itself_is_one_run() -> None:
@@ -71,36 +71,36 @@ def test_neither_what_is_undone_nor_its_undo_is_in_force() -> None:
     second = made(2, touch(B, "0", "1"))
     undo = made(3, touch(A, "1", "0"), kind="undo", undoes=(1,))
     baseline = made(4, touch(B, None, "x"), kind="baseline")
-    assert [found.seq for found in in_force([first, second, undo, baseline])] == [2]
+    assert [found.seq for found in effective([first, second, undo, baseline])] == [2]
 
 
 def test_an_undo_of_what_others_did_is_work() -> None:
     undo = made(3, touch(A, "1", "0"), kind="undo", undoes=(1,))
-    assert in_force([undo]) == [undo]
+    assert effective([undo]) == [undo]
 
 
 def test_after_a_redo_the_first_is_in_force_and_the_redo_adds_nothing() -> None:
     first = made(1, touch(A, "0", "1"))
     undo = made(2, touch(A, "1", "0"), kind="undo", undoes=(1,), undone_by=3)
     redo = made(3, touch(A, "0", "1"), kind="redo", undoes=(2,))
-    assert [found.seq for found in in_force([first, undo, redo])] == [1]
+    assert [found.seq for found in effective([first, undo, redo])] == [1]
 
 
 def test_of_what_is_undone_in_part_the_rest_is_in_force() -> None:
     first = made(1, touch(A, "0", "1"), touch(B, "0", "1", undone_by=Seq(2)))
     undo = made(2, touch(B, "1", "0"), kind="undo", undoes=(1,), parts=(Part(Seq(1), B),))
-    assert bare(in_force([first, undo])) == [run(A, "0", "1")]
+    assert bare(effective([first, undo])) == [run(A, "0", "1")]
 
 
 def test_numbers_are_written_as_spans() -> None:
-    assert spans(map(Seq, [9, 3, 4, 5, 11, 12])) == "3-5, 9, 11-12"
+    assert format_ranges(map(Seq, [9, 3, 4, 5, 11, 12])) == "3-5, 9, 11-12"
 
 
 def test_a_run_knows_the_transaction_of_each_step() -> None:
     done = [made(1, touch(A, "0", "1")), made(4, touch(A, "1", "2")), made(7, touch(A, "3", "4"))]
-    assert [found.seqs for found in runs_of(done)] == [(1, 4), (7,)]
+    assert [found.seqs for found in path_changes(done)] == [(1, 4), (7,)]
 
 
 def test_numbers_are_found_in_what_a_trailer_says_of_them() -> None:
-    assert numbers_in(spans(map(Seq, (3, 4, 5, 9))), [2, 3, 5, 6, 9]) == {3, 5, 9}
+    assert numbers_in(format_ranges(map(Seq, (3, 4, 5, 9))), [2, 3, 5, 6, 9]) == {3, 5, 9}
     assert numbers_in("nonsense, 7-", [1, 7]) == {7}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from editd.engine.undo import Past
+from editd.engine.undo import HistoryWalker
 from editd.store.index import Index
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
@@ -41,11 +41,11 @@ def test_what_a_transaction_undid_is_read_once_for_all_its_files(tmp_path: Path)
     index.add(recorded(2, [Touch(path, OLD, NEW) for path in PATHS], []))
     half = PATHS[::2]
     index.add(recorded(3, [Touch(path, NEW, OLD) for path in half], [Part(Seq(2), path) for path in half]))
-    past = Past(cast("History", SimpleNamespace(index=index)))
+    past = HistoryWalker(cast("History", SimpleNamespace(index=index)))
     asked: list[str] = []
     index.flush()
     index._database.set_trace_callback(asked.append)
-    assert [past.whereabouts(path, 1) for path in PATHS] == [(path, True) for path in PATHS]
+    assert [past.follow_path(path, 1) for path in PATHS] == [(path, True) for path in PATHS]
     index._database.set_trace_callback(None)
     assert past.undoes(3) == (2,)
     lists = [query for query in asked if "undoes" in query]

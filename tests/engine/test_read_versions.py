@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.engine.commands import reader_of
-from editd.engine.read_versions import READERS_MAX, Seen
+from editd.engine.read_versions import READERS_MAX, ReadVersions
 from editd.values.changeset import Base, ReadMark
 from editd.values.path import WorkspacePath
 from harness import Harness
@@ -17,7 +17,7 @@ PATH = WorkspacePath.parse("a")
 
 
 def test_names_that_nobody_opened_are_forgotten_where_there_are_too_many() -> None:
-    seen = Seen()
+    seen = ReadVersions()
     seen.keep(reader_of("kept"), ())
     names = ["kept", *(f"passing {number}" for number in range(READERS_MAX + 10))]
     for name in names:
@@ -39,7 +39,7 @@ def test_a_read_of_some_lines_is_noted_as_those_lines_alone(tmp_path: Path) -> N
 
 
 def test_lines_that_were_seen_again_or_beside_others_are_one_range_with_them() -> None:
-    seen = Seen()
+    seen = ReadVersions()
     reader = reader_of("passing")
     for first, last in ((5, 6), (1, 2), (5, 6), (7, 9), (2, 2), (11, 12)):
         seen.note_lines(reader, PATH, Base(None), first, last)

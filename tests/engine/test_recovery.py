@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine.commands import Undo
-from editd.engine.undo_selection import Named
+from editd.engine.undo_selection import ByTransaction
 from editd.values import changeset
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
@@ -76,7 +76,7 @@ def test_an_outside_save_that_equals_a_later_edit_of_its_turn_does_not_undo_the_
         return disk
 
     with place.killed(make_disk=make_disk) as engine, pytest.raises(Killed):
-        engine.turn([apply(write("a", text)) for text in ("one\n", "two\n", "three\n")])
+        engine.run_batch([apply(write("a", text)) for text in ("one\n", "two\n", "three\n")])
     assert place.files()["a"] == "one\n"
     with place.engine() as engine:
         assert place.files() == {"a": "three\n"}
@@ -121,5 +121,5 @@ def test_the_first_edit_of_a_borrowed_file_is_undone_though_the_repository_is_go
         sync(engine)
     shutil.rmtree(place.root / ".git")
     with place.engine() as engine:
-        done(engine, Undo(Authorship("somebody", None, ""), "connection 1", Named(seq)))
+        done(engine, Undo(Authorship("somebody", None, ""), "connection 1", ByTransaction(seq)))
     assert place.files() == {"a": "old\n"}

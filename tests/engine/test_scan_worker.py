@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine import scan_worker
-from editd.engine.scan_worker import Surveyor
+from editd.engine.scan_worker import ScanWorker
 from editd.store.commit_message import parse
 from editd.system.frames import pack
 from editd.workspace.scan import FILE_BYTES_MAX
@@ -335,7 +335,7 @@ def test_what_is_over_the_budget_stays_out_until_it_is_edited(
 ) -> None:
     ground.write({f"f{number}": str(number) for number in range(10)})
     monkeypatch.setattr(scan_worker, "FILES_MAX", 4)
-    told = Surveyor(str(ground.root), str(ground.state)).baseline(0)
+    told = ScanWorker(str(ground.root), str(ground.state)).baseline(0)
     assert told["budget_spent"]
     assert "6 files were too many" in told["uncovered"][0]
     ground.git_in_store("update-ref", "refs/heads/history", told["baseline"])
@@ -408,7 +408,7 @@ def test_progress_is_told_on_the_way(
 ) -> None:
     ground.write({f"d{number}/f": str(number) for number in range(5)})
     monkeypatch.setattr(scan_worker, "PROGRESS_SECONDS", 0.0)
-    Surveyor(str(ground.root), str(ground.state)).baseline(0)
+    ScanWorker(str(ground.root), str(ground.state)).baseline(0)
     assert b"progress" in capfdbinary.readouterr().out
 
 

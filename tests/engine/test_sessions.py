@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine.commands import Undo, reader_of
-from editd.engine.read_versions import Seen
+from editd.engine.read_versions import ReadVersions
 from editd.engine.sessions import Sessions
-from editd.engine.undo_selection import LastOf
+from editd.engine.undo_selection import LastEditOf
 from editd.errors import IoError, NothingToUndo
 from editd.store.read_version_store import ReadVersionStore
 from editd.store.session_store import SessionStore
@@ -30,11 +30,11 @@ A = path_of("a")
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def seen() -> ReadVersions:
+    return ReadVersions()
 
 
-def opened(folder: Path, seen: Seen, now_us: int = 0) -> Sessions:
+def opened(folder: Path, seen: ReadVersions, now_us: int = 0) -> Sessions:
     return Sessions(SessionStore(str(folder), now_us), ReadVersionStore(str(folder)), seen, now_us)
 
 
@@ -44,18 +44,18 @@ def open_one(sessions: Sessions, name: str = "s", ttl: float = TTL_SECONDS) -> N
     )
 
 
-def test_a_sessions_time_begins_when_its_connection_goes(tmp_path: Path, seen: Seen) -> None:
+def test_a_sessions_time_begins_when_its_connection_goes(tmp_path: Path, seen: ReadVersions) -> None:
     sessions = opened(tmp_path, seen)
     open_one(sessions)
     sessions.join("s", 1)
-    assert sessions.overdue(100 * SECOND) == []
+    assert sessions.expired(100 * SECOND) == []
     sessions.leave(1, 100 * SECOND)
-    assert sessions.overdue(105 * SECOND) == []
-    assert sessions.overdue(111 * SECOND) == ["s"]
+    assert sessions.expired(105 * SECOND) == []
+    assert sessions.expired(111 * SECOND) == ["s"]
 
 
 def test_the_time_that_is_left_is_that_of_the_first_session_to_end_without_a_connection(
-    tmp_path: Path, seen: Seen
+    tmp_path: Path, seen: ReadVersions
 ) -> None:
     sessions = opened(tmp_path, seen)
     assert sessions.seconds_left(0) is None
@@ -68,7 +68,7 @@ def test_the_time_that_is_left_is_that_of_the_first_session_to_end_without_a_con
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_written(
-    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+    tmp_path: Path, seen: ReadVersions, monkeypatch: pytest.MonkeyPatch, is_lost: bool
 ) -> None:
     sessions = opened(tmp_path, seen)
     open_one(sessions)
@@ -81,7 +81,7 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
         monkeypatch.setattr(ReadVersionStore, "write", fail)
     sessions.close_all()
     monkeypatch.undo()
-    again = opened(tmp_path, Seen(), 1).get("s")
+    again = opened(tmp_path, ReadVersions(), 1).get("s")
     assert again is not None
     assert again.is_in_doubt == is_lost
 
@@ -99,8 +99,8 @@ def test_a_caller_without_a_session_does_not_undo_a_sessions_edit_by_a_tool(tmp_
     place.baseline({"a": "1\n"})
     with place.engine() as engine:
         done(engine, apply(write("a", "2\n"), session="agent"))
-        last = LastOf(A, None)
+        last = LastEditOf(A, None)
         refusal = refused(engine, Undo(Authorship("somebody", None, ""), "connection 2", last))
         assert isinstance(refusal, NothingToUndo)
-        done(engine, Undo(Authorship("somebody", "agent", ""), "connection 2", LastOf(A, "agent")))
+        done(engine, Undo(Authorship("somebody", "agent", ""), "connection 2", LastEditOf(A, "agent")))
     assert place.files() == {"a": "1\n"}

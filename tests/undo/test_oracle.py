@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from editd.engine.commands import Outcome, Undo
-from editd.engine.undo_selection import Filter, Named, Newest, OfSession
+from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
 from editd.values import changeset
 from editd.values.transaction import Authorship
@@ -227,7 +227,7 @@ class Run:
         if not targets:
             return
         self.told.append(f"undo {scope}: {targets}")
-        kind: Literal["undo", "rollback"] = "rollback" if isinstance(scope, OfSession) else "undo"
+        kind: Literal["undo", "rollback"] = "rollback" if isinstance(scope, BySession) else "undo"
         request = Undo(Authorship("somebody", None, "", None), "connection 1", scope, kind)
         try:
             files, undoes = self.model.without(targets)
@@ -289,7 +289,7 @@ class Run:
         files, undoes = self.model.without([(seq, step.in_force)])
         assert files == before
         self.told.append(f"undo {seq}")
-        request = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+        request = Undo(Authorship("somebody", None, "", None), "connection 1", ByTransaction(seq))
         self.make(request, files, undoes)
 
     def answer(self, request: Undo, *, is_dry: bool) -> object:
@@ -318,7 +318,7 @@ class Run:
     def look_at_needs(self, scope: Scope, targets: Targets, needs: set[int]) -> None:
         """What a transaction needs is newer; with all of it taken along there is no conflict any more."""
         assert needs
-        if not isinstance(scope, Named) or scope.paths:
+        if not isinstance(scope, ByTransaction) or scope.paths:
             return
         ((seq, files),) = targets
         assert min(needs) > seq
@@ -330,7 +330,7 @@ class Run:
         """Something to undo, and what of which transactions that is."""
         in_force = {seq: step for seq, step in self.model.steps.items() if step.in_force}
         if not in_force:
-            return Newest(None), []
+            return Latest(None), []
         seq = self.chance.choice(sorted(in_force))
         step = in_force[seq]
         edits = {seq: step for seq, step in in_force.items() if step.session is not None}
@@ -338,15 +338,15 @@ class Run:
         session = self.chance.choice(SESSIONS)
         of_session = [(seq, step.in_force) for seq, step in edits.items() if step.session == session]
         if kind <= 1:
-            return Named(seq), [(seq, step.in_force)]
+            return ByTransaction(seq), [(seq, step.in_force)]
         if kind == 2:
             paths = sorted({path for file in step.in_force for path in step.paths_of(file)})
             chosen = self.chance.sample(paths, self.chance.randint(1, len(paths)))
-            return Named(seq, tuple(map(path_of, chosen))), [(seq, step.joined(chosen))]
+            return ByTransaction(seq, tuple(map(path_of, chosen))), [(seq, step.joined(chosen))]
         if kind == 3:
-            return Newest(session, None), of_session
+            return Latest(session, None), of_session
         if kind == 4:
-            return OfSession(session), of_session
+            return BySession(session), of_session
         since, until = sorted(self.chance.choices(sorted(self.model.steps), k=2))
         paths = self.chance.sample(PATHS, self.chance.randint(1, 4))
         parts = [
@@ -354,7 +354,7 @@ class Run:
             for seq, step in edits.items()
             if since <= seq <= until and step.joined(paths)
         ]
-        return Filter(since=since, until=until, paths=tuple(map(path_of, paths)), kinds=("edit",)), parts
+        return ByFilter(since=since, until=until, paths=tuple(map(path_of, paths)), kinds=("edit",)), parts
 
     def follow_a_recipe(self) -> None:
         """Draw an undo; with all that it needs undone, one by one and newest first, it is clean."""
@@ -367,7 +367,7 @@ class Run:
         self.told.append(f"undo {scope} needs {needs}")
         assert needs
         for seq in needs:
-            step = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+            step = Undo(Authorship("somebody", None, "", None), "connection 1", ByTransaction(seq))
             made = self.answer(step, is_dry=False)
             assert isinstance(made, Outcome), f"{seq}: {made}"
         shown = self.answer(request, is_dry=True)
@@ -379,7 +379,7 @@ class Run:
         history = self.engine.history
         for seq in range(history.head, 0, -1):
             self.told.append(f"undo {seq}")
-            request = Undo(Authorship("somebody", None, "", None), "connection 1", Named(seq))
+            request = Undo(Authorship("somebody", None, "", None), "connection 1", ByTransaction(seq))
             made = self.answer(request, is_dry=False)
             assert isinstance(made, Outcome), f"{seq}: {made}"
             for touch in history.index.transactions([seq])[0].touches:
@@ -440,7 +440,7 @@ def test_any_undo_is_what_an_oracle_makes_of_it(tmp_path: Path, is_long: bool) -
     drawn = sum(counts.values()) - counts["changes"]
     assert counts["conflicts"] > drawn / 10, "they have to be common for this to be a test"
     assert counts["no opinion"] < drawn / 5
-    assert all(counts[scope.__name__] for scope in (Named, Newest, OfSession, Filter)), counts
+    assert all(counts[scope.__name__] for scope in (ByTransaction, Latest, BySession, ByFilter)), counts
 
 
 @pytest.mark.timeout(7200)

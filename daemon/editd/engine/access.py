@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from editd.engine.commands import Apply
 from editd.engine.leases import leased
-from editd.engine.net_changes import spans
+from editd.engine.net_changes import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
-from editd.engine.undo_selection import OfSession
+from editd.engine.undo_selection import BySession
 from editd.errors import NothingToUndo, PermissionDenied, Unread
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from editd.edits.plan import Snapshot
     from editd.engine.commands import Reader, Undo, Write
     from editd.engine.leases import Leases
-    from editd.engine.read_versions import Seen
+    from editd.engine.read_versions import ReadVersions
     from editd.engine.sessions import Sessions
-    from editd.engine.snapshot import View
-    from editd.engine.undo import Past
-    from editd.engine.undo_selection import Scope, Target
+    from editd.engine.snapshot import DiskSnapshot
+    from editd.engine.undo import HistoryWalker
+    from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
     from editd.system.clock import Clock
     from editd.values.changeset import Change
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from editd.values.transaction import Seq, Transaction
 
 
-class Guard(Struct, frozen=True):
+class AccessControl(Struct, frozen=True):
     registry: SessionStore
     sessions: Sessions
     leases: Leases
-    seen: Seen
+    seen: ReadVersions
     clock: Clock
 
     def permit(
@@ -72,7 +72,9 @@ class Guard(Struct, frozen=True):
             unguarded = [change for change in changes if not (is_free and change.path in guarded)]
             self._check_read(session, request, unguarded, expected, based)
 
-    def spare_published(self, scope: Scope, targets: list[Target]) -> tuple[list[Target], tuple[str, ...]]:
+    def spare_published(
+        self, scope: Scope, targets: list[UndoTarget]
+    ) -> tuple[list[UndoTarget], tuple[str, ...]]:
         """Return the targets that a scope may take back, and warnings about published work.
 
         A rollback leaves published work alone unless it asks for it: NothingToUndo where that is all.
@@ -83,10 +85,10 @@ class Guard(Struct, frozen=True):
         for seq in by_seq:
             if (found := published.get(seq)) is not None:
                 commits.setdefault(str(found), []).append(seq)
-        listed = "; ".join(f"{spans(seqs)} as {commit}" for commit, seqs in commits.items())
+        listed = "; ".join(f"{format_ranges(seqs)} as {commit}" for commit, seqs in commits.items())
         if not commits:
             return targets, ()
-        if not isinstance(scope, OfSession) or scope.is_published_included:
+        if not isinstance(scope, BySession) or scope.is_published_included:
             return targets, (f"This was published, and the commit stays: {listed}.",)
         left = [target for target in targets if target.transaction.seq not in published]
         if not left:
@@ -97,7 +99,9 @@ class Guard(Struct, frozen=True):
             )
         return left, (f"Published work was left alone: {listed}.",)
 
-    def check_own(self, request: Undo, targets: Sequence[Target], past: Past, view: View) -> None:
+    def check_own(
+        self, request: Undo, targets: Sequence[UndoTarget], past: HistoryWalker, view: DiskSnapshot
+    ) -> None:
         """Raise PermissionDenied where the undo would take back what another session did.
 
         A forced undo takes back the later changes in its way, too.
@@ -124,7 +128,7 @@ class Guard(Struct, frozen=True):
     def within(self, view: Snapshot, name: str | None) -> Snapshot:
         """The view as the session may look at it: a refusal must not show what it may not read."""
         session = self.sessions.get(name)
-        return view if session is None or session.bounds.read is None else Within(view, session)
+        return view if session is None or session.bounds.read is None else ScopedSnapshot(view, session)
 
     def may_read(self, name: str | None, path: WorkspacePath) -> bool:
         """Return whether the scope of the session, if there is one, has the path."""
@@ -194,7 +198,7 @@ class Guard(Struct, frozen=True):
                 raise _unread(session, change.path)
 
 
-class Within(Struct, frozen=True):
+class ScopedSnapshot(Struct, frozen=True):
     """A snapshot in which a session sees the files that it may read, and is refused the others."""
 
     view: Snapshot

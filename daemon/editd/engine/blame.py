@@ -34,7 +34,7 @@ CONTENTS_MAX = 8  # versions at hand: the one looked at, and those before it
 Lines = dict[int, int]  # line of the file now → where it is in the version at hand
 
 
-class Blame:
+class LineBlame:
     def __init__(
         self, history: History, path: WorkspacePath, version: Version, wanted: range | None = None
     ) -> None:

@@ -25,7 +25,7 @@ BYTES_OF_ONE_MAX = 128 * 1024 * 1024  # of one connection: two messages of full 
 EDIT_BYTES = 500  # what an edit takes beside its text
 
 
-class Changeset(Struct):
+class OpenChangeset(Struct):
     owner: int  # the connection that began it; it is gone when that ends
     reader: Reader
     authorship: Authorship
@@ -37,7 +37,7 @@ class Changeset(Struct):
 
 class Changesets:
     def __init__(self) -> None:
-        self._open: dict[str, Changeset] = {}
+        self._open: dict[str, OpenChangeset] = {}
 
     def begin(
         self, owner: int, reader: Reader, authorship: Authorship, on_stale: OnStale | None = None
@@ -51,10 +51,10 @@ class Changesets:
         if len(self._open) >= OPEN_MAX:
             raise TooLarge(f"{OPEN_MAX} changesets are open.", hint="Commit or abort some of them first.")
         name = secrets.token_hex(8)
-        self._open[name] = Changeset(owner, reader, authorship, on_stale)
+        self._open[name] = OpenChangeset(owner, reader, authorship, on_stale)
         return name
 
-    def get(self, name: str, owner: int) -> Changeset:
+    def get(self, name: str, owner: int) -> OpenChangeset:
         """The changeset, if it is this connection's. Raises InvalidParams."""
         found = self._open.get(name)
         if found is None or found.owner != owner:
@@ -92,7 +92,7 @@ class Changesets:
         for name in [name for name, changeset in self._open.items() if changeset.owner == owner]:
             del self._open[name]
 
-    def _of(self, owner: int) -> list[Changeset]:
+    def _of(self, owner: int) -> list[OpenChangeset]:
         return [changeset for changeset in self._open.values() if changeset.owner == owner]
 
 

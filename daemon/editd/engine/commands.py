@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editd.edits.regex import Match, Search
-    from editd.engine.hooks import Hooked, Trial
+    from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
     from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
     from editd.values.path import WorkspacePath
@@ -73,7 +73,7 @@ class Restore(Struct, frozen=True):
 Write = Apply | Undo | Restore
 
 
-class InTheWay(Struct, frozen=True):
+class ConflictReport(Struct, frozen=True):
     """Where an undo would not merge: the later transactions there, and those that must go with it."""
 
     path: WorkspacePath
@@ -105,7 +105,7 @@ class Outcome(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what sessions that a tool names have seen
-    conflicts: tuple[InTheWay, ...] = ()  # of an undo that is a dry run, or does only what fits
+    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run, or does only what fits
     formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # what the reader knew of a path
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
@@ -119,23 +119,23 @@ class Outcome(Struct, frozen=True):
         )  # fmt: skip
 
 
-class Asking(Struct, frozen=True):
+class NeedsRegex(Struct, frozen=True):
     """Not before this search has been made: ask again with its answer among `Apply.found`."""
 
     search: Search
 
 
-class Hooking(Struct, frozen=True):
+class NeedsHooks(Struct, frozen=True):
     """Not before the hooks have seen this: ask again with what they say as `Apply.hooked`."""
 
-    trial: Trial
+    trial: HookJob
 
 
-class Postponed(Struct, frozen=True):
+class NeedsDelay(Struct, frozen=True):
     """Not now: ask again in `seconds`; who cannot wait answers `reason`."""
 
     reason: Refused
     seconds: float
 
 
-Result = Outcome | Refused | Postponed | Asking | Hooking
+Result = Outcome | Refused | NeedsDelay | NeedsRegex | NeedsHooks

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.engine.commands import Reader
-    from editd.engine.snapshot import View
+    from editd.engine.snapshot import DiskSnapshot
     from editd.store.history import History, TransactionDraft
     from editd.values.changeset import Change
     from editd.values.content import FileState
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
 
 
-class State(StrEnum):  # whose members are hashed as fast as texts
+class CommitState(StrEnum):  # whose members are hashed as fast as texts
     STAGED = auto()
     COMMITTED = auto()
     PUBLISHED = auto()
@@ -56,14 +56,14 @@ class State(StrEnum):  # whose members are hashed as fast as texts
 
 # What may follow what; anything else is a fault of ours.
 TRANSITIONS = {
-    State.STAGED: {State.COMMITTED, State.ABORTED},
-    State.COMMITTED: {State.PUBLISHED, State.ABORTED},
-    State.PUBLISHED: set[State](),
-    State.ABORTED: set[State](),
+    CommitState.STAGED: {CommitState.COMMITTED, CommitState.ABORTED},
+    CommitState.COMMITTED: {CommitState.PUBLISHED, CommitState.ABORTED},
+    CommitState.PUBLISHED: set[CommitState](),
+    CommitState.ABORTED: set[CommitState](),
 }
 
 
-class Step(Struct):
+class PendingTransaction(Struct):
     """One transaction of a batch; `request` is its place in the turn, None for what is adopted."""
 
     draft: TransactionDraft
@@ -71,17 +71,17 @@ class Step(Struct):
     staging: StagedFiles | None
     request: int | None
     outcome: Outcome
-    state: State = State.STAGED
+    state: CommitState = CommitState.STAGED
 
-    def enter(self, state: State) -> None:
+    def enter(self, state: CommitState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
         self.state = state
 
 
-class Stopped(Struct, frozen=True):
+class CommitAborted(Struct, frozen=True):
     """Publishing stopped at a step: all steps from it on are aborted and can be planned again."""
 
-    steps: Sequence[Step]
+    steps: Sequence[PendingTransaction]
     refused: int = (
         0  # so many of them, from the first, are answered with `refusal`; the rest are planned again
     )
@@ -94,10 +94,10 @@ class Batch(Struct):
 
     history: History
     files: WorkspaceWriter
-    view: View
+    view: DiskSnapshot
     boot: bytes
     published_through: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PendingTransaction] = field(default_factory=list)
     expected: dict[tuple[Reader, WorkspacePath], Base] = field(default_factory=dict)
     content_bytes: int = 0
     is_closed: bool = False  # the next request is planned on the files themselves
@@ -114,7 +114,7 @@ class Batch(Struct):
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
         notes: bytes = b"",
-    ) -> Step:
+    ) -> PendingTransaction:
         """Put the new contents beside their targets, and draft the transaction. Raises Refused."""
         staged = (
             step for step in self.steps if step.staging is not None
@@ -139,7 +139,9 @@ class Batch(Struct):
                 self.is_closed = True  # what lies beyond links and in folders is only seen when it is done
         return step
 
-    def adopt(self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]) -> Step:
+    def adopt(
+        self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]
+    ) -> PendingTransaction:
         """Draft a transaction of what is in the files already."""
         return self._add(kind, authorship, time_us, changes, None, None, Outcome(None, tuple(changes)))
 
@@ -156,14 +158,14 @@ class Batch(Struct):
         parts: Sequence[Part] = (),
         notes: bytes = b"",
         token: str = "",
-    ) -> Step:
+    ) -> PendingTransaction:
         draft = self.history.draft(
             kind, authorship, time_us, changes, undoes=undoes, parts=parts, notes=notes, token=token,
             boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
         if staging is not None and staging.warnings:
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
-        step = Step(draft, tuple(changes), staging, request, outcome)
+        step = PendingTransaction(draft, tuple(changes), staging, request, outcome)
         self.steps.append(step)
         self.content_bytes += sum(len(change.after.content) for change in changes if change.after is not None)
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
@@ -175,7 +177,7 @@ class Batch(Struct):
             version = None if change.after is None else change.after.version
             self.expected[reader, change.path] = Base(version)
 
-    def commit(self) -> Stopped | None:
+    def commit(self) -> CommitAborted | None:
         """Make all steps durable, then publish them in turn. Raises Broken where files are in doubt.
 
         An I/O error before the commit point refuses them all, with nothing changed.
@@ -192,9 +194,9 @@ class Batch(Struct):
         except OSError as error:
             self._drop(self.steps)
             refusal = IoError(error, "The journal cannot be written")
-            return Stopped(tuple(self.steps), len(self.steps), refusal)
+            return CommitAborted(tuple(self.steps), len(self.steps), refusal)
         for step in self.steps:
-            step.enter(State.COMMITTED)
+            step.enter(CommitState.COMMITTED)
         for place, step in enumerate(self.steps):
             if step.staging is not None:
                 try:
@@ -208,7 +210,7 @@ class Batch(Struct):
                     ) from error
                 except Refused as refusal:
                     return self._abort(self.steps[place:], refusal)
-            step.enter(State.PUBLISHED)
+            step.enter(CommitState.PUBLISHED)
             self.history.conclude(step.draft)
         return None
 
@@ -219,10 +221,10 @@ class Batch(Struct):
 
     def _abort(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[PendingTransaction],
         refusal: Refused | None = None,
         orphans: Sequence[tuple[WorkspacePath, FileState]] = (),
-    ) -> Stopped:
+    ) -> CommitAborted:
         try:
             self.history.abort([step.draft for step in steps])
         except OSError as error:
@@ -231,16 +233,16 @@ class Batch(Struct):
                 hint="Restart the daemon: it recovers from what the disk holds.",
             ) from error
         for step in steps:
-            step.enter(State.ABORTED)
-        return Stopped(tuple(steps), 0 if refusal is None else 1, refusal, orphans)
+            step.enter(CommitState.ABORTED)
+        return CommitAborted(tuple(steps), 0 if refusal is None else 1, refusal, orphans)
 
-    def _drop(self, steps: Sequence[Step]) -> None:
+    def _drop(self, steps: Sequence[PendingTransaction]) -> None:
         self.history.revert([step.draft for step in steps])
         for step in steps:
-            step.enter(State.ABORTED)
+            step.enter(CommitState.ABORTED)
         self.discard(steps)
 
-    def discard(self, steps: Sequence[Step]) -> None:
+    def discard(self, steps: Sequence[PendingTransaction]) -> None:
         """Remove the temporaries of aborted steps, the newest first. Orphans are in the history by then."""
         for step in reversed(steps):
             if step.staging is not None:

@@ -22,10 +22,10 @@ from editd.edits.plan import plan
 from editd.edits.regex import NeedsSearch
 from editd.engine.commands import (
     Apply,
-    Asking,
-    Hooking,
+    NeedsDelay,
+    NeedsHooks,
+    NeedsRegex,
     Outcome,
-    Postponed,
     Reader,
     Restore,
     Result,
@@ -33,29 +33,29 @@ from editd.engine.commands import (
     Write,
     reader_of,
 )
-from editd.engine.commit import Batch, State, Step
+from editd.engine.commit import Batch, CommitState, PendingTransaction
 from editd.engine.external_changes import (
     OUTSIDE,
-    Adoption,
+    ExternalChange,
     IsOurs,
     OutsideAuthorship,
-    adoptions,
-    displaced,
-    nested,
+    blocked_by,
+    external_changes,
+    nested_paths,
     recorded_state,
 )
-from editd.engine.hooks import Hook, Unhooked, hooked
-from editd.engine.policy import Rules
-from editd.engine.read_versions import Seen
-from editd.engine.reconcile import Inspection
+from editd.engine.hooks import Hook, HooksNotRun, hooked
+from editd.engine.policy import EditPolicy
+from editd.engine.read_versions import ReadVersions
+from editd.engine.reconcile import Reconciliation
 from editd.engine.recovery import recover
 from editd.engine.refusal_details import explain, suggest, with_changes_since
 from editd.engine.replay import encode_notes, first_answer
 from editd.engine.restore import restore
-from editd.engine.snapshot import View
-from editd.engine.undo import Inverted, Past, invert
-from editd.engine.undo_conflicts import NoRoom, UndoConflict, obstructions
-from editd.engine.undo_selection import LastOf, OfSession, Target, batches_of, without_effect
+from editd.engine.snapshot import DiskSnapshot
+from editd.engine.undo import HistoryWalker, UndoPlan, invert
+from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
+from editd.engine.undo_selection import BySession, LastEditOf, UndoTarget, batches_of, without_effect
 from editd.errors import (
     Broken,
     FileMissing,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from editd.edits.regex import Match, Search
-    from editd.engine.access import Guard
+    from editd.engine.access import AccessControl
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version
@@ -109,7 +109,7 @@ class _Knowledge(Struct, frozen=True):
     """What planning may ask of the history and the reader."""
 
     history: History
-    seen_by: Seen
+    seen_by: ReadVersions
     reader: Reader
     expected: Expected  # what those will have seen whose requests are in this turn
 
@@ -149,11 +149,11 @@ class Engine:
         self.tree = tree
         self.files = files
         self.clock = clock
-        self.seen = Seen()
+        self.seen = ReadVersions()
         self.broken: Refused | None = None
         self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
-        self.guard: Guard | None = None  # what sessions may do, once there are any
-        self.rules = Rules()  # what the configuration lets nobody do
+        self.guard: AccessControl | None = None  # what sessions may do, once there are any
+        self.rules = EditPolicy()  # what the configuration lets nobody do
         self.hooks: tuple[Hook, ...] = ()  # what it has look at every edit
         self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
         self._scope = scope
@@ -170,7 +170,7 @@ class Engine:
         # What is in the page cache outlives a killed daemon, but not these. A mount alone says nothing, since
         # its id is used again after the next boot.
         self._boot = boot and boot + mount
-        self._unfinished: list[Step] = []
+        self._unfinished: list[PendingTransaction] = []
         self._last_us = 0
         self.synced = Seq(0)  # all up to here are in the files for good
         self.has_sync_failed = False  # and is not tried again: a second one would say that all is well
@@ -181,7 +181,7 @@ class Engine:
 
     # ── changing ──
 
-    def turn(self, requests: Sequence[Write]) -> list[Result]:
+    def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         """Carry out what came in, in its order; one result for each."""
         requests = [self._meant(request) for request in requests]
         absence = self.absence()
@@ -216,7 +216,7 @@ class Engine:
         for index, (request, result) in enumerate(zip(requests, results, strict=True)):
             with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
                 if isinstance(result, Refused):
-                    explain(result, self.history, View(self.tree, self.history, quiet=False).file_at)
+                    explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
                     self.suggest(result, request.authorship.session)
                 elif isinstance(result, Outcome) and result.outdated:
                     results[index] = with_changes_since(result, self.history, request.authorship.session)
@@ -242,7 +242,7 @@ class Engine:
             return request
         said = request.authorship
         return Undo(
-            said, request.reader, LastOf(path, said.session), dry_run=request.dry_run,
+            said, request.reader, LastEditOf(path, said.session), dry_run=request.dry_run,
             fingerprint=request.fingerprint if isinstance(request, Apply) else "",
         )  # fmt: skip
 
@@ -273,7 +273,7 @@ class Engine:
             reason = Broken(
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
             )
-            return Postponed(reason, PACKING_WAIT_SECONDS)
+            return NeedsDelay(reason, PACKING_WAIT_SECONDS)
         if self.history.index.is_backed_up:
             return self.history.index.flaw
         return None
@@ -309,15 +309,15 @@ class Engine:
         except InUse as refusal:
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Postponed(refusal, WRITER_WAIT_SECONDS)
+            return NeedsDelay(refusal, WRITER_WAIT_SECONDS)
         except NeedsSearch as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Asking(need.search)
-        except Unhooked as need:
+            return NeedsRegex(need.search)
+        except HooksNotRun as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Hooking(need.trial)
+            return NeedsHooks(need.trial)
         except Refused as refusal:
             if isinstance(refusal, Unread):
                 self._note_sights(refusal.sights, request.reader, {})
@@ -380,7 +380,7 @@ class Engine:
         if self.guard is not None:
             self.guard.permit(request, changes, expected, based, guarded)
 
-    def _plan(self, view: View, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
+    def _plan(self, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
         knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
         try:
             return plan(
@@ -400,15 +400,15 @@ class Engine:
         if request.dry_run:
             self._record_strangers_of(request)
         scope, view = request.scope, batch.view
-        past = Past(self.history)
+        past = HistoryWalker(self.history)
         targets, inverted, warnings = self._inverted(request, past, view)
         changes = inverted.changes
         self._permit(request, changes)
-        answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastOf) else ()
+        answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
         outcome = Outcome(None, changes, warnings=warnings, answers=answers)
         is_fitting = request.on_conflict == "skip"
         if request.dry_run:
-            in_the_way = obstructions(inverted.places, targets, scope, past, view.file_at)
+            in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             if is_fitting or not in_the_way:  # else these are not all the changes, and may not fit together
                 try:
                     self.files.check(changes)
@@ -419,11 +419,11 @@ class Engine:
             raise UndoConflict(inverted.places, targets, scope)
         if is_fitting:
             outcome = replace(
-                outcome, conflicts=obstructions(inverted.places, targets, scope, past, view.file_at)
+                outcome, conflicts=undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             )
         self._adopt_into(batch, request, changes=changes)
         said = request.authorship
-        if isinstance(scope, OfSession) and not said.message:
+        if isinstance(scope, BySession) and not said.message:
             said = replace(said, message=f"Roll back session {scope.session}")
         batch.stage(
             request.kind, said, self._now_us(), changes, request=index, outcome=outcome,
@@ -434,13 +434,13 @@ class Engine:
         return None
 
     def _inverted(
-        self, request: Undo, past: Past, view: View
-    ) -> tuple[list[Target], Inverted, tuple[str, ...]]:
+        self, request: Undo, past: HistoryWalker, view: DiskSnapshot
+    ) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]]:
         """What is to be undone, what that comes to, and warnings. Raises NothingToUndo where it is nothing.
 
         Of the newest, what has no effect any more is taken along with the first that has.
         """
-        targets: list[Target] = []
+        targets: list[UndoTarget] = []
         warnings: tuple[str, ...] = ()
         for named in batches_of(request.scope, self.history):
             more = named
@@ -460,9 +460,9 @@ class Engine:
 
     def _record_strangers_of(self, request: Undo) -> None:
         """Record what others wrote in the files that an undo would change, for a dry run to name them."""
-        view = View(self.tree, self.history)
+        view = DiskSnapshot(self.tree, self.history)
         with contextlib.suppress(NothingToUndo):
-            self._inverted(request, Past(self.history), view)
+            self._inverted(request, HistoryWalker(self.history), view)
         is_ours = self._scope()
         known = {
             path: state
@@ -508,11 +508,11 @@ class Engine:
             if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
         }
         batch.view.strangers.clear()
-        for adoption in adoptions(found, self.history, self._scope()):
+        for adoption in external_changes(found, self.history, self._scope()):
             kind, by = self._made_by(adoption, message)
             batch.adopt(kind, by, self._now_us(), adoption.changes)
 
-    def _find_displaced(self, view: View, changes: Sequence[Change]) -> None:
+    def _find_displaced(self, view: DiskSnapshot, changes: Sequence[Change]) -> None:
         """Note what is gone since something else stands there now, or can be put there: a file for a folder.
 
         Raises NotAFile where there is no room for `changes`, InUse where the disk was seen now so, now so.
@@ -520,7 +520,7 @@ class Engine:
         made = [change.path for change in changes if change.before is None and change.after is not None]
         if not (made or view.strangers):
             return
-        in_the_way = displaced(made, self.history) - {change.path for change in changes}
+        in_the_way = blocked_by(made, self.history) - {change.path for change in changes}
         for path in in_the_way:
             with contextlib.suppress(Refused):  # what is in the way indeed, `Files.check` tells
                 view.file_at(path)
@@ -528,17 +528,17 @@ class Engine:
             self.files.check(changes)
             raise InUse(changes[0].path.text)
         found = {path for path, state in view.strangers.items() if state is not None}
-        if clash := next(nested(found | {c.path for c in changes if c.after is not None}), None):
+        if clash := next(nested_paths(found | {c.path for c in changes if c.after is not None}), None):
             if changes:
                 self.files.check(changes)
                 raise InUse(clash.text)
-            for path in set(nested(found)):  # Whoever made it so while we looked is noticed once more.
+            for path in set(nested_paths(found)):  # Whoever made it so while we looked is noticed once more.
                 del view.strangers[path]
                 found.discard(path)
         new = [path for path in found if self.history.entry(path) is None]
-        view.strangers.update(dict.fromkeys(displaced(new, self.history)))
+        view.strangers.update(dict.fromkeys(blocked_by(new, self.history)))
 
-    def _made_by(self, adoption: Adoption, message: str) -> tuple[Kind, Authorship]:
+    def _made_by(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:
             known = self.outside_authorship([change.path for change in adoption.changes])
             if known is not None:
@@ -569,7 +569,9 @@ class Engine:
                 again.append((step.request, taken[step.request]))
         return again
 
-    def _conclude(self, step: Step, results: list[Result | None], taken: Mapping[int, Write]) -> None:
+    def _conclude(
+        self, step: PendingTransaction, results: list[Result | None], taken: Mapping[int, Write]
+    ) -> None:
         self.last_write = self.clock.monotonic()
         if step.staging is not None:
             self._unfinished.append(step)
@@ -593,25 +595,26 @@ class Engine:
             self._break(broken, batch, [])
             return []
         self.last_write = self.clock.monotonic()
-        recorded = [step.draft.transaction for step in batch.steps if step.state is State.PUBLISHED]
+        recorded = [step.draft.transaction for step in batch.steps if step.state is CommitState.PUBLISHED]
         for transaction in recorded:
             self.on_recorded(transaction)
         return recorded
 
-    def inspect(self) -> Inspection:
+    def inspect(self) -> Reconciliation:
         """Begin to look at files that a notice or a scan names."""
-        return Inspection(self.tree, self.history, self.adopt)
+        return Reconciliation(self.tree, self.history, self.adopt)
 
-    def look_at_replaced(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
-        """A look at what was replaced a while ago, for any thread; None where there is nothing to see.
+    def check_quarantine(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
+        """Return a check of the replaced files whose time has come, for any thread; None if there are none.
 
-        What it returns is for `record_written`. `is_busy`: edits come without a pause, so only what must be.
+        Pass its result to `record_late_writes`. With `is_busy`, edits come without a pause, so it checks only
+        the files that cannot wait.
         """
         if self.broken is not None:
             return None
         return self.files.check_quarantine(self.clock.monotonic(), is_busy=is_busy)
 
-    def record_written(self, looks: Sequence[QuarantineCheck]) -> None:
+    def record_late_writes(self, looks: Sequence[QuarantineCheck]) -> None:
         """Record what somebody wrote into a file that had just been replaced (C4)."""
         with contextlib.closing(self.files.written(looks)) as written:
             for path, state in written:
@@ -626,7 +629,7 @@ class Engine:
                 inspection.look(path)
                 inspection.record()
 
-    def relieve(self) -> None:
+    def flush_index(self) -> None:
         """Do what nobody waits for. Called when the replies are out."""
         self.history.index.flush_if_full()
 
@@ -676,7 +679,7 @@ class Engine:
     def look(self, here: WorkspacePath) -> FileState | None:
         """What a resolved path holds now; recorded first where the history differs, unless git ignores it."""
         self.check_in_place()
-        view = View(self.tree, self.history, quiet=False)
+        view = DiskSnapshot(self.tree, self.history, quiet=False)
         state = view.at(here)
         if view.strangers and (self.history.entry(here) is not None or self._scope()(here)):
             self.adopt(view.strangers)
@@ -689,13 +692,13 @@ class Engine:
         found: Mapping[Search, tuple[Match, ...] | Refused],
         session: str | None = None,
         on_stale: OnStale | None = None,
-    ) -> tuple[Outcome, View]:
+    ) -> tuple[Outcome, DiskSnapshot]:
         """What these edits of a session would make of the files, and the view in which they have.
 
         Raises Unanswered where a search is not in `found`.
         """
         self.check_in_place()
-        view = View(self.tree, self.history, quiet=False)
+        view = DiskSnapshot(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
             worked_out = self._plan(view, request)
@@ -762,7 +765,7 @@ class Engine:
             if self.broken is None:
                 look = self.files.check_quarantine(None)
                 if look is not None:
-                    self.record_written(look())
+                    self.record_late_writes(look())
                 self.files.end()
         except (Refused, OSError) as error:  # what is left there is put aside at the next start
             log.error("what was replaced could not be looked at: %s", error)
@@ -772,7 +775,7 @@ class Engine:
     # ── what those need ──
 
     def _batch(self) -> Batch:
-        view = View(self.tree, self.history)
+        view = DiskSnapshot(self.tree, self.history)
         return Batch(self.history, self.files, view, self._boot, int(self.history.head))
 
     def _now_us(self) -> int:
@@ -783,7 +786,7 @@ class Engine:
         self._last_us = max(self._last_us + 1, self.clock.now_us())
         return self._last_us
 
-    def _outcome(self, worked_out: Plan, view: View) -> Outcome:
+    def _outcome(self, worked_out: Plan, view: DiskSnapshot) -> Outcome:
         changed = {change.path for change in worked_out.changes}
         unchanged = tuple(
             Change(path, view.drafted.get(path), view.drafted.get(path))
@@ -872,7 +875,7 @@ def _notes(outcome: Outcome, request: Write) -> bytes:
 
 def _answered(result: Result | None) -> Result:
     assert result is not None, "a request was left without an answer"
-    refusal = result.reason if isinstance(result, Postponed) else result
+    refusal = result.reason if isinstance(result, NeedsDelay) else result
     if isinstance(refusal, Refused):
         refusal.forget_stack()
     return result

@@ -28,7 +28,7 @@ OPEN_MAX = 1000
 COMMAND_CHARACTERS_MAX = 10_000
 
 
-class Bracket(Struct):
+class ExecSpan(Struct):
     name: str
     owner: int  # the connection that began it; it ends with that
     reader: Reader  # whose it is: a session's, or the connection's where it has none
@@ -43,21 +43,21 @@ class Bracket(Struct):
         return f"session {self.session!r}" if self.session is not None else self.actor
 
 
-class Brackets:
+class ExecSpans:
     def __init__(self) -> None:
-        self._open: dict[str, Bracket] = {}
+        self._open: dict[str, ExecSpan] = {}
 
-    def begin(self, owner: int, reader: Reader, actor: str, session: str | None, command: str) -> Bracket:
+    def begin(self, owner: int, reader: Reader, actor: str, session: str | None, command: str) -> ExecSpan:
         """Open a bracket. Raises TooLarge, InvalidParams."""
         if len(self._open) >= OPEN_MAX:
             raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
         if len(command) > COMMAND_CHARACTERS_MAX:
             raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
-        bracket = Bracket(secrets.token_hex(8), owner, reader, actor, session, command)
+        bracket = ExecSpan(secrets.token_hex(8), owner, reader, actor, session, command)
         self._open[bracket.name] = bracket
         return bracket
 
-    def get(self, name: str, owner: int) -> Bracket:
+    def get(self, name: str, owner: int) -> ExecSpan:
         """The bracket, if it is this connection's. Raises InvalidParams."""
         found = self._open.get(name)
         if found is None or found.owner != owner:
@@ -72,7 +72,7 @@ class Brackets:
         """End it. Returns whether it was open."""
         return self._open.pop(name, None) is not None
 
-    def of(self, owner: int) -> list[Bracket]:
+    def of(self, owner: int) -> list[ExecSpan]:
         return [bracket for bracket in self._open.values() if bracket.owner == owner]
 
     def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship] | None:

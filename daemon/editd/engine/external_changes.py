@@ -29,18 +29,18 @@ IsOurs = Callable[[WorkspacePath], bool]
 """Whether the scan looks after a path, without an edit having touched it."""
 
 
-class Adoption(Struct, frozen=True):
+class ExternalChange(Struct, frozen=True):
     """Changes found on disk, by the kind of transaction that records them."""
 
     kind: Kind
     changes: tuple[Change, ...]
 
 
-def adoptions(
+def external_changes(
     strangers: Mapping[WorkspacePath, FileState | None],
     history: History,
     is_ours: IsOurs,
-) -> list[Adoption]:
+) -> list[ExternalChange]:
     """Sort what was found: first what is only now seen for the first time, then what has changed.
 
     A path that the history does not know and that was not looked after until now (`is_ours` says no:
@@ -56,7 +56,7 @@ def adoptions(
         change = Change(path, state_of(known, history), state)
         new_to_us = known is None and not is_ours(path)
         (first_seen if new_to_us else changed).append(change)
-    found = [Adoption("baseline", tuple(first_seen)), Adoption("outside", _with_moves(changed))]
+    found = [ExternalChange("baseline", tuple(first_seen)), ExternalChange("outside", _with_moves(changed))]
     if any(change.after is None for change in changed):
         found.reverse()  # What is gone has made room for what is seen for the first time.
     return [adoption for adoption in found if adoption.changes]
@@ -77,13 +77,13 @@ def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(Change(c.path, c.before, c.after, moved.get(c.path)) for c in changes)
 
 
-def nested(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
+def nested_paths(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
     """Those of the files that would lie in another of them."""
     found = inner({path.raw for path in files})
     yield from (path for path in files if path.raw in found)
 
 
-def displaced(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
+def blocked_by(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
     """The files of the history for which there is no room where there are these: above and below them."""
     found: set[WorkspacePath] = set()
     above: dict[bytes, bool] = {b"": True}  # whether the history has something there

@@ -55,14 +55,14 @@ class _Refusal(Exception):
         self.answer = answer
 
 
-class File(Struct):
+class HookFile(Struct):
     path: str
     content: bytes
     is_executable: bool
     by: list[str] = field(default_factory=list)  # the hooks that have changed it
 
 
-class Ran(Struct, frozen=True):
+class HookRun(Struct, frozen=True):
     """How a command ended: its exit status where it came to one, else what went wrong."""
 
     status: int | None
@@ -72,7 +72,7 @@ class Ran(Struct, frozen=True):
     is_late: bool = False
 
 
-class Bench:
+class HookProcess:
     """Where the hooks of one trial run, one after the other."""
 
     def __init__(self, request: Frame, files: Sequence[Frame]) -> None:
@@ -82,7 +82,7 @@ class Bench:
         self._folder: str = request["folder"]
         self._tree = os.path.join(self._folder, "tree")
         self._until = time.monotonic() + TRIAL_SECONDS
-        given = [File(frame["path"], frame["content"], frame["executable"]) for frame in files]
+        given = [HookFile(frame["path"], frame["content"], frame["executable"]) for frame in files]
         self._files, self._beside = given[: request["files"]], given[request["files"] :]
 
     def answers(self) -> Iterator[Frame]:
@@ -111,7 +111,7 @@ class Bench:
                 os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
                 ran = self._on_files(hook, some) if is_on_files else self._on_input(hook, some[0])
             except OSError as error:  # a path too long for it, or a disk that is full
-                ran = Ran(None, problem=f"its scratch folder cannot be used: {error.strerror}")
+                ran = HookRun(None, problem=f"its scratch folder cannot be used: {error.strerror}")
             problem = self._problem(hook, ran, some, before)
             if problem:
                 for file, content in zip(some, before, strict=True):
@@ -122,7 +122,7 @@ class Bench:
                 if file.content != content:
                     file.by.append(hook["name"])
 
-    def _on_input(self, hook: dict[str, Any], file: File) -> Ran:
+    def _on_input(self, hook: dict[str, Any], file: HookFile) -> HookRun:
         """The content on standard input; a formatter's output is the new one."""
         name = os.path.join(self._folder, "input")
         with open(name, "wb") as target:
@@ -137,7 +137,7 @@ class Bench:
             file.content = ran.output
         return ran
 
-    def _on_files(self, hook: dict[str, Any], files: list[File]) -> Ran:
+    def _on_files(self, hook: dict[str, Any], files: list[HookFile]) -> HookRun:
         """The files in the scratch folder; a formatter changes them there."""
         self._lay_out([*self._beside, *files])
         names = [_argument(file.path) for file in files]
@@ -150,11 +150,13 @@ class Bench:
                 content = self._read(file)
                 if content is None:
                     problem = f"it has left {file.path} no plain file of at most {self._bytes_max} bytes"
-                    return Ran(None, ran.output, ran.errors, problem)
+                    return HookRun(None, ran.output, ran.errors, problem)
                 file.content = content
         return ran
 
-    def _problem(self, hook: dict[str, Any], ran: Ran, files: Sequence[File], before: Sequence[bytes]) -> str:
+    def _problem(
+        self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], before: Sequence[bytes]
+    ) -> str:
         """What is wrong with how it went; raises _Refusal where a check says no."""
         if ran.status is None:
             return ran.problem
@@ -178,7 +180,7 @@ class Bench:
         emptied = [file for file, content in zip(files, before, strict=True) if content and not file.content]
         return f"it made nothing of {emptied[0].path}, which is not empty" if emptied else ""
 
-    def _failed(self, hook: dict[str, Any], ran: Ran, files: Sequence[File], problem: str) -> Frame:
+    def _failed(self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], problem: str) -> Frame:
         """The warning, where the edit goes on without this hook; else raises _Refusal."""
         said = self._said(ran)
         told = f"{hook['name']} failed on {_names(files)}: {problem}." + (f" {_short(said)}" if said else "")
@@ -196,13 +198,13 @@ class Bench:
             }
         )
 
-    def _said(self, ran: Ran) -> str:
+    def _said(self, ran: HookRun) -> str:
         """What it printed, errors first, with the paths as the workspace has them."""
         text = b"\n".join(part.strip() for part in (ran.errors[:KEPT_BYTES], ran.output[:KEPT_BYTES]) if part)
         shown = text.decode("utf-8", "replace").replace(self._tree + "/", "").replace(self._tree, ".")
         return shown.strip()[:SHOWN_CHARACTERS]
 
-    def _lay_out(self, files: Sequence[File]) -> None:
+    def _lay_out(self, files: Sequence[HookFile]) -> None:
         """Make the folder that a command runs in anew, with these files; of one path the last counts."""
         if os.path.lexists(self._tree):
             shutil.rmtree(self._tree)
@@ -214,7 +216,7 @@ class Bench:
             with open(os.open(name, flags, 0o700 if file.is_executable else 0o600), "wb") as target:
                 target.write(file.content)
 
-    def _read(self, file: File) -> bytes | None:
+    def _read(self, file: HookFile) -> bytes | None:
         """What a command has made of a file; None where it is no plain file in its place, or too large."""
         name = os.path.join(self._tree, file.path)
         if os.path.realpath(name) != os.path.join(os.path.realpath(self._tree), file.path):
@@ -228,7 +230,7 @@ class Bench:
 
     def _command(
         self, hook: dict[str, Any], argv: list[str], source: IO[bytes] | None, content_max: int | None
-    ) -> Ran:
+    ) -> HookRun:
         """Run it to its end; `content_max` where its output is content, which is to be had whole."""
         argv[0] = os.path.expanduser(argv[0])
         try:
@@ -239,7 +241,7 @@ class Bench:
                 preexec_fn=die_with_parent,  # there is but one thread
             )  # fmt: skip
         except OSError as error:
-            return Ran(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
+            return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
         assert process.stdout is not None
         assert process.stderr is not None
         output = _Stream(process.stdout, KEPT_BYTES if content_max is None else content_max)
@@ -259,7 +261,7 @@ class Bench:
         elif content_max is not None and output.count > content_max:
             problem = f"it printed more than {content_max} bytes"
         status = None if problem else process.returncode
-        return Ran(status, bytes(output.kept), bytes(errors.kept), problem, late)
+        return HookRun(status, bytes(output.kept), bytes(errors.kept), problem, late)
 
 
 class _Stream:
@@ -331,7 +333,7 @@ def _argument(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path
 
 
-def _names(files: Sequence[File]) -> str:
+def _names(files: Sequence[HookFile]) -> str:
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return files[0].path + more
 
@@ -340,7 +342,7 @@ def _short(said: str) -> str:
     return said if len(said) <= TOLD_CHARACTERS else said[: TOLD_CHARACTERS - 1] + "…"
 
 
-def _data(hook: Mapping[str, Any], ran: Ran, files: Sequence[File], said: str) -> dict[str, Any]:
+def _data(hook: Mapping[str, Any], ran: HookRun, files: Sequence[HookFile], said: str) -> dict[str, Any]:
     return {
         "hook": hook["name"],
         "kind": hook["kind"],
@@ -375,7 +377,7 @@ def main() -> None:
             return
         files.append(frame)
     try:
-        for answer in Bench(request, files).answers():
+        for answer in HookProcess(request, files).answers():
             write_frame(sys.stdout.buffer, answer)
     except (BrokenPipeError, _Abandoned):  # H3
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())

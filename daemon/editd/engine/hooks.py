@@ -1,6 +1,6 @@
 """Hooks: the user's own commands, which see what an edit would write before anything of it takes effect.
 
-A planned changeset whose files hooks are for becomes a `Trial`. Planning ends there with `Unhooked`; who
+A planned changeset whose files hooks are for becomes a `HookJob`. Planning ends there with `HooksNotRun`; who
 called it has the commands run by a process (`engine.hook_worker`), and plans again with what came of it.
 That holds for exactly these bytes: where somebody else has edited meanwhile, the plan is another one,
 whatever is stale is refused as always, and the hooks run anew.
@@ -36,13 +36,13 @@ class Hook(Struct, frozen=True):
     on_error: Literal["refuse", "skip"] = "refuse"
     with_files: tuple[WorkspacePath, ...] = ()
 
-    def is_for(self, file: Planned) -> bool:
+    def is_for(self, file: PlannedFile) -> bool:
         """A formatter leaves alone what is only moved."""
         is_wanted = self.kind == "check" or not file.is_moved
         return is_wanted and any(glob.matches(file.path) for glob in self.globs)
 
 
-class Planned(Struct, frozen=True):
+class PlannedFile(Struct, frozen=True):
     """A file as it is to be."""
 
     path: WorkspacePath
@@ -51,15 +51,15 @@ class Planned(Struct, frozen=True):
     is_moved: bool = False  # its content was elsewhere before, and is the same
 
 
-class Trial(Struct, frozen=True):
+class HookJob(Struct, frozen=True):
     """What hooks are to look at: the same trial has the same answer."""
 
     hooks: tuple[Hook, ...]
-    files: tuple[Planned, ...]
-    beside: tuple[Planned, ...] = ()
+    files: tuple[PlannedFile, ...]
+    beside: tuple[PlannedFile, ...] = ()
 
 
-class Formatted(Struct, frozen=True):
+class HookResult(Struct, frozen=True):
     """What the hooks have made of a trial: of each file that they changed its content, and who did."""
 
     contents: Mapping[WorkspacePath, bytes] = field(default_factory=dict)
@@ -67,13 +67,13 @@ class Formatted(Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # of hooks that were left out
 
 
-Hooked = tuple[Trial, Formatted | Refused]
+Hooked = tuple[HookJob, HookResult | Refused]
 
 
-class Unhooked(Exception):
+class HooksNotRun(Exception):
     """Planning cannot go on before these hooks have run. No refusal: nobody is told."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: HookJob) -> None:
         super().__init__(", ".join(hook.name for hook in trial.hooks))
         self.trial = trial
 
@@ -92,41 +92,41 @@ def hooked(
     if trial is None:
         return worked_out
     if found is None or found[0] != trial:
-        raise Unhooked(trial)
+        raise HooksNotRun(trial)
     result = found[1]
     if isinstance(result, Refused):
         raise result
     return _formatted(worked_out, trial, result)
 
 
-def planned_of(changes: Iterable[Change]) -> tuple[Planned, ...]:
+def planned_of(changes: Iterable[Change]) -> tuple[PlannedFile, ...]:
     """The files that changes write or move; links, deletions and modes are nobody's to format."""
     before = {change.path: change.before for change in changes}
-    found: list[Planned] = []
+    found: list[PlannedFile] = []
     for change in changes:
         after = change.after
         if after is None or after.is_symlink or change.kind == "mode":
             continue
         source = None if change.source is None else before.get(change.source)
         is_moved = source is not None and source.version == after.version
-        found.append(Planned(change.path, after.content, after.is_executable, is_moved))
+        found.append(PlannedFile(change.path, after.content, after.is_executable, is_moved))
     return tuple(found)
 
 
 def trial_of(
-    files: Sequence[Planned], hooks: Sequence[Hook], look: Callable[[WorkspacePath], FileState | None]
-) -> Trial | None:
+    files: Sequence[PlannedFile], hooks: Sequence[Hook], look: Callable[[WorkspacePath], FileState | None]
+) -> HookJob | None:
     """These files with the hooks that are for any of them; None where there is no such hook."""
     wanted = tuple(hook for hook in hooks if any(hook.is_for(file) for file in files))
     if not wanted:
         return None
     concerned = tuple(file for file in files if any(hook.is_for(file) for hook in wanted))
-    beside: list[Planned] = []
+    beside: list[PlannedFile] = []
     for path in dict.fromkeys(path for hook in wanted for path in hook.with_files):
         state = look(path)
         if state is not None and not state.is_symlink:
-            beside.append(Planned(path, state.content, state.is_executable))
-    return Trial(wanted, concerned, tuple(beside))
+            beside.append(PlannedFile(path, state.content, state.is_executable))
+    return HookJob(wanted, concerned, tuple(beside))
 
 
 def _after(
@@ -136,7 +136,7 @@ def _after(
     return lambda path: planned[path] if path in planned else look(path)
 
 
-def _formatted(worked_out: Plan, trial: Trial, result: Formatted) -> Plan:
+def _formatted(worked_out: Plan, trial: HookJob, result: HookResult) -> Plan:
     changes: list[Change] = []
     reports = dict(worked_out.reports)
     for change in worked_out.changes:
@@ -162,7 +162,7 @@ def _formatted(worked_out: Plan, trial: Trial, result: Formatted) -> Plan:
     )  # fmt: skip
 
 
-def _told(result: Formatted) -> str:
+def _told(result: HookResult) -> str:
     """What a tool's own answer does not know."""
     files = [f"{path} was then formatted by {', '.join(by)}." for path, by in result.by.items()]
     return " ".join([*files, "Read what you edit next again: it may not stand there as you wrote it."])
@@ -173,7 +173,7 @@ def _told(result: Formatted) -> str:
 _KINDS: dict[str, type[Refused]] = {kind.code: kind for kind in (Rejected, Timeout)}
 
 
-def requests_of(trial: Trial, folder: str, environment: Mapping[str, str], bytes_max: int) -> list[Frame]:
+def requests_of(trial: HookJob, folder: str, environment: Mapping[str, str], bytes_max: int) -> list[Frame]:
     """The frames that ask the process: the hooks, each with the numbers of its files, and the files."""
     hooks = [
         {
@@ -197,15 +197,15 @@ def requests_of(trial: Trial, folder: str, environment: Mapping[str, str], bytes
     return [begin, *files]
 
 
-class Answers(Struct):
+class HookAnswers(Struct):
     """Puts the frames of the process's answer together; `result` is there once all have come."""
 
-    trial: Trial
+    trial: HookJob
     contents: dict[WorkspacePath, bytes] = field(default_factory=dict)
     by: dict[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)  # by the hook's name: what went wrong
-    result: Formatted | Refused | None = None
+    result: HookResult | Refused | None = None
 
     def hear(self, frame: Frame) -> None:
         if "warning" in frame:
@@ -220,4 +220,4 @@ class Answers(Struct):
             self.contents[path] = frame["content"]
             self.by[path] = tuple(frame["by"])
         if "done" in frame:
-            self.result = Formatted(self.contents, self.by, tuple(self.warnings))
+            self.result = HookResult(self.contents, self.by, tuple(self.warnings))

@@ -80,14 +80,14 @@ _SYNTAX = re.compile(
 )
 
 
-class Bounds(Struct, frozen=True):
+class SearchLimits(Struct, frozen=True):
     """What one answer may hold."""
 
     matches_max: int
     characters_max: int  # of groups and expansions together
 
 
-def find(search: Search, seconds: float, bounds: Bounds) -> list[Match]:
+def find(search: Search, seconds: float, bounds: SearchLimits) -> list[Match]:
     """Return all matches. InvalidRegex, Timeout after `seconds` of computing, TooLarge."""
     flags = "gi" if search.ignore_case else "g"
     _refuse_unfit(search, flags)
@@ -108,7 +108,7 @@ def find(search: Search, seconds: float, bounds: Bounds) -> list[Match]:
     return rows if template is not None else [Match(row.start, row.end, row.groups) for row in rows]
 
 
-def _run(search: Search, flags: str, seconds: float, bounds: Bounds) -> dict[str, Any]:
+def _run(search: Search, flags: str, seconds: float, bounds: SearchLimits) -> dict[str, Any]:
     quickjs = _engine()
     context = quickjs.Context()
     context.set_memory_limit(MEMORY_BYTES_MAX)

@@ -34,7 +34,7 @@ PATHS_MAX = 64  # globs of one lease: every two of different sessions are compar
 TTL_SECONDS_MAX = 86400.0
 
 
-class Wait(Struct, eq=False):
+class LeaseRequest(Struct, eq=False):
     """A lease that is asked for and not free yet."""
 
     session: str
@@ -49,7 +49,7 @@ class Leases:
         open_sessions = {session.name for session in registry.sessions}
         self._registry = registry
         self._held = {lease.id: lease for lease in registry.leases if lease.session in open_sessions}
-        self._waiting: list[Wait] = []
+        self._waiting: list[LeaseRequest] = []
 
     def acquire(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
         """A lease now, durable on return. Raises Leased with who is in the way."""
@@ -63,14 +63,14 @@ class Leases:
         paths: tuple[Glob, ...],
         ttl: float,
         ended: Callable[[Lease | Refused], None],
-    ) -> Wait:
+    ) -> LeaseRequest:
         """Wait for a lease: `ended` is called with it by whatever makes it free, see `grant_waiting`."""
         _check(paths, ttl)
-        wait = Wait(session, paths, ttl, ended)
+        wait = LeaseRequest(session, paths, ttl, ended)
         self._waiting.append(wait)
         return wait
 
-    def withdraw(self, wait: Wait) -> bool:
+    def withdraw(self, wait: LeaseRequest) -> bool:
         """Wait no more. Returns whether it was still waiting."""
         if wait not in self._waiting:
             return False
@@ -85,7 +85,7 @@ class Leases:
         """
         granted: list[Lease] = []
         meter = Meter()
-        earlier: list[Wait] = []
+        earlier: list[LeaseRequest] = []
         for wait in tuple(self._waiting):
             try:
                 self._refuse_if_taken(wait.session, wait.paths, earlier, meter)
@@ -175,7 +175,7 @@ class Leases:
         return len(self._held)
 
     def _refuse_if_taken(
-        self, session: str, paths: tuple[Glob, ...], earlier: Iterable[Wait], meter: Meter
+        self, session: str, paths: tuple[Glob, ...], earlier: Iterable[LeaseRequest], meter: Meter
     ) -> None:
         for lease in self._held.values():
             if lease.session != session and exclude_each_other(lease.paths, paths, meter):

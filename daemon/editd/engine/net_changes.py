@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SPAN = re.compile(r"\b(\d{1,18})(?:-(\d{1,18}))?\b")
 
 
-class Run(Struct, frozen=True):
+class PathChanges(Struct, frozen=True):
     """The states that one path went through without anybody else in between, first to last.
 
     With a `source` the file was moved from there to `path`: the first state is what the source held.
@@ -33,7 +33,7 @@ class Run(Struct, frozen=True):
     source: WorkspacePath | None = None
 
 
-def in_force(transactions: Iterable[Transaction]) -> list[Transaction]:
+def effective(transactions: Iterable[Transaction]) -> list[Transaction]:
     """Those that count among all of a session's, with what counts of each.
 
     What is undone does not count, be it a transaction or some paths of it, nor does the undo of that. An
@@ -50,7 +50,7 @@ def in_force(transactions: Iterable[Transaction]) -> list[Transaction]:
     return found
 
 
-def runs_of(transactions: Iterable[Transaction]) -> list[Run]:
+def path_changes(transactions: Iterable[Transaction]) -> list[PathChanges]:
     """What `transactions`, rising, did to each path; runs are to be carried out in this order."""
     made: list[_Growing] = []
     last: dict[WorkspacePath, _Growing] = {}
@@ -73,10 +73,10 @@ def runs_of(transactions: Iterable[Transaction]) -> list[Run]:
                 made.append(known)
             known.seqs.append(int(transaction.seq))
             last[touch.path] = known
-    return [Run(run.path, tuple(run.states), tuple(run.seqs), run.source) for run in made]
+    return [PathChanges(run.path, tuple(run.states), tuple(run.seqs), run.source) for run in made]
 
 
-def spans(seqs: Iterable[Seq] | Iterable[int]) -> str:
+def format_ranges(seqs: Iterable[Seq] | Iterable[int]) -> str:
     """Numbers as a person writes them: `3-5, 9`."""
     parts: list[list[int]] = []
     for seq in sorted(seqs):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editd.values.glob import Glob
 
 
-class Rules(Struct, frozen=True):
+class EditPolicy(Struct, frozen=True):
     protected: tuple[Glob, ...] = ()
     quota: int | None = None  # bytes of history
 

@@ -36,7 +36,7 @@ from editd.engine.git_branch import (
     unreadable_index,
 )
 from editd.engine.git_eol import as_added, converted_by, ends_of
-from editd.engine.net_changes import Run, spans
+from editd.engine.net_changes import PathChanges, format_ranges
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.commit_message import ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
@@ -60,7 +60,7 @@ _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
 class Publication(Struct, frozen=True):
     """What is asked for: the work, and what the commit says of it."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PathChanges, ...]
     message: str
     branch: str | None
     author: str | None  # `NAME <MAIL>`
@@ -69,7 +69,9 @@ class Publication(Struct, frozen=True):
     trailers: tuple[str, ...]
     since: int  # when the first of the transactions was made, in seconds
     dry_run: bool = False
-    trials: tuple[tuple[Run, ...], ...] = ()  # other sets of runs: the answer says which of them merge
+    trials: tuple[
+        tuple[PathChanges, ...], ...
+    ] = ()  # other sets of runs: the answer says which of them merge
 
 
 def request_of(publication: Publication) -> Frame:
@@ -99,9 +101,9 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     author, committer = _people(repository, wanted.author)
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
 
-    def weave(runs: Sequence[Run]) -> Weaving:
+    def weave(runs: Sequence[PathChanges]) -> BranchMerge:
         seqs = sorted({seq for run in runs for seq in run.seqs})
-        made = Weaving(
+        made = BranchMerge(
             branch,
             open_store(os.path.join(folder, "store.git")),
             "" if prefix == "." else prefix + "/",
@@ -137,7 +139,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
 
 
 @dataclass
-class Weaving:
+class BranchMerge:
     """The tip's files as they become while runs are merged into them, one after another."""
 
     branch: Branch
@@ -152,7 +154,7 @@ class Weaving:
     def __post_init__(self) -> None:
         self._tip = Trees(self.branch.tree or EMPTY_TREE, self._tree_bytes)
 
-    def carry_out(self, run: Run) -> None:
+    def carry_out(self, run: PathChanges) -> None:
         """Merge one run into what there is. Raises Conflict where that is not clean."""
         path = self.prefix + run.path.text
         if self._is_left_out(run.path, path):
@@ -200,7 +202,7 @@ class Weaving:
             )  # fmt: skip
         return found
 
-    def _published_through(self, run: Run, states: Sequence[FileState | None]) -> int:
+    def _published_through(self, run: PathChanges, states: Sequence[FileState | None]) -> int:
         """Return how many of the run's steps the branch's commits have, by their trailers and content.
 
         A later commit may have changed the same lines again. That commit holds the step all the same.
@@ -215,7 +217,7 @@ class Weaving:
         return begun
 
     def _holds(
-        self, commit: pygit2.Commit, run: Run, before: FileState | None, after: FileState | None
+        self, commit: pygit2.Commit, run: PathChanges, before: FileState | None, after: FileState | None
     ) -> bool:
         tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
         there = self._in_tree(tree, self.prefix + run.path.text)
@@ -224,7 +226,7 @@ class Weaving:
         return there == after or _has_already(before, there, after)
 
     def _merged(
-        self, run: Run, states: Sequence[FileState | None], ours: FileState | None
+        self, run: PathChanges, states: Sequence[FileState | None], ours: FileState | None
     ) -> tuple[FileState | None, int]:
         """Return ours with what the run made, and which of its states ours has already."""
         path, first, last = run.path, states[0], states[-1]
@@ -338,7 +340,7 @@ def _is_ignored(repository: pygit2.Repository, path: str) -> bool:
     return bool(repository.path_is_ignored(os.fsencode(path).decode("utf-8", "replace")))
 
 
-def _is_clean(weave: Callable[[Sequence[Run]], Weaving], runs: Sequence[Run]) -> bool:
+def _is_clean(weave: Callable[[Sequence[PathChanges]], BranchMerge], runs: Sequence[PathChanges]) -> bool:
     try:
         weave(runs)
     except Conflict:
@@ -419,7 +421,7 @@ def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int],
     """The message with trailers: who else had a hand in it, and where in editd's history it is."""
     own = {author.name, author.email} | ({wanted.login} if is_login else set())
     trailers = [f"Co-authored-by: {ident(actor)}" for actor in wanted.actors if actor not in own]
-    trailers += (*wanted.trailers, f"{TRAILER}: {spans(seqs)}")
+    trailers += (*wanted.trailers, f"{TRAILER}: {format_ranges(seqs)}")
     body = wanted.message.strip()
     above, _, last = body.rpartition("\n\n")
     is_block = bool(above) and all(map(_TRAILER.fullmatch, last.split("\n")))
@@ -437,16 +439,16 @@ def _plain(entry: Entry | None) -> tuple[int, str] | None:
     return None if entry is None else (entry.mode, entry.version)
 
 
-def _plain_runs(runs: Iterable[Run]) -> list[Any]:
+def _plain_runs(runs: Iterable[PathChanges]) -> list[Any]:
     return [
         [run.path.text, [_plain(state) for state in run.states], run.seqs, run.source and run.source.text]
         for run in runs
     ]
 
 
-def _runs(plain: list[Any]) -> tuple[Run, ...]:
+def _runs(plain: list[Any]) -> tuple[PathChanges, ...]:
     return tuple(
-        Run(
+        PathChanges(
             WorkspacePath(path),
             tuple(None if state is None else Entry(state[0], Version(state[1])) for state in states),
             tuple(seqs),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from editd.workspace.reader import WorkspaceReader
 
 
-class Questions:
+class Queries:
     def __init__(self, history: History, tree: WorkspaceReader) -> None:
         self._history = history
         self._tree = tree

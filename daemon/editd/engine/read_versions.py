@@ -17,7 +17,7 @@ READERS_MAX = 1_000  # that are not kept: names of sessions that nobody opened; 
 PATHS_MAX = 50_000  # for one reader; the oldest are forgotten, and an edit there needs its own base again
 
 
-class Seen:
+class ReadVersions:
     """In memory; reports what is new of the kept readers, for `store.read_version_store` to write."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from editd.engine.snapshot import View
+from editd.engine.snapshot import DiskSnapshot
 from editd.errors import NotAFile, PathOutside, Refused
 from editd.values.path import WorkspacePath
 
@@ -31,7 +31,7 @@ class Adopt(Protocol):
     ) -> list[Transaction]: ...
 
 
-class Inspection:
+class Reconciliation:
     """Files looked at one after another, while the engine goes on, and recorded together at the end.
 
     A notice or a scan only says where to look; what is read here, and the hash, decides.
@@ -51,7 +51,7 @@ class Inspection:
 
     def look(self, path: WorkspacePath) -> None:
         """Compare the file with the history, and keep what is different until `record`."""
-        view = View(self._tree, self._history, patient=False)
+        view = DiskSnapshot(self._tree, self._history, patient=False)
         try:
             view.at(path)
         except (NotAFile, PathOutside):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Chain(Struct):
+class PathStates(Struct):
     """The states of one path on the way through the hot journal, the first being what was there before."""
 
     states: list[FileState | None] = field(default_factory=list)
@@ -91,7 +91,7 @@ def recover(
 
 def _chains(
     records: Sequence[Committed], history: History, *, is_torn_possible: bool
-) -> dict[WorkspacePath, Chain]:
+) -> dict[WorkspacePath, PathStates]:
     """What each path went through in these records, where its files may not be as they should.
 
     A published file is in the page cache at least, and that outlives a killed daemon; but not a power cut,
@@ -99,20 +99,25 @@ def _chains(
     """
     noted = [record.published_through for record in records]
     published = 0 if is_torn_possible else max([history.published.through, *noted])
-    chains: dict[WorkspacePath, Chain] = {}
+    chains: dict[WorkspacePath, PathStates] = {}
     for record in records:
         is_ours = bool(record.token) and record.seq > published
         for change in _changes(record, history):
             chain = chains.get(change.path)
             if chain is None and is_ours:
-                chain = chains[change.path] = Chain([change.before], is_torn_possible=is_torn_possible)
+                chain = chains[change.path] = PathStates([change.before], is_torn_possible=is_torn_possible)
             if chain is not None:  # what was adopted in between counts, too: it is what stood there then
                 chain.states.append(change.after)
     return chains
 
 
 def _redo(
-    path: WorkspacePath, chain: Chain, tree: WorkspaceReader, files: WorkspaceWriter, *, is_written_anew: bool
+    path: WorkspacePath,
+    chain: PathStates,
+    tree: WorkspaceReader,
+    files: WorkspaceWriter,
+    *,
+    is_written_anew: bool,
 ) -> dict[WorkspacePath, FileState | None]:
     try:
         current = tree.read(path)
@@ -168,7 +173,7 @@ def _leftovers(files: WorkspaceWriter, change: Change, token: str, index: int) -
 
 
 def _put_theirs_back(
-    files: WorkspaceWriter, chain: Chain | None, change: Change, found: FileState
+    files: WorkspaceWriter, chain: PathStates | None, change: Change, found: FileState
 ) -> FileState | None:
     expected: Sequence[FileState | None] = (
         chain.states if chain is not None else [change.before, change.after]

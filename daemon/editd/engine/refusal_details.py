@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.blame import Blame
+from editd.engine.blame import LineBlame
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import NoMatch, Refused, Stale
 from editd.values.content import FileState, Version
@@ -123,7 +123,7 @@ def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], histo
     recorded = [line.rstrip(b"\r") for line in content.split(b"\n")]
     if recorded[numbers.start : numbers.stop] != [line.encode("utf-8", "surrogateescape") for line in lines]:
         return
-    blame = Blame(history, path, entry.version, numbers)
+    blame = LineBlame(history, path, entry.version, numbers)
     if blame.go_on(BLAME_SECONDS_MAX):
         transaction = history.find(max(blame.seqs[number] for number in numbers))
         refusal.data["applied_by"] = transaction

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.system.frames import Frame
 
 SECONDS = 2.0
-BOUNDS = js_regex.Bounds(
+BOUNDS = js_regex.SearchLimits(
     matches_max=100_000,  # to plan an edit of these holds up the daemon for most of a second
     characters_max=64 * 1024 * 1024,  # as much as the largest file
 )

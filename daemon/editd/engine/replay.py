@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReplayRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """JSON in a trailer of the commit, and in the journal's record."""
 
     fingerprint: str = ""
@@ -41,7 +41,7 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
     It is in ASCII, since the texts may name such a file, too: with surrogates, which JSON has as escapes.
     """
     reports = outcome.reports.items()
-    notes = Notes(
+    notes = ReplayRecord(
         fingerprint,
         {_out(path): r.replacements for path, r in reports if r.replacements is not None},
         list(outcome.warnings),
@@ -86,11 +86,11 @@ def request_of(request_id: str, fingerprint: str, history: History) -> Transacti
     return None
 
 
-def _decode(notes: bytes) -> Notes:
-    return msgspec.convert(json.loads(notes), Notes) if notes else Notes()
+def _decode(notes: bytes) -> ReplayRecord:
+    return msgspec.convert(json.loads(notes), ReplayRecord) if notes else ReplayRecord()
 
 
-def _reports_of(notes: Notes) -> dict[WorkspacePath, FileReport]:
+def _reports_of(notes: ReplayRecord) -> dict[WorkspacePath, FileReport]:
     names = notes.replacements.keys() | notes.file_warnings.keys()
     return {
         _path_of(name): FileReport(notes.replacements.get(name), tuple(notes.file_warnings.get(name, ())))

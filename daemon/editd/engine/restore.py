@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.engine.external_changes import recorded_state
-from editd.engine.undo import Past
+from editd.engine.undo import HistoryWalker
 from editd.engine.undo_selection import seq_at
 from editd.errors import FileMissing
 from editd.store.index import LogQuery
@@ -55,13 +55,13 @@ def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[
 
     One file goes back to one path: if more than one came together in it, to that whose bytes it has.
     """
-    past = Past(history)
+    past = HistoryWalker(history)
     gone = {change.path: change.before for change in changes if change.after is None}
     moved: dict[WorkspacePath, Change] = {}  # by where it is moved back from
     for change in changes if gone else ():
         if change.after is None:
             continue
-        here, is_there = past.whereabouts(change.path, seq)
+        here, is_there = past.follow_path(change.path, seq)
         if is_there and here in gone and (here not in moved or change.after == gone[here]):
             moved[here] = change
     sources = {change.path: here for here, change in moved.items()}

@@ -40,7 +40,7 @@ BASELINE = Authorship("outside", None, "the workspace as first seen")
 
 
 @dataclass
-class Surveyor:
+class ScanWorker:
     root: str
     folder: str  # the state folder
 
@@ -198,7 +198,7 @@ def _remove_unfinished(packs: str) -> None:
 
 
 def main() -> None:
-    surveyor = Surveyor(sys.argv[1], sys.argv[2])
+    surveyor = ScanWorker(sys.argv[1], sys.argv[2])
     try:
         while (request := read_frame(sys.stdin.buffer)) is not None:
             answer(surveyor, request)
@@ -207,7 +207,7 @@ def main() -> None:
     surveyor.save()
 
 
-def answer(surveyor: Surveyor, request: dict[str, Any]) -> None:
+def answer(surveyor: ScanWorker, request: dict[str, Any]) -> None:
     """Answer one request. Raises BrokenPipeError where nobody reads any more."""
     if request["do"] == "scan":
         surveyor.scan(request["id"])

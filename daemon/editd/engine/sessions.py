@@ -25,7 +25,7 @@ from editd.values.session import Bounds, Session, Unread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from editd.engine.read_versions import Seen
+    from editd.engine.read_versions import ReadVersions
     from editd.store.read_version_store import ReadVersionStore
     from editd.store.session_store import SessionStore
     from editd.values.changeset import OnStale, ReadMark
@@ -39,7 +39,7 @@ TTL_SECONDS_MAX = 366 * 86400.0
 KEPT_AT_ONCE = 5000  # sights written in one go, which takes some 15 ms
 
 
-class Open(Struct):
+class OpenSession(Struct):
     """A session that is open, and what changes of it all the time."""
 
     session: Session
@@ -48,12 +48,14 @@ class Open(Struct):
 
 
 class Sessions:
-    def __init__(self, registry: SessionStore, sights: ReadVersionStore, seen: Seen, now_us: int) -> None:
+    def __init__(
+        self, registry: SessionStore, sights: ReadVersionStore, seen: ReadVersions, now_us: int
+    ) -> None:
         """Take up the sessions of the last daemon, and what they have seen."""
         self._registry = registry
         self._sights = sights
         self._seen = seen
-        self._open: dict[str, Open] = {}
+        self._open: dict[str, OpenSession] = {}
         self._used: dict[str, int] = {}  # since it was last written
         self.is_closed = False
         self._was_lost = False  # something that could not be written
@@ -62,7 +64,7 @@ class Sessions:
             if is_in_doubt and not session.is_in_doubt:
                 session = replace(session, is_in_doubt=True)  # noqa: PLW2901
                 registry.put_session(session)
-            self._open[session.name] = Open(session, sights.used_us(session.name) or now_us)
+            self._open[session.name] = OpenSession(session, sights.used_us(session.name) or now_us)
             seen.keep(reader_of(session.name), sights.of(session.name))
 
     def open(
@@ -91,7 +93,7 @@ class Sessions:
         token = secrets.token_urlsafe(24)
         session = Session(name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us)
         self._registry.put_session(session)
-        self._open[name] = Open(session, now_us)
+        self._open[name] = OpenSession(session, now_us)
         self._forget(name)  # what one that had this name has seen
         self._seen.keep(reader_of(name), ())
         return session, token
@@ -156,7 +158,7 @@ class Sessions:
         self._open[name].used_us = now_us
         self._used[name] = now_us
 
-    def overdue(self, now_us: int) -> list[str]:
+    def expired(self, now_us: int) -> list[str]:
         """The sessions whose time without a connection or a request is over."""
         return [
             name
@@ -173,7 +175,7 @@ class Sessions:
         ]
         return max(0.0, (min(ends) - now_us) / 1_000_000) if ends else None
 
-    def __iter__(self) -> Iterator[Open]:
+    def __iter__(self) -> Iterator[OpenSession]:
         return iter(tuple(self._open.values()))
 
     def __len__(self) -> int:
@@ -221,7 +223,7 @@ class Sessions:
             log.error("%s", refusal.text())
             self._was_lost = True
 
-    def _known(self, name: str) -> Open:
+    def _known(self, name: str) -> OpenSession:
         found = self._open.get(name)
         if found is None:
             raise UnknownSession(

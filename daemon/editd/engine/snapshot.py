@@ -28,7 +28,7 @@ def is_same(entry: Entry | None, state: FileState | None) -> bool:
     return entry.version == state.version and entry.mode == state.mode
 
 
-class View(Struct):
+class DiskSnapshot(Struct):
     """A snapshot of the paths that are asked for, read once each."""
 
     tree: WorkspaceReader

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
-from editd.engine.external_changes import displaced, recorded_state
+from editd.engine.external_changes import blocked_by, recorded_state
 from editd.errors import Conflict, InvalidParams
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from editd.edits.line_changes import LineChange
     from editd.engine.commands import OnConflict
-    from editd.engine.undo_selection import Target
+    from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Seq, Touch, Transaction
 
 
-class Place(Struct, frozen=True):
+class ConflictSite(Struct, frozen=True):
     """Where an undo does not merge: the path as it is now, and what was to be undone there."""
 
     path: WorkspacePath
@@ -49,7 +49,7 @@ class Place(Struct, frozen=True):
     hunks: tuple[str, ...] = ()  # what became of the lines of the transaction
 
 
-class Inverted(Struct, frozen=True):
+class UndoPlan(Struct, frozen=True):
     """What undoing comes to; where there are `places`, their paths are not among `changes`.
 
     `targets` are what is undone. Where only what fits is asked for, that is less than was given, and
@@ -57,12 +57,12 @@ class Inverted(Struct, frozen=True):
     """
 
     changes: tuple[Change, ...]
-    places: tuple[Place, ...]
-    targets: tuple[Target, ...]
+    places: tuple[ConflictSite, ...]
+    targets: tuple[UndoTarget, ...]
     idle: frozenset[int] = frozenset()  # of those undone one by one, those that change nothing
 
 
-class Departure(Struct, frozen=True):
+class PathLeft(Struct, frozen=True):
     """A file leaves a path: another file, or none, is there from then on."""
 
     at: int
@@ -70,12 +70,12 @@ class Departure(Struct, frozen=True):
     undone_by: Seq | None  # what brought it back, if that is in force
 
 
-class Past:
+class HistoryWalker:
     """The history while an undo is worked out: it does not change, so what befell a path is asked once."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._departures: dict[WorkspacePath, list[Departure]] = {}
+        self._departures: dict[WorkspacePath, list[PathLeft]] = {}
         self._known_after: dict[WorkspacePath, int] = {}  # from where on the departures of a path are known
         self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
         self._moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
@@ -87,7 +87,7 @@ class Past:
             self._undoes[seq] = self.history.index.undoes(seq)
         return self._undoes[seq]
 
-    def left(self, path: WorkspacePath, seq: int) -> Departure | None:
+    def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
         """When the file that `path` names after `seq` leaves it for the first time."""
         departures = self._departures.setdefault(path, [])
         known_after = self._known_after.get(path)
@@ -98,7 +98,7 @@ class Past:
         place = bisect_right(departures, seq, key=attrgetter("at"))
         return departures[place] if place < len(departures) else None
 
-    def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[Departure]:
+    def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[PathLeft]:
         index = self.history.index
         for at, touch in index.life(path, after, before):
             if path not in self._moves_from:
@@ -109,9 +109,9 @@ class Past:
             if to is None and touch.after is None and self._comes_back(touch, at):
                 continue
             if to is not None or touch.after is None or touch.source is not None:
-                yield Departure(at, to, touch.undone_by)
+                yield PathLeft(at, to, touch.undone_by)
 
-    def brought_back(self, path: WorkspacePath, left: Departure, since: int) -> WorkspacePath | None:
+    def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
         """Where an undo put the file that had left `path`, which it named after `since`; None if nowhere.
 
         That undo may have taken back older moves of the file, too, or that it was made.
@@ -166,8 +166,8 @@ class Past:
                 return move.source
         return None
 
-    def whereabouts(
-        self, path: WorkspacePath, seq: int, targets: Mapping[int, Target] = MappingProxyType({})
+    def follow_path(
+        self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
     ) -> tuple[WorkspacePath, bool]:
         """Where the file that `path` named after `seq` is without `targets`, or was; and whether it is."""
         names = [(path, seq)]
@@ -192,7 +192,7 @@ class Past:
         self,
         names: Iterable[tuple[WorkspacePath, int]],
         deleted: int,
-        targets: Mapping[int, Target] = MappingProxyType({}),
+        targets: Mapping[int, UndoTarget] = MappingProxyType({}),
     ) -> tuple[WorkspacePath, int] | None:
         """Where a file came back after it was `deleted`, and in which transaction; None if it did not.
 
@@ -230,24 +230,24 @@ class _Return(Struct, frozen=True):
 
     touch: Touch
     to: WorkspacePath
-    place: Place
+    place: ConflictSite
     state: FileState | None
-    conflict: Place | None
+    conflict: ConflictSite | None
 
 
-class Inversion(Struct):
+class UndoPlanner(Struct):
     """The files as they become while transactions are undone one after another."""
 
-    past: Past
+    past: HistoryWalker
     current: Callable[[WorkspacePath], FileState | None]
-    targets: dict[int, Target]
+    targets: dict[int, UndoTarget]
     on_conflict: OnConflict
     made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → where it came from
-    places: list[Place] = field(default_factory=list)
+    places: list[ConflictSite] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
 
-    def take_back(self, target: Target) -> None:
+    def undo(self, target: UndoTarget) -> None:
         """Undo one transaction on what there is; what does not merge is noted in `places`."""
         seq = int(target.transaction.seq)
         left = {touch.source: touch for touch in target.touches if touch.source is not None}
@@ -255,13 +255,13 @@ class Inversion(Struct):
         found = {touch.path: self._found(touch, seq) for touch in target.touches if touch.path not in left}
         there = {here for here, is_there in found.values() if is_there}
         moves: list[_Return] = []
-        changes: list[tuple[Place, Touch]] = []
+        changes: list[tuple[ConflictSite, Touch]] = []
         for touch in target.touches:
             if touch.path in target.hunks:
                 self._take_back_hunks(touch, target)
             elif touch.path not in left:
                 here, is_there = found[touch.path]
-                place = Place(here, seq, touch.path)
+                place = ConflictSite(here, seq, touch.path)
                 source = None if touch.source is None else by_path.get(touch.source)
                 # Another file of this transaction may be by now where one was that is gone.
                 is_gone = touch.after is not None and not is_there and here in there
@@ -284,13 +284,15 @@ class Inversion(Struct):
             return touch.path, False
         return self._whereabouts(touch.path, seq)
 
-    def _change_all_back(self, changes: Iterable[tuple[Place, Touch]], reached: set[WorkspacePath]) -> None:
+    def _change_all_back(
+        self, changes: Iterable[tuple[ConflictSite, Touch]], reached: set[WorkspacePath]
+    ) -> None:
         for place, touch in changes:
             is_met = place.path in reached  # one of the two has been moved to where the other was
             reached.add(place.path)
             self._change_back(place, touch, is_met=is_met)
 
-    def _change_back(self, place: Place, touch: Touch, *, is_met: bool) -> None:
+    def _change_back(self, place: ConflictSite, touch: Touch, *, is_met: bool) -> None:
         state, conflict = self._merge(place, touch.after, touch.before)
         if is_met:
             conflict = conflict or replace(place, reason="path")
@@ -301,11 +303,11 @@ class Inversion(Struct):
         if state is None:
             self.moved.pop(place.path, None)
 
-    def _take_back_hunks(self, touch: Touch, target: Target) -> None:
+    def _take_back_hunks(self, touch: Touch, target: UndoTarget) -> None:
         """Undo some hunks of what a transaction did to a file; the file stays where it is."""
         seq = int(target.transaction.seq)
         here, _ = self._whereabouts(touch.path, seq)
-        place = Place(here, seq, touch.path)
+        place = ConflictSite(here, seq, touch.path)
         part = undone_in_part(self.past, target, touch)
         if touch.source is None and _is(part, touch.before):  # these are all of its hunks
             self.targets[seq] = self.targets[seq].as_whole(touch.path)
@@ -317,7 +319,7 @@ class Inversion(Struct):
         else:
             self._leave(place, touch, target.hunks[touch.path])
 
-    def _return(self, touch: Touch, source: Touch, place: Place, *, is_gone: bool) -> _Return:
+    def _return(self, touch: Touch, source: Touch, place: ConflictSite, *, is_gone: bool) -> _Return:
         state, conflict = (None, None) if is_gone else self._merge(place, touch.after, source.before)
         if state is None:
             conflict = conflict or replace(place, reason="deleted")
@@ -325,7 +327,7 @@ class Inversion(Struct):
 
     def _move_back(self, moves: Sequence[_Return], seq: int) -> None:
         """Move files back to where a transaction moved them from, all at once."""
-        taken: dict[WorkspacePath, list[Place]] = {}
+        taken: dict[WorkspacePath, list[ConflictSite]] = {}
         while moves:
             leaving = {move.place.path for move in moves if move.state is not None}
             taken = {move.to: self._in_the_way(move, leaving, seq) for move in moves}
@@ -348,18 +350,18 @@ class Inversion(Struct):
                 self.made[move.to] = move.state
                 self.moved[move.to] = origins[move.to]
 
-    def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[Place]:
+    def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[ConflictSite]:
         """The files that stand where a move back puts one, but for those that leave."""
         wanted = [move.to, *([] if move.touch.before is None else [move.touch.path])]
         return [
-            Place(path, seq, path, is_taken=True, reason="path")
+            ConflictSite(path, seq, path, is_taken=True, reason="path")
             for path in wanted
             if path not in leaving and self._now(path) is not None
         ]
 
     def _merge(
-        self, place: Place, base: Entry | None, theirs: Entry | None
-    ) -> tuple[FileState | None, Place | None]:
+        self, place: ConflictSite, base: Entry | None, theirs: Entry | None
+    ) -> tuple[FileState | None, ConflictSite | None]:
         """What the place holds after it, and, where that is a conflict, the place with what collides."""
         ours = self._now(place.path)
         if _is(ours, theirs):
@@ -367,8 +369,8 @@ class Inversion(Struct):
         return self._merge_onto(place, base, self.past.state(theirs))
 
     def _merge_onto(
-        self, place: Place, base: Entry | None, wanted: FileState | None
-    ) -> tuple[FileState | None, Place | None]:
+        self, place: ConflictSite, base: Entry | None, wanted: FileState | None
+    ) -> tuple[FileState | None, ConflictSite | None]:
         ours = self._now(place.path)
         if _is(ours, base):  # nobody has been there since: the bytes of `base` need not be read
             return wanted, None
@@ -382,14 +384,14 @@ class Inversion(Struct):
             )
             return resolved_states(made, ours, wanted, "theirs"), place
 
-    def _goes_on(self, *conflicts: Place | None) -> bool:
+    def _goes_on(self, *conflicts: ConflictSite | None) -> bool:
         """Note the conflicts; whether the change is made for all that."""
         noted = [conflict for conflict in conflicts if conflict is not None]
         if self.on_conflict != "force":
             self.places += noted
         return not noted or self.on_conflict != "skip"
 
-    def _leave(self, place: Place, touch: Touch, numbers: Sequence[int]) -> None:
+    def _leave(self, place: ConflictSite, touch: Touch, numbers: Sequence[int]) -> None:
         """Leave a file as it is, but for those hunks of `numbers` that merge there."""
         target, ours = self.targets[place.seq], self._now(place.path)
         made = self.past.state(touch.after)
@@ -402,32 +404,32 @@ class Inversion(Struct):
                 self.made[place.path] = ours.with_content(joined.content)
         self.targets[place.seq] = target.only_hunks(touch.path, fitting)
 
-    def take_back_apart(self, target: Target) -> None:
+    def undo_alone(self, target: UndoTarget) -> None:
         """The same as an undo of its own, right after which every file that comes back needs room."""
         seq, made, places = int(target.transaction.seq), dict(self.made), len(self.places)
-        self.take_back(target)
+        self.undo(target)
         before = {path: made[path] if path in made else self.current(path) for path in self.made}
         if before == self.made and len(self.places) == places:
             self.idle.add(seq)
         for path, state in self.made.items():
             if state is not None and before[path] is None:
                 self.places += [
-                    Place(other, seq - 1, path, is_taken=True, reason="path")
+                    ConflictSite(other, seq - 1, path, is_taken=True, reason="path")
                     for other in self._displaced_by(path)
                 ]
 
     def _displaced_by(self, path: WorkspacePath) -> list[WorkspacePath]:
         """The files above and below a path that are there by now."""
-        found = displaced([path], self.past.history)
+        found = blocked_by([path], self.past.history)
         found |= {other for other in self.made if other in folders_of(path) or path in folders_of(other)}
         return sorted(other for other in found if self._now(other) is not None)
 
-    def make_room(self) -> list[Place]:
+    def make_room(self) -> list[ConflictSite]:
         """The files that stand where a folder has to be, and those in the way of a file."""
         made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
         made -= {place.path for place in self.places}
         nested = [(path, folder) for path in made for folder in folders_of(path) if folder in made]
-        if not (nested or displaced(made, self.past.history)):
+        if not (nested or blocked_by(made, self.past.history)):
             return []
         seqs = {touch.path: seq for seq, target in self.targets.items() for touch in target.touches}
         oldest = min(self.targets)  # for a file that others have moved to where it is
@@ -435,11 +437,11 @@ class Inversion(Struct):
         pairs += [
             (path, other)
             for path in made
-            for other in displaced([path], self.past.history) - made
+            for other in blocked_by([path], self.past.history) - made
             if self._now(other) is not None
         ]
         return [
-            Place(other, seqs.get(path, oldest) - 1, path, is_taken=True, reason="path")
+            ConflictSite(other, seqs.get(path, oldest) - 1, path, is_taken=True, reason="path")
             for path, other in sorted(pairs)
         ]
 
@@ -454,7 +456,7 @@ class Inversion(Struct):
 
     def _whereabouts(self, path: WorkspacePath, seq: int) -> tuple[WorkspacePath, bool]:
         """Where the file that `path` named after `seq` is by now, or was; and whether it is."""
-        here, is_there = self.past.whereabouts(path, seq, self.targets)
+        here, is_there = self.past.follow_path(path, seq, self.targets)
         if is_there and here in self.made and self.made[here] is None:  # This undo may have moved it on.
             here = next((to for to, origin in self.moved.items() if origin == here), here)
         return here, is_there
@@ -464,24 +466,24 @@ class Inversion(Struct):
 
 
 def invert(
-    targets: Sequence[Target],
-    past: Past,
+    targets: Sequence[UndoTarget],
+    past: HistoryWalker,
     current: Callable[[WorkspacePath], FileState | None],
     on_conflict: OnConflict = "fail",
     apart: AbstractSet[int] = frozenset(),
-) -> Inverted:
+) -> UndoPlan:
     """The changes that take `targets`, one after another, out of what `current` gives.
 
     Those of `apart` are undone one by one, so that after each of them every file needs room.
     Raises HistoryDamaged where old bytes are missing, and InvalidParams for a hunk that is not there.
     """
-    left: list[Place] = []
+    left: list[ConflictSite] = []
     while True:
-        work = Inversion(
+        work = UndoPlanner(
             past, current, {int(target.transaction.seq): target for target in targets}, on_conflict
         )
         for target in targets:
-            take_back = work.take_back_apart if target.transaction.seq in apart else work.take_back
+            take_back = work.undo_alone if target.transaction.seq in apart else work.undo
             take_back(target)
         no_room = work.make_room()
         work.places += left + no_room
@@ -492,7 +494,7 @@ def invert(
         targets = [target.without(origins) for target in targets if target.without(origins).touches]
 
 
-def undone_in_part(past: Past, target: Target, touch: Touch) -> FileState | None:
+def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Touch) -> FileState | None:
     """What the file holds right after the transaction without what the target takes back of it."""
     if touch.path not in target.hunks:
         return past.state(touch.before)
@@ -519,7 +521,7 @@ def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> Inv
 
 def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple[WorkspacePath, int, str]]:
     """Yield each hunk by which an undo can name a part of a transaction: path, number from 1, and diff."""
-    past = Past(history)
+    past = HistoryWalker(history)
     for touch in transaction.touches:
         states = hunks_of(past, transaction, touch)
         if states is not None:
@@ -527,7 +529,9 @@ def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple
                 yield touch.path, number, text
 
 
-def hunks_of(past: Past, transaction: Transaction, touch: Touch) -> tuple[FileState, FileState] | None:
+def hunks_of(
+    past: HistoryWalker, transaction: Transaction, touch: Touch
+) -> tuple[FileState, FileState] | None:
     """The file before and after, where a transaction changed lines of a file; None where it did not."""
     before = touch.before
     if touch.source is not None:
@@ -541,13 +545,13 @@ def hunks_of(past: Past, transaction: Transaction, touch: Touch) -> tuple[FileSt
     return old, new
 
 
-def _reversed(past: Past, target: Target, touch: Touch) -> list[LineChange]:
+def _reversed(past: HistoryWalker, target: UndoTarget, touch: Touch) -> list[LineChange]:
     """The hunks that lead back from what the transaction made of a file; none where it is not text."""
     states = hunks_of(past, target.transaction, touch)
     return [] if states is None else reverse(states[0].content, states[1].content)
 
 
-def _inverted(work: Inversion) -> Inverted:
+def _inverted(work: UndoPlanner) -> UndoPlan:
     conflicting = {place.path for place in work.places}
     conflicting |= {place.origin for place in work.places if place.is_taken}
     if work.on_conflict == "skip":
@@ -559,7 +563,7 @@ def _inverted(work: Inversion) -> Inverted:
     ]
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
     targets = tuple(target for target in work.targets.values() if target.touches)
-    return Inverted(tuple(changed), tuple(work.places), targets, frozenset(work.idle))
+    return UndoPlan(tuple(changed), tuple(work.places), targets, frozenset(work.idle))
 
 
 def _is(state: FileState | None, entry: Entry | None) -> bool:
@@ -569,7 +573,7 @@ def _is(state: FileState | None, entry: Entry | None) -> bool:
     return (state.version, state.mode) == (entry.version, entry.mode)
 
 
-def _source(work: Inversion, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:
+def _source(work: UndoPlanner, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:
     source = work.moved.get(path)
     if source is None or source == path or after is None or work.made.get(source) is not None:
         return None

@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_lines, merge_states
-from editd.engine.commands import InTheWay
-from editd.engine.undo import Past, Place, invert, undone_in_part
-from editd.engine.undo_selection import Named, OfSession, batches_of, part_of, whole_of, would_name
+from editd.engine.commands import ConflictReport
+from editd.engine.undo import ConflictSite, HistoryWalker, invert, undone_in_part
+from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of, would_name
 from editd.errors import Conflict, NothingToUndo
 from editd.store.index import NEVER, LogQuery
 from editd.values.path import WorkspacePath, folders_of
@@ -21,7 +21,7 @@ from editd.values.transaction import Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from editd.engine.undo_selection import Scope, Target
+    from editd.engine.undo_selection import Scope, UndoTarget
     from editd.errors import NotAFile
     from editd.store.history import History
     from editd.values.content import FileState
@@ -39,7 +39,7 @@ PATHS_AT_ONCE = 100  # in one question to the index
 class UndoConflict(Conflict):
     """Later changes collide with what is to be undone; the engine adds which transactions made them."""
 
-    def __init__(self, places: Sequence[Place], targets: Sequence[Target], scope: Scope) -> None:
+    def __init__(self, places: Sequence[ConflictSite], targets: Sequence[UndoTarget], scope: Scope) -> None:
         super().__init__("The undo does not merge cleanly; nothing was changed.")
         self.places = places
         self.targets = targets
@@ -47,7 +47,7 @@ class UndoConflict(Conflict):
 
     def explain(self, history: History, current: Current) -> None:
         """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        found = obstructions(self.places, self.targets, self.scope, Past(history), current)
+        found = undo_conflicts(self.places, self.targets, self.scope, HistoryWalker(history), current)
         self.message = " ".join([*map(_sentence, found[:SENTENCES_MAX]), "Nothing was changed."])
         needs = sorted({seq for one in found for seq in one.needs}, reverse=True)
         steps = (
@@ -75,7 +75,7 @@ class NoRoom(Conflict):
         place = WorkspacePath(refusal.data.get("obstacle", refusal.data["path"]))
         made = history.index.touch_at(place, int(history.head))
         by = () if made is None or made[1].after is None else (made[0],)
-        self.files = (InTheWay(place, by, ()),)
+        self.files = (ConflictReport(place, by, ()),)
         super().__init__(
             f"{refusal.message} Nothing was changed.",
             hint=f"Move {place} away, and try again.",
@@ -83,7 +83,7 @@ class NoRoom(Conflict):
         )
 
 
-def _sentence(one: InTheWay) -> str:
+def _sentence(one: ConflictReport) -> str:
     by = [seq for seq in one.blocking if seq in one.needs] or one.blocking
     if not by:
         return f"{one.path} is in the way."
@@ -93,7 +93,7 @@ def _sentence(one: InTheWay) -> str:
 
 
 def blocking_by_path(
-    past: Past, places: Sequence[Place], targets: Mapping[int, Target]
+    past: HistoryWalker, places: Sequence[ConflictSite], targets: Mapping[int, UndoTarget]
 ) -> dict[WorkspacePath, list[int]]:
     """Of each path, rising, the transactions in the way of what was to be undone there, rising."""
     found: dict[WorkspacePath, set[int]] = {}
@@ -102,7 +102,7 @@ def blocking_by_path(
     return {path: sorted(seqs) for path, seqs in found.items()}
 
 
-def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[int]:
+def blocking(past: HistoryWalker, place: ConflictSite, targets: Mapping[int, UndoTarget]) -> list[int]:
     """The transactions after `place.seq` that changed its file and are still in force there, rising.
 
     Where another file stands there, those that made that one. Where those in force do not tell, all
@@ -119,9 +119,13 @@ def blocking(past: Past, place: Place, targets: Mapping[int, Target]) -> list[in
     return [seq for seq, touch in life if not _is_covered(targets, seq, touch)]
 
 
-def obstructions(
-    places: Sequence[Place], targets: Sequence[Target], scope: Scope, past: Past, current: Current
-) -> tuple[InTheWay, ...]:
+def undo_conflicts(
+    places: Sequence[ConflictSite],
+    targets: Sequence[UndoTarget],
+    scope: Scope,
+    past: HistoryWalker,
+    current: Current,
+) -> tuple[ConflictReport, ...]:
     """For each file that does not merge: the transactions in the way, and those to be undone first.
 
     Once all that is needed is undone, one by one and newest first, the undo is clean.
@@ -133,7 +137,7 @@ def obstructions(
     found = blocking_by_path(past, places, _by_seq(targets))
     needs = Recipe(past.history, targets, scope, current).find(past, places, found)
     return tuple(
-        InTheWay(
+        ConflictReport(
             path, tuple(found[path]), tuple(sorted(needs[path])),
             shown[path].reason, shown[path].lines, shown[path].hunks,
         )
@@ -148,7 +152,9 @@ class Recipe:
     all that is connected with the files is needed: undone newest first, each finds them as it left them.
     """
 
-    def __init__(self, history: History, targets: Iterable[Target], scope: Scope, current: Current) -> None:
+    def __init__(
+        self, history: History, targets: Iterable[UndoTarget], scope: Scope, current: Current
+    ) -> None:
         self._history = history
         self._given = _by_seq(targets)
         self._scope = scope
@@ -159,7 +165,7 @@ class Recipe:
         self._needs: dict[WorkspacePath, set[int]] = {}
 
     def find(
-        self, past: Past, places: Sequence[Place], paths: Iterable[WorkspacePath]
+        self, past: HistoryWalker, places: Sequence[ConflictSite], paths: Iterable[WorkspacePath]
     ) -> dict[WorkspacePath, set[int]]:
         """Return for each of the paths the transactions that its places need."""
         self._needs = {path: set() for path in paths}
@@ -194,7 +200,7 @@ class Recipe:
         with self._history.trial() as record:
             for seq in steps:
                 targets = [target for target in map(whole_of, self._transactions([seq])) if target.touches]
-                past = Past(self._history)
+                past = HistoryWalker(self._history)
                 inverted = invert(targets, past, current)
                 if inverted.places:
                     self._add(past, inverted.places, targets, {p for p, s in self._needs.items() if seq in s})
@@ -205,13 +211,17 @@ class Recipe:
                 files |= {change.path: change.after for change in inverted.changes}
                 parts = [part for target in inverted.targets for part in target.parts]
                 record(inverted.changes, [Seq(seq)], parts)
-            past, targets = Past(self._history), self._named()
+            past, targets = HistoryWalker(self._history), self._named()
             places = invert(targets, past, current).places
             is_known = self._add(past, places, targets, set())
             return idle, not is_known
 
     def _add(
-        self, past: Past, places: Sequence[Place], targets: Sequence[Target], paths: Collection[WorkspacePath]
+        self,
+        past: HistoryWalker,
+        places: Sequence[ConflictSite],
+        targets: Sequence[UndoTarget],
+        paths: Collection[WorkspacePath],
     ) -> bool:
         """Add the transactions that these places collide with to the paths; return whether any exist."""
         is_known, by_seq = False, _by_seq(targets)
@@ -225,7 +235,7 @@ class Recipe:
                 self._needs[path] |= more
         return is_known
 
-    def _undoable(self, past: Past, in_the_way: Iterable[int], targets: Collection[int]) -> set[int]:
+    def _undoable(self, past: HistoryWalker, in_the_way: Iterable[int], targets: Collection[int]) -> set[int]:
         """Return those in the way that the history has; for an undo of the trial, those that it brought back.
 
         Targets that are newer than what was undone before them are needed themselves.
@@ -236,10 +246,10 @@ class Recipe:
         newer = {seq for seq in targets if steps and seq > min(steps)}
         return (set(in_the_way) - undos) | again | newer
 
-    def _named(self) -> list[Target]:
+    def _named(self) -> list[UndoTarget]:
         """Return the targets of the scope now, newest first; of a count or a file, those that were given."""
         scope = self._scope
-        if not isinstance(scope, Named | OfSession) and getattr(scope, "last", 1) is not None:
+        if not isinstance(scope, ByTransaction | BySession) and getattr(scope, "last", 1) is not None:
             parts = [part_of(one, self._given[int(one.seq)].has) for one in self._transactions(self._given)]
             return [part for part in reversed(parts) if part is not None]
         with contextlib.suppress(NothingToUndo):
@@ -251,7 +261,7 @@ class Recipe:
     def _transactions(self, seqs: Iterable[int]) -> list[Transaction]:
         return self._history.index.transactions(seqs)
 
-    def _everything_since(self, places: Iterable[Place]) -> set[int]:
+    def _everything_since(self, places: Iterable[ConflictSite]) -> set[int]:
         """Return all that is connected with the places since the oldest transaction to be undone.
 
         That may be one that is in force again, and named, once a later one is undone.
@@ -296,7 +306,7 @@ class Recipe:
         return found
 
 
-def _dependent(past: Past, place: Place, given: Mapping[int, Target]) -> list[int]:
+def _dependent(past: HistoryWalker, place: ConflictSite, given: Mapping[int, UndoTarget]) -> list[int]:
     """Those in the way whose change does not merge into the file as it is without what is `given`."""
     if place.is_taken:
         return blocking(past, place, given)
@@ -304,7 +314,7 @@ def _dependent(past: Past, place: Place, given: Mapping[int, Target]) -> list[in
     first = min(touching, default=place.seq)
     index = past.history.index
     touch = index.touch_in(place.origin, first)
-    later = list(_later(past, Place(place.path, first, place.origin), given))
+    later = list(_later(past, ConflictSite(place.path, first, place.origin), given))
     if touch is None or touch.source is not None or len(later) > LATER_MAX:
         return [seq for seq, _ in later if seq > place.seq]
     state = undone_in_part(past, given[first], touch)
@@ -321,7 +331,9 @@ def _dependent(past: Past, place: Place, given: Mapping[int, Target]) -> list[in
     return depending
 
 
-def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[tuple[int, Touch]]:
+def _later(
+    past: HistoryWalker, place: ConflictSite, targets: Mapping[int, UndoTarget]
+) -> Iterator[tuple[int, Touch]]:
     """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
     if place.is_taken:
         life: Iterable[tuple[Seq, Touch]] = past.history.index.life(place.path, place.seq, None)
@@ -338,11 +350,13 @@ def _later(past: Past, place: Place, targets: Mapping[int, Target]) -> Iterator[
         yield seq, touch
 
 
-def _is_covered(targets: Mapping[int, Target], seq: int, touch: Touch) -> bool:
+def _is_covered(targets: Mapping[int, UndoTarget], seq: int, touch: Touch) -> bool:
     return seq in targets and targets[seq].covers(touch.path)
 
 
-def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iterator[tuple[Seq, Touch]]:
+def _life(
+    past: HistoryWalker, path: WorkspacePath, seq: int, until: int = NEVER
+) -> Iterator[tuple[Seq, Touch]]:
     """What happened to the file that `path` named after `seq`, also under the names it had later."""
     life = past.history.index.life
     after = seq
@@ -367,21 +381,21 @@ def _life(past: Past, path: WorkspacePath, seq: int, until: int = NEVER) -> Iter
     yield from life(path, after, until)
 
 
-def _oldest(places: Sequence[Place]) -> list[Place]:
+def _oldest(places: Sequence[ConflictSite]) -> list[ConflictSite]:
     """The oldest place of each file at each path, by path."""
-    oldest: dict[tuple[WorkspacePath, WorkspacePath, bool], Place] = {}
+    oldest: dict[tuple[WorkspacePath, WorkspacePath, bool], ConflictSite] = {}
     for place in sorted(places, key=lambda place: place.seq, reverse=True):
         oldest[place.path, place.origin, place.is_taken] = place
     return sorted(oldest.values(), key=lambda place: place.path)
 
 
-def _newest(places: Sequence[Place]) -> dict[WorkspacePath, Place]:
+def _newest(places: Sequence[ConflictSite]) -> dict[WorkspacePath, ConflictSite]:
     """The newest place of each path: there it was seen first that something collides."""
-    newest: dict[WorkspacePath, Place] = {}
+    newest: dict[WorkspacePath, ConflictSite] = {}
     for place in sorted(places, key=lambda place: place.seq):
         newest[place.path] = place
     return newest
 
 
-def _by_seq(targets: Iterable[Target]) -> dict[int, Target]:
+def _by_seq(targets: Iterable[UndoTarget]) -> dict[int, UndoTarget]:
     return {int(target.transaction.seq): target for target in targets}

@@ -34,7 +34,7 @@ NOTHING_FITS = "Nothing to undo fits the filter."
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class Named(Struct, frozen=True):
+class ByTransaction(Struct, frozen=True):
     """One transaction; with `paths` or `hunks` only these paths, what lies below them, and these hunks."""
 
     tx: int | str
@@ -42,14 +42,14 @@ class Named(Struct, frozen=True):
     hunks: Mapping[WorkspacePath, tuple[int, ...]] = MappingProxyType({})  # of files, rising from 1
 
 
-class Newest(Struct, frozen=True):
+class Latest(Struct, frozen=True):
     """The newest `last` (None: all) that are not undone, of `session` where it is given."""
 
     session: str | None
     last: int | None = 1
 
 
-class OfSession(Struct, frozen=True):
+class BySession(Struct, frozen=True):
     """All edits and commands of a session, from `since` on."""
 
     session: str
@@ -57,7 +57,7 @@ class OfSession(Struct, frozen=True):
     is_published_included: bool = False
 
 
-class Filter(Struct, frozen=True):
+class ByFilter(Struct, frozen=True):
     """All matching transactions, or the newest `last` of them.
 
     `since` and `until` are included, and are transactions or times.
@@ -72,23 +72,23 @@ class Filter(Struct, frozen=True):
     last: int | None = None
 
 
-class LastOf(Struct, frozen=True):
+class LastEditOf(Struct, frozen=True):
     """The newest edit of a file by a session (None: by nobody's), as far as it changed that file."""
 
     path: WorkspacePath
     session: str | None
 
 
-class LastUndo(Struct, frozen=True):
+class LastUndoOf(Struct, frozen=True):
     """The newest undo that is not redone, of `session` where it is given."""
 
     session: str | None
 
 
-Scope = Named | Newest | OfSession | Filter | LastOf | LastUndo
+Scope = ByTransaction | Latest | BySession | ByFilter | LastEditOf | LastUndoOf
 
 
-class Target(Struct, frozen=True):
+class UndoTarget(Struct, frozen=True):
     """A transaction that is to be undone; `paths` None means all of it.
 
     Of some paths only some `hunks` are undone, by their numbers from 1: such a path stays in force.
@@ -117,7 +117,7 @@ class Target(Struct, frozen=True):
         """Whether any of the path is undone."""
         return self.paths is None or path in self.paths
 
-    def without(self, paths: AbstractSet[WorkspacePath]) -> Target:
+    def without(self, paths: AbstractSet[WorkspacePath]) -> UndoTarget:
         """The same, but for these paths; a move stays at both its ends."""
         touches = self.touches
         taken = {touch.path for touch in touches if touch.path in paths or touch.source in paths}
@@ -125,35 +125,35 @@ class Target(Struct, frozen=True):
         if not taken:
             return self
         kept = frozenset(touch.path for touch in touches) - taken
-        return Target(self.transaction, kept, {p: n for p, n in self.hunks.items() if p in kept})
+        return UndoTarget(self.transaction, kept, {p: n for p, n in self.hunks.items() if p in kept})
 
-    def only_hunks(self, path: WorkspacePath, numbers: Sequence[int]) -> Target:
+    def only_hunks(self, path: WorkspacePath, numbers: Sequence[int]) -> UndoTarget:
         """The same, of `path` only some hunks; without the path where there are none."""
         if not numbers:
             return self.without({path})
         paths = frozenset(touch.path for touch in self.touches)
-        return Target(self.transaction, paths, {**self.hunks, path: tuple(numbers)})
+        return UndoTarget(self.transaction, paths, {**self.hunks, path: tuple(numbers)})
 
-    def as_whole(self, path: WorkspacePath) -> Target:
+    def as_whole(self, path: WorkspacePath) -> UndoTarget:
         """Return the same target with all of `path` instead of some hunks."""
         hunks = {other: numbers for other, numbers in self.hunks.items() if other != path}
         is_all = not hunks and self.paths == frozenset(touch.path for touch in self.transaction.touches)
-        return Target(self.transaction, None if is_all else self.paths, hunks)
+        return UndoTarget(self.transaction, None if is_all else self.paths, hunks)
 
 
-def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
+def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
     """What a scope names right now, newest first. Raises NothingToUndo, UnknownTransaction, InvalidParams.
 
     Where it names only the newest, those before it follow one by one: for who finds it without effect.
     """
     match scope:
-        case Newest(last=1):
+        case Latest(last=1):
             single = _matches((), UndoQuery(UNDOABLE, _one(scope.session)), history, 1)
             nothing = "Nothing to undo."
-        case LastUndo():
+        case LastUndoOf():
             single = _matches((), UndoQuery(("undo",), _one(scope.session)), history, 1)
             nothing = "Nothing to redo."
-        case Filter(last=1):
+        case ByFilter(last=1):
             single = _matches(scope.paths, _chosen(scope, history), history, LOOKED_AT_ONCE)
             nothing = NOTHING_FITS
         case _:
@@ -170,11 +170,11 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[Target]]:
 def would_name(scope: Scope, history: History) -> Callable[[Transaction], bool]:
     """Whether a scope names a transaction, too, once that is in force again; of what is counted, none."""
     match scope:
-        case OfSession():
+        case BySession():
             chosen = _between(UndoQuery(ROLLED_BACK, (scope.session,)), scope.since, history)
-        case Newest(last=None):
+        case Latest(last=None):
             chosen = UndoQuery(UNDOABLE, _one(scope.session))
-        case Filter(last=None):
+        case ByFilter(last=None):
             chosen = _chosen(scope, history)
         case _:
             return lambda _: False
@@ -194,7 +194,7 @@ def _is_chosen(chosen: UndoQuery, transaction: Transaction) -> bool:
     )
 
 
-def without_effect(targets: Sequence[Target]) -> NothingToUndo:
+def without_effect(targets: Sequence[UndoTarget]) -> NothingToUndo:
     """The refusal of an undo that would change nothing."""
     newest = targets[0].transaction.seq
     seqs = ", ".join(str(target.transaction.seq) for target in targets[:10])
@@ -207,38 +207,38 @@ def without_effect(targets: Sequence[Target]) -> NothingToUndo:
     )
 
 
-def _targets(scope: Scope, history: History) -> list[Target]:
+def _targets(scope: Scope, history: History) -> list[UndoTarget]:
     match scope:
-        case Named():
+        case ByTransaction():
             return [_named(scope, history)]
-        case Newest():
+        case Latest():
             _check_last(scope.last)
             chosen = UndoQuery(UNDOABLE, _one(scope.session))
             found = history.index.in_force(chosen, -1 if scope.last is None else scope.last)
             nothing = "Nothing to undo."
-        case OfSession():
+        case BySession():
             found = history.index.in_force(
                 _between(UndoQuery(ROLLED_BACK, (scope.session,)), scope.since, history)
             )
             nothing = f"Nothing to undo of session {scope.session}."
-        case Filter():
+        case ByFilter():
             return _filtered(scope, history)
-        case LastOf():
+        case LastEditOf():
             return [_last_of(scope, history)]
-        case LastUndo():
+        case LastUndoOf():
             raise AssertionError("`batches_of` takes the undos one by one")
     if not found:
         raise NothingToUndo(nothing, hint="`log` shows the history.")
     return [whole_of(transaction) for transaction in found]
 
 
-def whole_of(transaction: Transaction, without: Container[int] = ()) -> Target:
+def whole_of(transaction: Transaction, without: Container[int] = ()) -> UndoTarget:
     """All of a transaction that is not undone yet, or would not be `without` these later ones."""
     in_force = [t.path for t in transaction.touches if t.undone_by is None or t.undone_by in without]
-    return Target(transaction, None if len(in_force) == len(transaction.touches) else frozenset(in_force))
+    return UndoTarget(transaction, None if len(in_force) == len(transaction.touches) else frozenset(in_force))
 
 
-def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]) -> Target | None:
+def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]) -> UndoTarget | None:
     """What is not undone yet of the wanted paths; a move is taken back at both its ends or not at all."""
     in_force = {touch.path: touch for touch in transaction.touches if touch.undone_by is None}
     paths = {path for path in in_force if is_wanted(path)}
@@ -247,7 +247,7 @@ def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]
             paths |= {path, touch.source}
     if not paths:
         return None
-    return Target(transaction, None if len(paths) == len(transaction.touches) else frozenset(paths))
+    return UndoTarget(transaction, None if len(paths) == len(transaction.touches) else frozenset(paths))
 
 
 def seq_at(reference: int | str, history: History) -> int:
@@ -265,7 +265,7 @@ def seq_at(reference: int | str, history: History) -> int:
     return seq
 
 
-def _named(scope: Named, history: History) -> Target:
+def _named(scope: ByTransaction, history: History) -> UndoTarget:
     transaction = history.find(scope.tx)
     if 0 < transaction.seq == history.floor.seq:
         raise history.compacted(scope.tx)
@@ -305,10 +305,10 @@ def _named(scope: Named, history: History) -> Target:
             f"`paths` names all of {twice[0]}, and `hunks` some hunks of it.",
             hint="Name a file in one of the two.",
         )
-    return Target(transaction, frozenset(whole | files.keys()), scope.hunks)
+    return UndoTarget(transaction, frozenset(whole | files.keys()), scope.hunks)
 
 
-def _filtered(scope: Filter, history: History) -> list[Target]:
+def _filtered(scope: ByFilter, history: History) -> list[UndoTarget]:
     _check_last(scope.last)
     at_once = None if scope.last is None else LOOKED_AT_ONCE
     targets = list(islice(_matches(scope.paths, _chosen(scope, history), history, at_once), scope.last))
@@ -317,7 +317,7 @@ def _filtered(scope: Filter, history: History) -> list[Target]:
     return targets
 
 
-def _chosen(scope: Filter, history: History) -> UndoQuery:
+def _chosen(scope: ByFilter, history: History) -> UndoQuery:
     kinds = scope.kinds or FILTERED
     if kinds == ("baseline",):
         raise NothingToUndo("What was there when editd first looked cannot be undone.")
@@ -327,7 +327,7 @@ def _chosen(scope: Filter, history: History) -> UndoQuery:
 
 def _matches(
     paths: Sequence[WorkspacePath | Glob], chosen: UndoQuery, history: History, at_once: int | None
-) -> Iterator[Target]:
+) -> Iterator[UndoTarget]:
     """Yield the parts of the chosen transactions that the paths match, newest first.
 
     The index is asked for `at_once` of them at first; None is all.
@@ -402,7 +402,7 @@ def _time(reference: int | str) -> int | None:
         ) from None
 
 
-def _last_of(scope: LastOf, history: History) -> Target:
+def _last_of(scope: LastEditOf, history: History) -> UndoTarget:
     """The newest edit in force of `path` by the session, as far as it changed that file."""
     path, session = scope.path, scope.session
     before: int | None = None

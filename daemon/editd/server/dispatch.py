@@ -15,10 +15,10 @@ from msgspec import UNSET, Struct
 
 import editd
 from editd.edits.regex import NeedsSearch
-from editd.engine.changesets import Changeset, Changesets
+from editd.engine.changesets import Changesets, OpenChangeset
 from editd.engine.commands import Apply, Outcome, Reader, Write, reader_of
 from editd.engine.engine import Engine, Reading
-from editd.engine.queries import Questions, changes_of
+from editd.engine.queries import Queries, changes_of
 from editd.engine.replay import request_of
 from editd.engine.undo import numbered_hunks
 from editd.errors import FileMissing, InvalidParams, IoError, Refused, Timeout
@@ -39,8 +39,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from editd.engine.access import Guard
-    from editd.engine.snapshot import View
+    from editd.engine.access import AccessControl
+    from editd.engine.snapshot import DiskSnapshot
     from editd.server.engine_queue import EngineQueue
     from editd.server.hook_runner import HookRunner
     from editd.server.maintenance import Maintenance
@@ -100,7 +100,7 @@ class Services(Struct):
     scanner: Scanner
     searcher: RegexPool
     subscriptions: Subscriptions
-    guard: Guard
+    guard: AccessControl
     watching: WorkspaceWatcher
     retention: Retention
     configuration: Configuration
@@ -115,7 +115,7 @@ class Dispatch:
         self.name = name
         self._services = services
         self._engine = services.engine
-        self._questions = Questions(services.engine.history, services.engine.tree)
+        self._questions = Queries(services.engine.history, services.engine.tree)
         self._changesets = Changesets()
         self._fallback = fallback_encoding
         self._tasks: set[asyncio.Task[None]] = set()
@@ -215,7 +215,7 @@ class Dispatch:
             return
         changeset = self._changesets.get(params.changeset, caller.number)
 
-        def answer(_: Outcome, view: View) -> None:
+        def answer(_: Outcome, view: DiskSnapshot) -> None:
             state = view.at(view.resolve(path))
             if state is None:
                 raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
@@ -225,10 +225,10 @@ class Dispatch:
 
     def _staged(
         self,
-        changeset: Changeset,
+        changeset: OpenChangeset,
         more: tuple[Edit, ...],
         call: MethodCall,
-        then: Callable[[Outcome, View], None],
+        then: Callable[[Outcome, DiskSnapshot], None],
     ) -> None:
         """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
         try:
@@ -310,7 +310,7 @@ class Dispatch:
         edits = convert.edits(params.edits)
         self._changesets.check_room(caller.number, edits)
 
-        def answer(outcome: Outcome, _: View) -> None:
+        def answer(outcome: Outcome, _: DiskSnapshot) -> None:
             self._changesets.add(params.changeset, caller.number, edits)
             call.reply(convert.outcome(outcome, diff=True))
 
@@ -342,12 +342,12 @@ class Dispatch:
         self.sessions.admit_as(said.session, caller)
         self._services.queue.submit(self.sessions.with_defaults(request), call, render)
 
-    def _committed_before(self, params: messages.Commit) -> Changeset | None:
+    def _committed_before(self, params: messages.Commit) -> OpenChangeset | None:
         """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
         if params.request_id is None:
             return None
         before = request_of(params.request_id, convert.fingerprint(params), self._engine.history)
-        return None if before is None else Changeset(0, "", before.authorship)
+        return None if before is None else OpenChangeset(0, "", before.authorship)
 
     def _abort(self, params: messages.Abort, caller: ClientState, call: MethodCall) -> None:
         self._changesets.get(params.changeset, caller.number)
@@ -407,7 +407,7 @@ class Dispatch:
             )
         changeset = self._changesets.get(params.changeset or "", caller.number)
 
-        def answer(outcome: Outcome, _: View) -> None:
+        def answer(outcome: Outcome, _: DiskSnapshot) -> None:
             changes = [one for one in outcome.changes if wanted is None or is_among(one.path, wanted)]
             call.reply(_diff_result(changes))
 

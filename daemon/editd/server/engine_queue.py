@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.engine.commands import Apply, Asking, Hooking, Outcome, Postponed, Result, Write
+from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Outcome, Result, Write
 from editd.errors import Broken, Overloaded, Refused
 from editd.server.async_timeout import Activity
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from editd.edits.regex import Search
     from editd.engine.engine import Engine
-    from editd.engine.hooks import Trial
+    from editd.engine.hooks import HookJob
     from editd.server.dispatch import MethodCall
     from editd.server.hook_runner import HookRunner
     from editd.server.regex_pool import RegexPool
@@ -138,7 +138,7 @@ class EngineQueue:
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
         try:
-            return self._engine.turn(requests)
+            return self._engine.run_batch(requests)
         except Exception:  # a fault of ours: what is in memory cannot be trusted any more
             log.exception("the engine failed")
             fault = Broken("The engine failed; its log tells where.", hint="Restart the daemon: it recovers.")
@@ -157,18 +157,18 @@ class EngineQueue:
 
     def _answer(self, taken: list[QueuedRequest], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
-            if isinstance(result, Asking):
+            if isinstance(result, NeedsRegex):
                 self._search(waiting, result.search)
-            elif isinstance(result, Hooking):
+            elif isinstance(result, NeedsHooks):
                 self._hook(waiting, result.trial)
-            elif not isinstance(result, Postponed):
+            elif not isinstance(result, NeedsDelay):
                 self._tell(waiting, result)
             elif self._loop.time() > waiting.until:
                 self._tell(waiting, result.reason)
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self.when_idle(self._engine.relieve)
+        self.when_idle(self._engine.flush_index)
         self._call()
         self.activity.note()
 
@@ -187,7 +187,7 @@ class EngineQueue:
 
         self._put_aside(waiting, find())
 
-    def _hook(self, waiting: QueuedRequest, trial: Trial) -> None:
+    def _hook(self, waiting: QueuedRequest, trial: HookJob) -> None:
         """Have the hooks run, and ask again with what they say; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has hooks"
@@ -248,7 +248,7 @@ def _too_many(request: Apply) -> Refused:
     )
 
 
-def _never_still(trial: Trial) -> Refused:
+def _never_still(trial: HookJob) -> Refused:
     return Overloaded(
         f"What the hooks have seen was another thing by then, {HOOKINGS_MAX} times in a row.",
         hint="Somebody edits these files all the time; try again when they are done.",

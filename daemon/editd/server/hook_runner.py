@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.hook_worker import TRIAL_SECONDS
-from editd.engine.hooks import Answers, Formatted, Hook, Planned, Trial, requests_of, trial_of
-from editd.engine.snapshot import View
+from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, PlannedFile, requests_of, trial_of
+from editd.engine.snapshot import DiskSnapshot
 from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, ChildProcess
@@ -62,7 +62,7 @@ class HookRunner:
         self._failures: dict[str, dict[str, str]] = {}
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def run(self, trial: Trial) -> Formatted | Refused:
+    async def run(self, trial: HookJob) -> HookResult | Refused:
         """What the hooks make of a trial, or why they refuse it."""
         async with self._slots:
             if self._closing:
@@ -82,8 +82,8 @@ class HookRunner:
         self._closing = True
         await asyncio.gather(*(child.close(CLOSE_SECONDS) for child in list(self._running)))
 
-    async def _run(self, trial: Trial) -> Formatted | Refused:
-        answers, seconds = Answers(trial), _seconds(trial)
+    async def _run(self, trial: HookJob) -> HookResult | Refused:
+        answers, seconds = HookAnswers(trial), _seconds(trial)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def settle() -> None:
@@ -117,7 +117,7 @@ class HookRunner:
             return _closing() if self._closing else _died()
         return answers.result
 
-    def _note(self, trial: Trial, answers: Answers) -> None:
+    def _note(self, trial: HookJob, answers: HookAnswers) -> None:
         for hook in trial.hooks:
             self._runs[hook.name] = self._runs.get(hook.name, 0) + 1
         for name, problem in answers.failures.items():
@@ -182,13 +182,13 @@ class HookMethods:
         paths = [convert.path(path) for path in params.paths]
         for path in paths:
             self._sessions.permit_reading(params.session, caller, path, self._engine.tree)
-        view = View(self._engine.tree, self._engine.history, patient=False)
+        view = DiskSnapshot(self._engine.tree, self._engine.history, patient=False)
         states = {path: _file(view, path) for path in map(view.resolve, paths)}
-        files = [Planned(path, state.content, state.is_executable) for path, state in states.items()]
+        files = [PlannedFile(path, state.content, state.is_executable) for path, state in states.items()]
         trial = trial_of(files, self._engine.hooks, view.file_at)
 
         async def run() -> None:
-            found = Formatted() if trial is None else await self._hooker.run(trial)
+            found = HookResult() if trial is None else await self._hooker.run(trial)
             if isinstance(found, Refused):
                 raise found
             changes = [
@@ -241,14 +241,14 @@ def told(
     ]
 
 
-def _file(view: View, path: WorkspacePath) -> FileState:
+def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
     state = view.at(path)
     if state is None:
         raise FileMissing(f"{path} does not exist.", data={"path": path.text})
     return state
 
 
-def _seconds(trial: Trial) -> float:
+def _seconds(trial: HookJob) -> float:
     """How long the process may take for a trial: each hook runs once for each file at most."""
     wanted = sum(hook.seconds + KILL_SECONDS for hook in trial.hooks) * len(trial.files)
     return min(wanted, TRIAL_SECONDS) + SPARE_SECONDS

@@ -207,10 +207,10 @@ class Maintenance:
         loop = asyncio.get_running_loop()
         await self._queue.idle()
         is_busy = self._quiet <= QUIET_SECONDS
-        if (look := self._engine.look_at_replaced(is_busy=is_busy)) is not None:
+        if (look := self._engine.check_quarantine(is_busy=is_busy)) is not None:
             looks = await loop.run_in_executor(None, look)
             await self._queue.idle()
-            self._engine.record_written(looks)
+            self._engine.record_late_writes(looks)
         if not is_busy and loop.time() >= self._rests_until:
             await self._make_files()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from editd.config.schema import Keep
-    from editd.engine.access import Guard
+    from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
@@ -52,7 +52,7 @@ class Retention:
         engine: Engine,
         queue: EngineQueue,
         background: Maintenance,
-        guard: Guard,
+        guard: AccessControl,
         folder: str,
         keep: Keep,
     ) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.engine.engine import Engine
-    from editd.engine.reconcile import Inspection
+    from editd.engine.reconcile import Reconciliation
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
@@ -576,7 +576,7 @@ class WorkspaceWatcher:
         oldest = taken.first or taken.echo
         return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
 
-    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Inspection | None:
+    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
         """Look at it all; None where something may be in the middle of a save, and `may_wait`."""
         assert self._engine is not None
         assert self._queue is not None
@@ -628,7 +628,7 @@ class WorkspaceWatcher:
             return _NOT_OURS
         return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
 
-    async def _record(self, inspection: Inspection, taken: PendingEvents) -> None:
+    async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
         assert self._queue is not None
         message = self._movement(taken.repositories)
         if inspection.has_found:

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.blame import Blame
+from editd.engine.blame import LineBlame
 from editd.errors import FileMissing, NotText, PathIgnored, Timeout
 from editd.server import convert
 from editd.store.commit_message import rfc3339
@@ -44,7 +44,7 @@ class BlameMethods:
         del caller
         path = self._engine.tree.resolve(convert.path(params.path))
         version = self._recorded(path)
-        self._later(self._answer(path, version, Blame(self._engine.history, path, version), call), call)
+        self._later(self._answer(path, version, LineBlame(self._engine.history, path, version), call), call)
 
     def _recorded(self, path: WorkspacePath) -> Version:
         """Record what the file holds now, as `read` does, and return its version. Raises Refused."""
@@ -65,7 +65,9 @@ class BlameMethods:
             )
         return entry.version
 
-    async def _answer(self, path: WorkspacePath, version: Version, blame: Blame, call: MethodCall) -> None:
+    async def _answer(
+        self, path: WorkspacePath, version: Version, blame: LineBlame, call: MethodCall
+    ) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + BLAME_SECONDS_MAX
         while not await self._queue.run_in_thread(partial(blame.go_on, SLICE_SECONDS)):
@@ -79,7 +81,7 @@ class BlameMethods:
         await self._queue.idle()
         call.reply(messages.BlameResult(version=version, lines=self._lines(blame)))
 
-    def _lines(self, blame: Blame) -> list[messages.BlameLine]:
+    def _lines(self, blame: LineBlame) -> list[messages.BlameLine]:
         made = {seq: self._engine.history.index.made(seq) for seq in set(blame.seqs)}
         return [
             messages.BlameLine(

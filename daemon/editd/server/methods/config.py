@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
-from editd.engine.policy import Rules
+from editd.engine.policy import EditPolicy
 from editd.values.glob import Glob
 from editd.wire import messages
 
@@ -87,6 +87,6 @@ class Configuration:
         call.reply(messages.ConfigReloadResult(applied=applied, restart=restart))
 
 
-def rules_of(config: Config) -> Rules:
+def rules_of(config: Config) -> EditPolicy:
     """What the configuration lets no client do."""
-    return Rules(tuple(Glob.parse(text) for text in config.protect), config.history.quota)
+    return EditPolicy(tuple(Glob.parse(text) for text in config.protect), config.history.quota)

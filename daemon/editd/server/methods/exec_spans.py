@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.exec_spans import Brackets
+from editd.engine.exec_spans import ExecSpans
 from editd.errors import InvalidParams
 from editd.server import convert
 from editd.wire import messages
@@ -12,7 +12,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from editd.engine.exec_spans import Bracket
+    from editd.engine.exec_spans import ExecSpan
     from editd.errors import Refused
     from editd.server.dispatch import ClientState, MethodCall, Services
     from editd.server.methods.sessions import SessionMethods
@@ -30,7 +30,7 @@ class ExecMethods:
         self._services = services
         self._sessions = sessions
         self._later = later
-        self._brackets = Brackets()
+        self._brackets = ExecSpans()
         services.engine.outside_authorship = self._brackets.authorship
         self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.ExecBegin: self._begin,
@@ -75,7 +75,7 @@ class ExecMethods:
 
         self._later(end(), call)
 
-    async def _settle_and_end(self, bracket: Bracket) -> None:
+    async def _settle_and_end(self, bracket: ExecSpan) -> None:
         try:
             await self._settle()
             await self._services.queue.idle()

@@ -15,8 +15,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from editd.engine.access import Guard
-    from editd.engine.leases import Wait
+    from editd.engine.access import AccessControl
+    from editd.engine.leases import LeaseRequest
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.sessions import SessionMethods
@@ -40,7 +40,7 @@ class WaitingLease(Struct, frozen=True):
 
 class LeaseMethods:
     def __init__(
-        self, guard: Guard, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
+        self, guard: AccessControl, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
     ) -> None:
         self._guard = guard
         self._leases = guard.leases
@@ -48,7 +48,7 @@ class LeaseMethods:
         self._queue = queue
         self._subscriptions = subscriptions
         self._sessions = sessions
-        self._waiting: dict[Wait, WaitingLease] = {}
+        self._waiting: dict[LeaseRequest, WaitingLease] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_looking = False
@@ -135,7 +135,7 @@ class LeaseMethods:
                 self._give_up(wait)
         self._look_again()
 
-    def _give_up(self, wait: Wait) -> None:
+    def _give_up(self, wait: LeaseRequest) -> None:
         if not self._leases.withdraw(wait):
             return  # it was granted at this very moment
         waiting = self._waiting.pop(wait)

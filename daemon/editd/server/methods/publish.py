@@ -112,11 +112,11 @@ class PublishMethods:
         mine = {transaction.seq for transaction in chosen}
         last = max(mine)
         before = self._engine.history.index.log(LogQuery(paths=(path,), before=int(last)), OTHERS_MAX)
-        others = [tx for tx in net_changes.in_force(before[::-1]) if tx.seq not in mine]
+        others = [tx for tx in net_changes.effective(before[::-1]) if tx.seq not in mine]
 
-        def runs(left_out: Transaction | None) -> tuple[net_changes.Run, ...]:
+        def runs(left_out: Transaction | None) -> tuple[net_changes.PathChanges, ...]:
             taken = [*chosen, *(tx for tx in others if tx is not left_out)]
-            made = net_changes.runs_of(sorted(taken, key=lambda tx: tx.seq))
+            made = net_changes.path_changes(sorted(taken, key=lambda tx: tx.seq))
             return tuple(run for run in made if path in (run.path, run.source))
 
         if not others:
@@ -152,7 +152,7 @@ class PublishMethods:
 
     def _of_sessions(self, sessions: Sequence[str]) -> list[Transaction]:
         """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
-        found = net_changes.in_force(self._log(LogQuery(sessions=tuple(sessions))))
+        found = net_changes.effective(self._log(LogQuery(sessions=tuple(sessions))))
         for session in sessions:
             if all(transaction.authorship.session != session for transaction in found):
                 raise NoChange(
@@ -199,7 +199,7 @@ class PublishMethods:
 def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:
     """Say in the refusal which transactions are not on the branch, and what to publish with the rest."""
     sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
-    seqs = net_changes.spans(tx.seq for tx in needed)
+    seqs = net_changes.format_ranges(tx.seq for tx in needed)
     by = " and ".join(
         f"the session {session!r}" if session is not None else "no session" for session in sessions
     )
@@ -224,7 +224,7 @@ def _publication(params: messages.Publish, chosen: list[Transaction], sessions: 
         if transaction.kind != "outside" and transaction.authorship.actor not in NOBODY
     }
     return Publication(
-        tuple(net_changes.runs_of(chosen)),
+        tuple(net_changes.path_changes(chosen)),
         params.message, params.branch, params.author, tuple(hands), _login(),
         tuple(f"Editd-Session: {_printable(session)}" for session in dict.fromkeys(sessions)),
         min(transaction.time_us for transaction in chosen) // 1_000_000, params.dry_run,

@@ -10,14 +10,14 @@ from editd.values.changeset import ReadMark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.engine.access import Guard
+    from editd.engine.access import AccessControl
     from editd.server.dispatch import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.wire import messages
 
 
 def restore_reads(
-    sightings: Sequence[messages.ReadVersion], caller: ClientState, guard: Guard, queue: EngineQueue
+    sightings: Sequence[messages.ReadVersion], caller: ClientState, guard: AccessControl, queue: EngineQueue
 ) -> None:
     """Take these up as what the visitor has seen. Raises InvalidParams, PathOutside.
 

@@ -18,9 +18,9 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from editd.engine.access import Guard
+    from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
-    from editd.engine.sessions import Open
+    from editd.engine.sessions import OpenSession
     from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.store.index import Index, SessionWork
@@ -35,7 +35,7 @@ class SessionListMethod:
     def __init__(
         self,
         engine: Engine,
-        guard: Guard,
+        guard: AccessControl,
         queue: EngineQueue,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
@@ -133,7 +133,7 @@ def _counted(entry: messages.SessionEntry, work: _Counts) -> messages.SessionEnt
     )
 
 
-def _entry(found: Open) -> messages.SessionEntry:
+def _entry(found: OpenSession) -> messages.SessionEntry:
     session = found.session
     return messages.SessionEntry(
         session=session.name,

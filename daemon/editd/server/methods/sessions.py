@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from editd.engine.access import Guard
+from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
@@ -43,17 +43,19 @@ ACTING = (
 IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage)
 
 
-def open_guard(state: str, engine: Engine) -> Guard:
+def open_guard(state: str, engine: Engine) -> AccessControl:
     """Take up the sessions and leases that the last daemon had, and have the engine ask for them."""
     now_us = engine.clock.now_us()
     registry = SessionStore(state, now_us)
     sessions = Sessions(registry, ReadVersionStore(state), engine.seen, now_us)
-    engine.guard = Guard(registry, sessions, Leases(registry), engine.seen, engine.clock)
+    engine.guard = AccessControl(registry, sessions, Leases(registry), engine.seen, engine.clock)
     return engine.guard
 
 
 class SessionMethods:
-    def __init__(self, guard: Guard, queue: EngineQueue, subscriptions: Subscriptions, index: Index) -> None:
+    def __init__(
+        self, guard: AccessControl, queue: EngineQueue, subscriptions: Subscriptions, index: Index
+    ) -> None:
         self._guard = guard
         self._index = index
         self._sessions = guard.sessions
@@ -199,7 +201,7 @@ class SessionMethods:
             return
         self._sessions.write_down()
         try:
-            for name in self._sessions.overdue(self._now_us()):
+            for name in self._sessions.expired(self._now_us()):
                 self._end(name, "expired")
                 log.info("the session %r was not used for its time, and has ended", name)
         except Refused as refusal:  # it is open as before, and ends when that can be written

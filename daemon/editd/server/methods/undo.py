@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.commands import InTheWay, Outcome, Restore, Undo, Write
-from editd.engine.undo_selection import Filter, LastUndo, Named, Newest, OfSession, Scope
+from editd.engine.commands import ConflictReport, Outcome, Restore, Undo, Write
+from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, LastUndoOf, Latest, Scope
 from editd.errors import InvalidParams
 from editd.server import convert
 from editd.values.glob import Glob, check_count
@@ -47,10 +47,10 @@ class UndoMethods:
 
     def _redo(self, params: messages.Redo, caller: ClientState, call: MethodCall) -> None:
         said = self._said(params, caller)
-        self._take_back(params, caller, call, LastUndo(said.session), "redo")
+        self._take_back(params, caller, call, LastUndoOf(said.session), "redo")
 
     def _rollback(self, params: messages.Rollback, caller: ClientState, call: MethodCall) -> None:
-        scope = OfSession(params.session, params.since, params.include_published)
+        scope = BySession(params.session, params.since, params.include_published)
         self._take_back(params, caller, call, scope, "rollback")
 
     def _take_back(
@@ -124,12 +124,12 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
     if params.tx is not None:
         if params.paths == []:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
-        return Named(params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks or ()))
+        return ByTransaction(params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks or ()))
     if params.filter is not None:
         return _filter(params.filter, params.last)
     if params.session is not None:  # and nothing else: it is undone as a whole
-        return Newest(params.session, params.last)
-    return Newest(session, 1 if params.last is None else params.last)
+        return Latest(params.session, params.last)
+    return Latest(session, 1 if params.last is None else params.last)
 
 
 def _numbers(given: Sequence[messages.HunksOf]) -> dict[WorkspacePath, tuple[int, ...]]:
@@ -140,7 +140,7 @@ def _numbers(given: Sequence[messages.HunksOf]) -> dict[WorkspacePath, tuple[int
     return {path: tuple(sorted(found)) for path, found in numbers.items()}
 
 
-def _filter(given: messages.Filter, last: int | None) -> Filter:
+def _filter(given: messages.Filter, last: int | None) -> ByFilter:
     if all(value is None for value in structs.asdict(given).values()):
         raise InvalidParams(
             "An empty `filter` would undo everything.", hint="`restore` puts the workspace back as a whole."
@@ -149,7 +149,7 @@ def _filter(given: messages.Filter, last: int | None) -> Filter:
         raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")
     check_count(given.paths or (), "A `filter`")
     paths = tuple(map(_path_or_glob, given.paths or ()))
-    return Filter(
+    return ByFilter(
         convert.several(given.session), convert.several(given.actor), given.since, given.until, paths,
         convert.several(given.kind), last,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
     return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry or conflicts else UNSET)
 
 
-def _told(one: InTheWay) -> dict[str, Any]:
+def _told(one: ConflictReport) -> dict[str, Any]:
     told = one.told()
     if "lines" in told:
         told["lines"] = [messages.LineRange(**region) for region in told["lines"]]
