@@ -1,11 +1,11 @@
-"""The client of editd: finds a workspace and its daemon, and speaks to it.
+"""The client of editd: finds a workspace and its daemon, and talks to it.
 
-    Client, AsyncClient        a method for each of the protocol's, transactions, events
+    Client, AsyncClient        a method for each of the protocol, transactions, events
     Write, Replace, …          the edits that `apply` takes
-    EditdError, Unreachable    a refusal; nobody answers
+    EditdError, Unreachable    a refusal; no daemon answers
 
-Of the daemon's code it knows the contract, `editd.wire`, and nothing else. A name is imported when it
-is asked for, so that who needs one face of the client does not load the other.
+Of the daemon's code it uses only the contract, `editd.wire`. A name is imported on first use, so
+that a program with one client does not load the other.
 """
 
 from __future__ import annotations

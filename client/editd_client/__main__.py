@@ -1,4 +1,4 @@
-"""`python -m editd_client` is `editctl`, for where no script of that name is installed."""
+"""`python -m editd_client`: the command `editctl`, if no script of that name is installed."""
 
 from editd_client.cli import main
 

@@ -1,7 +1,7 @@
-"""The client for asyncio: what `Client` has, by the same names, to be awaited.
+"""The client for asyncio: the methods of `Client` under the same names, as coroutines.
 
-Any number of calls may be under way at once on the one connection. To cancel one breaks nothing: its
-answer is passed over when it comes, and what it asked for may be done all the same. For one event loop.
+Any number of calls may run at once on the one connection. A cancelled call breaks nothing: its late
+answer is ignored, but the daemon may still carry it out. For one event loop.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Result = TypeVar("Result")
 
 
 class AsyncMethod(Generic[Given, Result]):
-    """A method that sends what `build` makes of its arguments; awaited, it returns what comes back.
+    """A method that sends the request of `build`; awaited, it returns the result.
 
-    Raises EditdError for a refusal, and Unreachable where no daemon answers.
+    Raises EditdError for a refusal, and Unreachable if no daemon answers.
     """
 
     if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class AsyncMethod(Generic[Given, Result]):
 
 
 def request_method(build: Callable[Given, Request[Result]]) -> AsyncMethod[Given, Result]:
-    """The method of that name: its parameters and its text are those of `build`."""
+    """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
     async def method(client: AsyncClient, *args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -70,12 +70,12 @@ def request_method(build: Callable[Given, Request[Result]]) -> AsyncMethod[Given
 
 
 class AsyncClient:
-    """A client of the daemon at a socket's path, or of one that is connected already.
+    """A client of the daemon at a socket's path, or on a connected socket.
 
     It connects with the first call, or at the beginning of an `async with` block. Each method raises
-    EditdError for a refusal, and Unreachable where the daemon goes away or is silent for too long, and
-    none comes back: the hint then says what is not known. With `reconnect=False`, and for a socket that
-    is connected already, a request is sent once and the client ends with its connection.
+    EditdError for a refusal. It raises Unreachable if the daemon goes away or is silent for too long, and
+    none comes back: the hint then names the unknown effect. With `reconnect=False`, and for a connected
+    socket, a request is sent only once, and the client ends with its connection.
     """
 
     def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
@@ -96,21 +96,21 @@ class AsyncClient:
         *,
         reconnect: bool = True,
     ) -> Self:
-        """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
+        """Return a client of the workspace from `find_workspace`. With `start`, start its daemon if needed.
 
-        Nothing is connected yet. Raises EditdError for a folder that editd will not own; the first call does
-        (`path_outside`) where EDITD_SOCKET leads to the daemon of another workspace than the one named.
-        `on_wait` is called, in a thread, where the start takes over a second.
+        Connects with the first call only. Raises EditdError for a folder that editd refuses to own. The
+        first call raises it (`path_outside`) if EDITD_SOCKET leads to the daemon of another workspace than
+        the named one. `on_wait` is called, in a thread, if the start takes over a second.
         """
         return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
     @property
     def generation(self) -> int:
-        """How many connections there were: changesets and brackets are gone with theirs."""
+        """Number of connections so far: changesets and brackets end with their connection."""
         return self._conversation.generation
 
     async def close(self) -> None:
-        """End the connection, for good; what is under way raises Unreachable. Closing twice is no error."""
+        """Close the client for good. Running calls raise Unreachable. Closing twice is no error."""
         self._is_closed = True
         if self._linking is not None:
             self._linking.cancel()
@@ -179,10 +179,10 @@ class AsyncClient:
         paths: Sequence[str] | None = None,
         since: int | None = None,
     ) -> AsyncEvents:
-        """Be told what happens from here on, on this connection; `since` begins after that transaction.
+        """Subscribe to events, on this connection; `since` begins after that transaction.
 
-        Of what comes and nobody takes, ten thousand events are kept; where there are more, a `resync`
-        comes in place of the rest, as where the daemon leaves some out.
+        Up to ten thousand unread events are kept. Beyond that, a `resync` replaces the rest, as when the
+        daemon leaves some out.
         """
         heard = self.events(events=events, paths=paths, since=since)
         await heard.begin()
@@ -195,7 +195,7 @@ class AsyncClient:
         paths: Sequence[str] | None = None,
         since: int | None = None,
     ) -> AsyncEvents:
-        """What `subscribe` returns, to be iterated at once: it subscribes when it is first waited for."""
+        """Return the iterator of `subscribe` at once. It subscribes when it is first awaited."""
         asked = requests.subscribe(events=events, paths=paths, since=since)
         return AsyncEvents(self, self._conversation.subscription(asked))
 
@@ -210,17 +210,17 @@ class AsyncClient:
         on_stale: messages.OnStale | None = None,
         request_id: str | None = None,
     ) -> AsyncChangeset:
-        """Edits that are put together in an `async with` block, and become one transaction at its end.
+        """Return an `async with` block that collects edits and makes them one transaction at its end.
 
-        An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
+        An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
         return AsyncChangeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
 
-    # ── What they are made of ─────────────────────────────────────────────────────────────────
+    # ── Requests and connections ──────────────────────────────────────────────────────────────
 
     async def ask(self, asked: Request[Result]) -> Result:
-        """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
+        """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
         asked = self._conversation.prepared(asked)
         clock = asyncio.get_running_loop().time
         until = clock() + RECONNECT_SECONDS_MAX
@@ -239,39 +239,39 @@ class AsyncClient:
             except EditdError as refusal:
                 if refusal.name != "shutting_down" or not self._conversation.is_lasting or clock() > until:
                     raise
-                # It was not done, and the next daemon will.
+                # It was not carried out, and the next daemon will do it.
                 if self._link is not None:
                     self._link.end(None)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def listen(self, subscription: ClientSubscription) -> None:
-        """Have a connection on which `subscription` is told of what happens. Raises Unreachable."""
+        """Connect if needed and renew `subscription`. Raises Unreachable."""
         if not self._conversation.is_lasting and self._link is not None and self._link.is_over:
-            raise Unreachable("The daemon went away while it was listened to.")
+            raise Unreachable("The daemon went away during a subscription.")
         if self._conversation.has_ended and not await self._is_back():
             self._conversation.unsubscribed(subscription)
             return
-        with contextlib.suppress(OSError):  # it is lost again: the caller sees that there is no number
+        with contextlib.suppress(OSError):  # lost again: the caller finds no number
             await self._reach(None)
 
     async def forget(self, subscription: ClientSubscription) -> None:
-        """Have nothing more come for it."""
+        """End the subscription."""
         number = subscription.number
         self._conversation.unsubscribed(subscription)
         if number is not None and self._link is not None and not self._link.is_over:
             await self.ask(requests.unsubscribe(number))
 
     def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
-        """The request that makes it."""
+        """Return the request that makes the subscription."""
         return self._conversation.subscribing(subscription)
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it goes on after its connection."""
+        """Whether the client reconnects after a lost connection."""
         return self._conversation.is_lasting
 
     async def _reach(self, first: messages.Params | None) -> _Link:
-        """A connection; `first` is the request that it is wanted for. All who wait share the way there."""
+        """Return a connection for the request `first`. Concurrent callers share one attempt."""
         if self._is_closed:
             raise Unreachable("This client is closed.")
         if self._link is not None and not self._link.is_over:
@@ -290,10 +290,10 @@ class AsyncClient:
 
     def _has_linked(self, linking: asyncio.Task[_Link]) -> None:
         self._linking = None
-        _look_at(linking)
+        _retrieve(linking)
 
     async def _linked(self, first: messages.Params | None) -> _Link:
-        """Connect, and take up the conversation there. Raises OSError where that is lost, too."""
+        """Connect, and restore the session and the subscriptions. Raises OSError if that fails, too."""
         stream = await self._connected()
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -316,7 +316,7 @@ class AsyncClient:
 
     async def _connected(self) -> socket.socket:
         if self._address is None:
-            assert self._given is not None, "there is one or the other"
+            assert self._given is not None, "a client has an endpoint or a socket"
             given, self._given = self._given, None
             return given
         is_first = self._conversation.generation == 0
@@ -327,14 +327,14 @@ class AsyncClient:
         return await _in_thread(self._address.connect)
 
     async def _is_back(self) -> bool:
-        """Whether a daemon answers that somebody else has started, now or within ten seconds."""
+        """Whether a daemon that somebody restarted answers, now or within ten seconds."""
         stream = None if self._address is None else await self._again_if_there(self._address.path)
         if stream is not None:
             stream.close()
         return stream is not None
 
     async def _again_if_there(self, path: str) -> socket.socket | None:
-        """As `Address.reconnect_if_running`, for as long as this client is open."""
+        """Do as `Endpoint.reconnect_if_running`, as long as this client is open."""
         loop = asyncio.get_running_loop()
         until = loop.time() + RECONNECT_SECONDS_MAX
         while not self._is_closed:
@@ -346,7 +346,7 @@ class AsyncClient:
 
 
 class _Link(asyncio.Protocol):
-    """One connection: requests go out as they come, and each answer finds who waits for it."""
+    """One connection: sends requests as they come, and gives each answer to its caller."""
 
     def __init__(self, conversation: SessionState) -> None:
         self.is_over = False
@@ -359,7 +359,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def exchange(self, asked: Request[Result]) -> Result:
-        """Send one request and wait for its answer. Raises OSError where the connection is lost."""
+        """Send one request and wait for its answer. Raises OSError if the connection is lost."""
         await self._may_write.wait()
         if self.is_over or self._transport is None:
             raise ConnectionResetError(0, "it closed the connection")
@@ -377,16 +377,16 @@ class _Link(asyncio.Protocol):
         except TimeoutError:
             raise Unreachable(
                 f"The daemon has not answered `{method}` for {silence:.0f} s.",
-                hint="It is not known whether it was carried out.",
+                hint="It may or may not have been carried out.",
             ) from None
         except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
             raise Unreachable(
-                f"What came back for `{method}` is not understood: {error}.",
+                f"The daemon's answer to `{method}` is not understood: {error}.",
                 hint="Another version of the daemon may be running: `editctl stop` ends it.",
             ) from error
 
     def end(self, why: Exception | None) -> None:
-        """Hang up: whoever waits is told why."""
+        """Close the connection, and raise `why` in the waiting calls."""
         if self.is_over:
             return
         self.is_over = True
@@ -399,7 +399,7 @@ class _Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # ── What asyncio says ──
+    # ── asyncio.Protocol ──
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -408,11 +408,11 @@ class _Link(asyncio.Protocol):
         if self.is_over:
             return
         try:
-            for said in self._wire.receive(data):
-                if isinstance(said, ServerEvent):
-                    self._conversation.on_frame(said)
+            for frame in self._wire.receive(data):
+                if isinstance(frame, ServerEvent):
+                    self._conversation.on_frame(frame)
                 else:
-                    self._answered(said)
+                    self._answered(frame)
         except Malformed as error:
             self.end(error)
 
@@ -423,12 +423,12 @@ class _Link(asyncio.Protocol):
         self._may_write.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._hear_the_rest()
+        self._receive_the_rest()
         self.end(exc)
         self.closed.set()
 
-    def _hear_the_rest(self) -> None:
-        """What the daemon said before it hung up: a write that fails comes before it is read."""
+    def _receive_the_rest(self) -> None:
+        """Read the daemon's last messages: a failed write comes before they are read."""
         if self.is_over or self._transport is None:
             return
         descriptor = self._transport.get_extra_info("socket").fileno()
@@ -436,36 +436,36 @@ class _Link(asyncio.Protocol):
             while data := os.read(descriptor, RECEIVE_BYTES):
                 self.data_received(data)
 
-    def _refused(self, said: Failure) -> None:
-        """It takes no more from here. Of several requests nobody knows which is meant, or what was done."""
+    def _refused(self, frame: Failure) -> None:
+        """End the connection, since the daemon refuses more. With several requests, blame none of them."""
         if len(self._waiting) != 1:
-            self.end(Unreachable(f"The daemon did not understand this client: {said.error.message}"))
+            self.end(Unreachable(f"The daemon did not understand this client: {frame.error.message}"))
             return
         [(asked, answer)] = self._waiting.values()
-        outcome = self._conversation.outcome(asked, said)
+        outcome = self._conversation.outcome(asked, frame)
         if not answer.done():
             answer.set_result(outcome)
         self.end(None)
 
-    def _answered(self, said: Reply | Failure) -> None:
-        """Give an answer to who waits for it; what follows from it does so in any case."""
-        if said.id is None:
-            assert isinstance(said, Failure), "only an error is to nobody"
-            self._refused(said)
+    def _answered(self, frame: Reply | Failure) -> None:
+        """Give an answer to its caller, and apply its effects on the session state in any case."""
+        if frame.id is None:
+            assert isinstance(frame, Failure), "only an error has no id"
+            self._refused(frame)
             return
-        asked, answer = self._waiting.pop(said.id, (None, None))
+        asked, answer = self._waiting.pop(frame.id, (None, None))
         if asked is not None and answer is not None:
-            outcome = self._conversation.outcome(asked, said)
+            outcome = self._conversation.outcome(asked, frame)
             if not answer.done():
                 answer.set_result(outcome)
 
 
 class AsyncEvents:
-    """What one subscription hears: an asynchronous iterator that ends when the daemon does, or after `close`.
+    """The events of one subscription: an asynchronous iterator that ends with the daemon, or at `close`.
 
-    Of a client that reconnects it goes on with the next daemon, without a gap and without a double, and
-    ends where there is none within ten seconds of the `shutdown`. Raises Unreachable where the daemon
-    goes away without a word, and none comes back. Read by one task at a time.
+    On a client that reconnects, it continues with the next daemon, without a gap and without a
+    duplicate. It ends if there is none within ten seconds of the `shutdown`. Raises Unreachable if the
+    daemon goes away without a `shutdown`, and none comes back. Read by one task at a time.
     """
 
     def __init__(self, client: AsyncClient, subscription: ClientSubscription) -> None:
@@ -477,26 +477,26 @@ class AsyncEvents:
 
     @property
     def subscription(self) -> int | None:
-        """Its number on the present connection; None where there is none."""
+        """The subscription's number on the present connection, or None without one."""
         return self._subscription.number
 
     @property
     def head(self) -> int:
-        """The newest transaction when it began."""
+        """The newest transaction at the beginning of the subscription."""
         return self._subscription.head
 
     async def begin(self) -> None:
-        """Subscribe, unless that is done; `subscribe` does it."""
+        """Subscribe, if not yet subscribed; called by `subscribe`."""
         if self._subscription.has_begun:
             return
         if self._beginning is None or self._beginning.done():
             asking = self._client.ask(self._client.subscribing(self._subscription))
             self._beginning = asyncio.ensure_future(asking)
-            self._beginning.add_done_callback(_look_at)
-        await asyncio.shield(self._beginning)  # a wait that is given up is not the end of it
+            self._beginning.add_done_callback(_retrieve)
+        await asyncio.shield(self._beginning)  # a cancelled wait does not cancel the request
 
     async def wait(self, seconds: float | None = None) -> Happening | None:
-        """The next event, waited for so long at most (None: for ever); None where none has come."""
+        """Return the next event, or None if none comes within `seconds` (None: wait for ever)."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._next()
@@ -504,7 +504,7 @@ class AsyncEvents:
             return None
 
     async def close(self) -> None:
-        """Hear no more; closing twice is no error."""
+        """End the subscription. Closing twice is no error."""
         if self._beginning is not None:
             await asyncio.wait([self._beginning])
         if not self._subscription.is_over:
@@ -542,15 +542,15 @@ class AsyncEvents:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if kind is None:  # else the connection may be gone, and the subscription with it
+        if kind is None:  # after an exception, connection and subscription may be gone
             await self.close()
 
 
 class AsyncStaging(Generic[Given]):
-    """A method that stages the edit that `build` makes of its arguments.
+    """A method that stages the edit of `build`.
 
-    Awaited, it returns what all that is staged would do. Raises EditdError where it is refused; the edits
-    before it stay.
+    Awaited, it returns the effect of all staged edits. Raises EditdError if the edit is refused; the
+    earlier ones stay.
     """
 
     if TYPE_CHECKING:
@@ -561,7 +561,7 @@ class AsyncStaging(Generic[Given]):
 
 
 def edit_method(build: Callable[Given, messages.AnyEdit]) -> AsyncStaging[Given]:
-    """The method of that name: its parameters and its text are those of `build`."""
+    """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
     async def method(
@@ -573,7 +573,7 @@ def edit_method(build: Callable[Given, messages.AnyEdit]) -> AsyncStaging[Given]
 
 
 class AsyncChangeset:
-    """Made by `AsyncClient.transaction`. `result` is that of the commit, once the block has ended."""
+    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
 
     def __init__(self, client: AsyncClient, draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
@@ -591,15 +591,15 @@ class AsyncChangeset:
     tool = edit_method(changesets.tool)
 
     async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
+        """Stage any edits, all or none, and return the effect of all staged edits."""
         return await self._carry_out(self._draft.stage(edits))
 
     async def read(self, path: str) -> messages.ReadResult:
-        """A file as the staged edits leave it; edits of it are made for the version that is read here."""
+        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
         return await self._carry_out(self._draft.read(path))
 
     async def diff(self) -> messages.DiffResult:
-        """What all that is staged would change."""
+        """Return the diff of all staged edits."""
         return await self._carry_out(self._draft.diff())
 
     async def __aenter__(self) -> Self:
@@ -629,7 +629,7 @@ class AsyncChangeset:
 
 
 async def _in_thread(find: Callable[[], Result]) -> Result:
-    """What `find` returns; a socket that comes when nobody wants it any more is closed."""
+    """Return the result of `find`; close the socket if the caller was cancelled meanwhile."""
     finding = asyncio.ensure_future(asyncio.to_thread(find))
     try:
         return await asyncio.shield(finding)
@@ -638,12 +638,12 @@ async def _in_thread(find: Callable[[], Result]) -> Result:
         raise
 
 
-def _close(found: asyncio.Future[Any]) -> None:
-    if not found.cancelled() and found.exception() is None and found.result() is not None:
-        found.result().close()
+def _close(connecting: asyncio.Future[Any]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None and connecting.result() is not None:
+        connecting.result().close()
 
 
-def _look_at(done: asyncio.Future[Any]) -> None:
-    """Whoever waits is told of a failure; where nobody does any more, nobody is."""
+def _retrieve(done: asyncio.Future[Any]) -> None:
+    """Retrieve the exception, so that asyncio does not log it as never retrieved."""
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""The author of what a client does, if the caller names nobody."""
+"""The default author of a client's edits."""
 
 from __future__ import annotations
 

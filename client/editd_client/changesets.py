@@ -1,8 +1,8 @@
-"""A changeset of a client's own: edits that are put together in a `with` block, and become one transaction.
+"""A changeset of the client: edits that a `with` block collects and commits as one transaction.
 
-What is read in the block is what the edits are made for: a file that somebody else changes in between
-makes the transaction stale, and is not written over. Where the connection is lost, what was staged is
-staged again on the next one; the commit has a `request_id`, so that it comes about once.
+A version read in the block is the base of the edits: a file that changes in between makes the
+transaction stale, and is not overwritten. If the connection is lost, the edits are staged again on
+the next one. The commit has a `request_id`, so that it is carried out once.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def write(
     mode: Literal["100644", "100755"] | UnsetType = UNSET,
     force: bool = False,
 ) -> messages.Write:
-    """The whole file. Over one that was not read, `base` or `force` is needed (`base_required`)."""
+    """Write a whole file. A file that was not read needs `base` or `force` (`base_required`)."""
     return messages.Write(path=path, content=content, base=base, mode=mode, force=force)
 
 
 def replace(
     path: str, old: str, new: str, *, count: int = 1, base: str | UnsetType | None = UNSET
 ) -> messages.Replace:
-    """Exact text for exact text, in `count` places. Refused: `no_match`, `ambiguous`, `count_mismatch`."""
+    """Replace exact text in `count` places. Refused: `no_match`, `ambiguous`, `count_mismatch`."""
     return messages.Replace(path=path, old=old, new=new, count=count, base=base)
 
 
@@ -60,12 +60,12 @@ def text(
     *,
     position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16",
 ) -> messages.EditText:
-    """LSP's `TextEdit`s, made for `base`; lines and characters count from 0."""
+    """Apply LSP's `TextEdit`s, made for `base`; lines and characters count from 0."""
     return messages.EditText(path=path, base=base, edits=list(edits), position_encoding=position_encoding)
 
 
 def patch(patch: str, *, fuzz: int = 0) -> messages.Patch:
-    """A unified or git diff; `fuzz` is how many lines of context may differ. Refused: `malformed_edit`."""
+    """Apply a unified or git diff with up to `fuzz` differing context lines. Refused: `malformed_edit`."""
     return messages.Patch(patch=patch, fuzz=fuzz)
 
 
@@ -77,7 +77,7 @@ def delete(path: str, *, base: str | UnsetType | None = UNSET) -> messages.Delet
 def move(
     path: str, to: str, *, base: str | UnsetType | None = UNSET, overwrite: bool = False
 ) -> messages.Move:
-    """Move a file. Refused with `file_exists` where there is one at `to`, unless `overwrite` is true."""
+    """Move a file. Refused with `file_exists` if `to` exists, unless `overwrite` is true."""
     return messages.Move(path=path, to=to, base=base, overwrite=overwrite)
 
 
@@ -94,22 +94,22 @@ def symlink(path: str, target: str, *, base: str | UnsetType | None = UNSET) -> 
 def tool(
     dialect: str, tool: str, args: Mapping[str, Any], *, base: str | UnsetType | None = UNSET
 ) -> messages.Tool:
-    """A call of another system's edit tool, with its own arguments; its words are in `answers`."""
+    """Call another system's edit tool with its own arguments; its own reply is in `answers`."""
     return messages.Tool(dialect=dialect, tool=tool, args=dict(args), base=base)
 
 
-# ── What is asked for them, without a connection ───────────────────────────────────────────────
+# ── The requests, without a connection ────────────────────────────────────────────────────────
 
 Steps = Generator[Request[Any], Any, Result]
-"""Requests one after another, each made of the answers before it; a refusal is thrown in."""
+"""A generator of requests, each made from the answers before it; a refusal is thrown into it."""
 
 NOTHING = messages.ApplyResult(transaction=None, files=[])
 
 
 class ChangesetDraft:
-    """The edits that were taken, what they were made for, and where the daemon keeps them.
+    """The staged edits, the versions they are based on, and the daemon's name for the changeset.
 
-    `generation` tells the connection: a changeset is gone with its own.
+    `generation` returns the number of the connection, because a changeset ends with its connection.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class ChangesetDraft:
         self._edits: list[messages.AnyEdit] = []
         self._bases: dict[str, str | None] = {}
         self._touched: set[str] = set()
-        self._name: tuple[str, int] | None = None  # the daemon's for it, on the connection of that number
-        self._earlier: list[str] = []  # on connections that were lost while it was committed
+        self._name: tuple[str, int] | None = None  # the daemon's name for it, and its connection's number
+        self._earlier: list[str] = []  # names on connections that were lost during a commit
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> Steps[messages.ApplyResult]:
-        """Stage these, made for what was read of their files."""
+        """Stage these edits, based on the versions read."""
         bound = [self._bound(edit) for edit in edits]
         result = yield from self._within(lambda name: requests.stage(name, bound))
         self._edits.extend(bound)
@@ -139,7 +139,7 @@ class ChangesetDraft:
         return result
 
     def read(self, path: str) -> Steps[messages.ReadResult]:
-        """Read a file as the staged edits leave it, and remember what later edits of it are made for."""
+        """Read a file with the staged edits applied, and remember its version as the base of later edits."""
         plain: messages.ReadResult
         if path not in self._touched:
             try:
@@ -154,11 +154,11 @@ class ChangesetDraft:
         return (yield from self._within(lambda name: requests.read(path, changeset=name)))
 
     def diff(self) -> Steps[messages.DiffResult]:
-        """Ask what all that is staged would change."""
+        """Request the diff of all staged edits."""
         return (yield from self._within(lambda name: requests.diff(changeset=name)))
 
     def commit(self) -> Steps[messages.ApplyResult]:
-        """Have it come about, once, also where the connection is lost in the middle of it."""
+        """Commit once, even if the connection is lost in the middle."""
         while self._edits:
             name = yield from self._opened()
             try:
@@ -175,7 +175,7 @@ class ChangesetDraft:
         return NOTHING
 
     def abort(self) -> Steps[None]:
-        """Abort it, where it is open; with its connection it is gone anyway."""
+        """Abort the changeset, if it is open: it ends with its connection anyway."""
         if self._name is not None and self._is_open:
             with contextlib.suppress(EditdError, Unreachable):
                 yield requests.abort(self._name[0])
@@ -185,7 +185,7 @@ class ChangesetDraft:
         return requests.commit(name, on_stale=self._opening.on_stale, request_id=self._request_id)
 
     def _committed_before(self) -> Steps[messages.ApplyResult]:
-        """The first answer to the commit that came about after all, under one of its earlier names."""
+        """Return the first answer to a commit that was carried out under one of its earlier names."""
         result: messages.ApplyResult
         *others, last = self._earlier
         for name in others:
@@ -196,7 +196,7 @@ class ChangesetDraft:
         return result
 
     def _within(self, build: Callable[[str], Request[Result]]) -> Steps[Result]:
-        """Ask about the changeset; again, where it was lost with its connection."""
+        """Send a request about the changeset; open it again if it was lost with its connection."""
         while True:
             name = yield from self._opened()
             try:
@@ -208,7 +208,7 @@ class ChangesetDraft:
                 return result
 
     def _opened(self) -> Steps[str]:
-        """Its name on this connection, with all in it that was staged."""
+        """Return its name on this connection, after staging all its edits there if needed."""
         while not self._is_open:
             begun: messages.BeginResult = yield requests.call(self._opening, messages.BeginResult)
             generation = self._generation()
@@ -228,7 +228,7 @@ class ChangesetDraft:
         return self._name is not None and self._name[1] == self._generation()
 
     def _bound(self, edit: messages.AnyEdit) -> messages.AnyEdit:
-        """The edit, with what was read of its file as its base, unless it says one itself."""
+        """Return the edit with the version read as its base, unless it has a base."""
         match edit:
             case (
                 messages.Write(base=UnsetType())
@@ -242,14 +242,13 @@ class ChangesetDraft:
                 return edit
 
 
-# ── The synchronous one ────────────────────────────────────────────────────────────────────────
+# ── The synchronous changeset ──────────────────────────────────────────────────────────────────
 
 
 class Staging(Generic[Given]):
-    """A method that stages the edit that `build` makes of its arguments.
+    """A method that stages the edit of `build`, and returns the effect of all staged edits.
 
-    What comes back is what all that is staged would do. Raises EditdError where it is refused; the
-    edits before it stay.
+    Raises EditdError if the edit is refused; the earlier ones stay.
     """
 
     if TYPE_CHECKING:
@@ -260,7 +259,7 @@ class Staging(Generic[Given]):
 
 
 def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
-    """The method of that name: its parameters and its text are those of `build`."""
+    """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
     def method(changeset: Changeset, *args: Given.args, **kwargs: Given.kwargs) -> messages.ApplyResult:
@@ -270,7 +269,7 @@ def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
 
 
 class Changeset:
-    """Made by `Client.transaction`. `result` is that of the commit, once the block has ended."""
+    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
     def __init__(self, client: Client, draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
@@ -288,15 +287,15 @@ class Changeset:
     tool = edit_method(tool)
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        """Stage any edits, all of them or none; what comes back is what all that is staged would do."""
+        """Stage any edits, all or none, and return the effect of all staged edits."""
         return self._carry_out(self._draft.stage(edits))
 
     def read(self, path: str) -> messages.ReadResult:
-        """A file as the staged edits leave it; edits of it are made for the version that is read here."""
+        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
         return self._carry_out(self._draft.read(path))
 
     def diff(self) -> messages.DiffResult:
-        """What all that is staged would change."""
+        """Return the diff of all staged edits."""
         return self._carry_out(self._draft.diff())
 
     def __enter__(self) -> Self:

@@ -1,8 +1,9 @@
-"""A client of one daemon: a method for each of the protocol's, with its names and typed results.
+"""A client of one daemon: one method for each of the protocol, with its name and typed results.
 
-Synchronous, one request at a time, over one connection after the other: where the daemon goes away, the
-next call connects again, and starts one where `Client.connect` was to. What was asked is asked again
-where a second time is no other deed; every request that changes something has a `request_id` for that.
+Synchronous, one request at a time, over one connection after the other. If the daemon goes away, the
+next call connects again, and starts a daemon if `Client.connect` was allowed to. A request is retried
+if a second time has no second effect: for that, every request that changes something has a
+`request_id`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from editd_client.events import ClientSubscription
     from editd_client.requests import Request
 
-SILENCE_SECONDS_MAX = 120.0  # far beyond any answer that does not wait for something on purpose
+SILENCE_SECONDS_MAX = 120.0  # far longer than any answer that does not wait on purpose
 RECEIVE_BYTES = 1 << 18
 
 Given = ParamSpec("Given")
@@ -43,9 +44,9 @@ Result = TypeVar("Result")
 
 
 class Method(Generic[Given, Result]):
-    """A method that sends what `build` makes of its arguments, and returns what comes back.
+    """A method that sends the request of `build`, and returns the result.
 
-    Raises EditdError for a refusal, and Unreachable where no daemon answers.
+    Raises EditdError for a refusal, and Unreachable if no daemon answers.
     """
 
     if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Method(Generic[Given, Result]):
 
 
 def request_method(build: Callable[Given, Request[Result]]) -> Method[Given, Result]:
-    """The method of that name: its parameters and its text are those of `build`."""
+    """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
     def method(client: Client, *args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -70,12 +71,12 @@ def request_method(build: Callable[Given, Request[Result]]) -> Method[Given, Res
 
 
 class Client:
-    """A connection to a daemon: by the path of its socket, or one that is connected already.
+    """A connection to a daemon: by the path of its socket, or on a connected socket.
 
-    Each method raises EditdError for a refusal, and Unreachable where the daemon goes away or is
-    silent for too long, and none comes back: the hint then says what is not known. With `reconnect=False`,
-    and for a socket that is connected already, a request is sent once and the client ends with its
-    connection. For one thread at a time, and for the process that made it: else RuntimeError.
+    Each method raises EditdError for a refusal. It raises Unreachable if the daemon goes away or is
+    silent for too long, and none comes back: the hint then names the unknown effect. With
+    `reconnect=False`, and for a connected socket, a request is sent only once, and the client ends with
+    its connection. For one thread at a time, and for the process that made it; otherwise RuntimeError.
     """
 
     def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
@@ -106,21 +107,21 @@ class Client:
         *,
         reconnect: bool = True,
     ) -> Self:
-        """A client of the workspace that `find_workspace` finds; its daemon is started where `start` is true.
+        """Return a client of the workspace from `find_workspace`. With `start`, start its daemon if needed.
 
-        Raises EditdError for a folder that editd will not own, and (`path_outside`) where EDITD_SOCKET leads
-        to the daemon of another workspace than the one named; Unreachable where no daemon answers.
-        `on_wait` is called where the start takes over a second.
+        Raises EditdError for a folder that editd refuses to own, and (`path_outside`) if EDITD_SOCKET leads
+        to the daemon of another workspace than the named one. Raises Unreachable if no daemon answers.
+        `on_wait` is called if the start takes over a second.
         """
         return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
     @property
     def generation(self) -> int:
-        """How many connections there were: changesets and brackets are gone with theirs."""
+        """Number of connections so far: changesets and brackets end with their connection."""
         return self._conversation.generation
 
     def close(self) -> None:
-        """End the connection, for good; closing twice is no error."""
+        """Close the client for good. Closing twice is no error."""
         self._is_closed = True
         self._drop()
 
@@ -177,10 +178,10 @@ class Client:
         paths: Sequence[str] | None = None,
         since: int | None = None,
     ) -> Events:
-        """Be told what happens from here on, on this connection; `since` begins after that transaction.
+        """Subscribe to events, on this connection; `since` begins after that transaction.
 
-        Requests may be made in between. Of what comes and nobody takes, ten thousand events are kept; where
-        there are more, a `resync` comes in place of the rest, as where the daemon leaves some out.
+        Requests can be made in between. Up to ten thousand unread events are kept. Beyond that, a `resync`
+        replaces the rest, as when the daemon leaves some out.
         """
         subscription = self._conversation.subscription(
             requests.subscribe(events=events, paths=paths, since=since)
@@ -201,17 +202,17 @@ class Client:
         on_stale: messages.OnStale | None = None,
         request_id: str | None = None,
     ) -> Changeset:
-        """Edits that are put together in a `with` block, and become one transaction at its end.
+        """Return a `with` block that collects edits and makes them one transaction at its end.
 
-        An exception in the block gives them up; a refusal at its end (`stale`, say) is raised there.
+        An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
         return Changeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
 
-    # ── What they are made of ─────────────────────────────────────────────────────────────────
+    # ── Requests and connections ──────────────────────────────────────────────────────────────
 
     def ask(self, asked: Request[Result]) -> Result:
-        """Send a request of `editd_client.requests`, and return its result; again, where that is safe."""
+        """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
         with self._alone():
             return self._ask(asked)
 
@@ -226,7 +227,7 @@ class Client:
                 is_sent, sends = True, sends + 1
                 return self._exchange(asked)
             except TimeoutError:
-                raise  # of a signal's handler: a daemon's silence is told as Unreachable
+                raise  # from a signal handler: a silent daemon raises Unreachable
             except OSError as error:
                 self._drop()
                 time.sleep(0 if is_sent else RETRY_SECONDS)
@@ -238,11 +239,11 @@ class Client:
                     raise
                 if time.monotonic() > until:
                     raise
-                self._drop()  # it was not done, and the next daemon will
+                self._drop()  # it was not carried out, and the next daemon will do it
                 time.sleep(RETRY_SECONDS)
 
     def _reach(self, first: messages.Params | None) -> None:
-        """Have a connection; `first` is the request that it is wanted for."""
+        """Connect if needed, for the request `first`."""
         if self._is_closed:
             raise Unreachable("This client is closed.")
         if self._stream is not None and (not self._conversation.is_lasting or self._is_there()):
@@ -253,13 +254,13 @@ class Client:
         self._begin(self._address.reconnect(), first)
 
     def _begin(self, stream: socket.socket, first: messages.Params | None) -> None:
-        """Take up the conversation on a new connection. Raises OSError where that is lost, too."""
+        """Restore the session and the subscriptions on a new connection. Raises OSError if it is lost."""
         self._stream, self._wire = stream, ClientConnection()
         self._conversation.on_connect()
         try:
             self._exchange(self._conversation.hello(first))
         except EditdError as refusal:
-            if refusal.name == "path_outside":  # another workspace's daemon is not spoken to again
+            if refusal.name == "path_outside":  # do not contact another workspace's daemon again
                 self._drop()
             raise
         for subscription in self._conversation.pending_subscriptions():
@@ -269,7 +270,7 @@ class Client:
                 self._conversation.not_subscribed(subscription, refusal)
 
     def _is_there(self) -> bool:
-        """Whether the daemon still is at the other end; what it has said unasked is kept."""
+        """Whether the daemon is still connected. Keeps the events that it has sent."""
         assert self._stream is not None, "there is a connection"
         self._stream.setblocking(False)
         try:
@@ -281,7 +282,7 @@ class Client:
             return False
 
     def _exchange(self, asked: Request[Result]) -> Result:
-        """Send one request and wait for its answer. Raises OSError where the connection is lost."""
+        """Send one request and wait for its answer. Raises OSError if the connection is lost."""
         assert self._stream is not None, "there is a connection"
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
@@ -292,42 +293,42 @@ class Client:
         try:
             self._stream.settimeout(silence)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self._stream.sendall(request)  # where it hangs up in the middle, it has said why
+                self._stream.sendall(request)  # a daemon that closes in the middle has sent its reason
             while outcome is None:
                 since = time.monotonic()
-                for said in self._wire.receive(self._receive()):
-                    if isinstance(said, ServerEvent):
-                        self._conversation.on_frame(said)
-                    elif said.id == ident or (isinstance(said, Failure) and said.id is None):
-                        outcome = self._conversation.outcome(asked, said)
+                for frame in self._wire.receive(self._receive()):
+                    if isinstance(frame, ServerEvent):
+                        self._conversation.on_frame(frame)
+                    elif frame.id == ident or (isinstance(frame, Failure) and frame.id is None):
+                        outcome = self._conversation.outcome(asked, frame)
             return outcome.get()
         except EditdError:
             raise  # an answer like any other
         except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
             self._drop()
             raise Unreachable(
-                f"What came back for `{method}` is not understood: {error}.",
+                f"The daemon's answer to `{method}` is not understood: {error}.",
                 hint="Another version of the daemon may be running: `editctl stop` ends it.",
             ) from error
         except BaseException as error:
-            self._drop()  # half a request was sent, or its answer is still to come: also after a Ctrl-C
+            self._drop()  # half a request was sent, or the answer is still due, also after Ctrl-C
             if not isinstance(error, TimeoutError) or not _has_passed(silence, since):
                 raise
             raise Unreachable(
                 f"The daemon has not answered `{method}` for {silence:.0f} s.",
-                hint="It is not known whether it was carried out.",
+                hint="It may or may not have been carried out.",
             ) from None
 
     def _alone(self) -> threading.Lock:
-        """What is held while the connection is used; RuntimeError where it is not ours to use now."""
+        """Return the lock of the connection. Raises RuntimeError in another thread or process."""
         if os.getpid() != self._process:
-            raise RuntimeError("This client is its parent process's. Make one here, after the fork.")
+            raise RuntimeError("This client belongs to the parent process. Make one after the fork.")
         if self._use.locked():
-            raise RuntimeError("This client is in use. Make one for each thread.")
+            raise RuntimeError("Another thread uses this client. Make one for each thread.")
         return self._use
 
     def _listen(self, seconds: float | None) -> None:
-        """Wait for something to come, so long at most. Raises Unreachable where nothing will."""
+        """Wait up to `seconds` for an event. Raises Unreachable if none can come any more."""
         with self._alone():
             self._hear(seconds)
 
@@ -339,7 +340,7 @@ class Client:
                     self._begin_again_if_there()
                 else:
                     self._reach(None)
-                return  # what is waited for may have come with the answer to `subscribe`
+                return  # the event may have come with the answer to `subscribe`
             since = time.monotonic()
             self._stream.settimeout(seconds)
             self._keep(self._wire.receive(self._receive()))
@@ -349,10 +350,10 @@ class Client:
         except (Malformed, OSError) as error:
             self._drop()
             if not self._conversation.is_lasting:
-                raise Unreachable(f"The daemon went away while it was listened to: {error}.") from error
+                raise Unreachable(f"The daemon went away during a subscription: {error}.") from error
 
     def _begin_again_if_there(self) -> None:
-        """It has ended on purpose, so it is not for us to start the next one."""
+        """Reconnect if somebody restarts the daemon. It was stopped on purpose, so do not start one."""
         stream = None if self._address is None else self._address.reconnect_if_running()
         if stream is not None:
             self._begin(stream, None)
@@ -366,8 +367,8 @@ class Client:
         if number is not None and (not self._conversation.is_lasting or self._is_there()):
             self.ask(requests.unsubscribe(number))
 
-    def _keep(self, said: Sequence[Reply | Failure | ServerEvent]) -> None:
-        for one in said:
+    def _keep(self, frame: Sequence[Reply | Failure | ServerEvent]) -> None:
+        for one in frame:
             if isinstance(one, ServerEvent):
                 self._conversation.on_frame(one)
 
@@ -386,5 +387,5 @@ class Client:
 
 
 def _has_passed(seconds: float | None, since: float) -> bool:
-    """Whether a socket's time is up: else a TimeoutError is that of a signal's handler."""
+    """Whether a socket's timeout has passed; otherwise a TimeoutError comes from a signal handler."""
     return seconds is not None and time.monotonic() >= since + seconds

@@ -1,4 +1,4 @@
-"""Changing a configuration file: one key of it, or all of it by a person, and never into a wrong one."""
+"""Changes of a configuration file: one key, or all of it by a person, but never to an invalid file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editd_client.errors import refusal
 
 
 def read_text(path: str) -> str:
-    """The file's text, or none where there is no file. EditdError (`io_error`) where it cannot be read."""
+    """Return the file's text, empty for a missing file. Raises EditdError (`io_error`) on failure."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -40,10 +40,10 @@ def write_text(path: str, text: str) -> None:
 
 
 def with_key(text: str, key: str, value: str, name: str) -> str:
-    """The file's text with a key set, and nothing else changed.
+    """Return the file's text with a key set, and nothing else changed.
 
-    `value` is TOML, or a text without its quotes. Raises WrongConfig where the file is wrong, or would be,
-    and EditdError (`conflict`) where the key is in the middle of something: a person is to edit that.
+    `value` is TOML, or a string without its quotes. Raises ConfigError if the file is wrong, or would be.
+    Raises EditdError (`conflict`) if the key is inside a larger value, which a person has to edit.
     """
     given = _value(value)
     wanted = _set(tomllib.loads(text) if check_text(text, name) is not None else {}, key.split("."), given)
@@ -55,8 +55,8 @@ def with_key(text: str, key: str, value: str, name: str) -> str:
         except tomllib.TOMLDecodeError:
             continue
     raise refusal(
-        "conflict", f"{key} cannot be set in {name} without changing what is around it.",
-        hint="`editctl config edit` opens the file.",
+        "conflict", f"{key} cannot be set in {name} without changing its surroundings.",
+        hint="Edit the file with `editctl config edit`.",
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _set(tree: dict[str, Any], names: list[str], value: Any) -> dict[str, Any]:
 
 
 def _ways(text: str, key: str, value: str) -> list[str]:
-    """What the file may become: the key's own line anew, one in its table, or one before all tables."""
+    """Return the candidate texts: the key's own line replaced, a new one in its table, or one at the top."""
     lines = text.split("\n")
     known = lines_of(text)
     name = tuple(key.split("."))

@@ -1,10 +1,10 @@
-"""The way to a daemon: connecting to its socket, and starting one where none answers.
+"""The connection to a daemon: connects to its socket, and starts a daemon if none answers.
 
-The daemon's own hold on its state folder decides who is the daemon: any number of clients may
-start one at once, and all but the first of those daemons say `busy` and end.
+The daemon's lock on its state folder decides which daemon serves: any number of clients may start
+one at once, and all but the first of those daemons print `busy` and exit.
 
-Never removes a socket, and speaks only to a daemon of this user or of root: the folder of the
-sockets may lie in a temporary folder that others can write to.
+Never removes a socket, and talks only to a daemon of this user or of root: the folder of the sockets
+may be inside a temporary folder that others can write to.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from editd_client.locate import Workspace
 
 START_SECONDS_MAX = 10.0  # a daemon is ready in some 0.2 s, and recovers a long journal in 2 s
-SAY_SECONDS = 1.0  # a wait that somebody wonders about
+SAY_SECONDS = 1.0  # a wait that is worth a message
 RETRY_SECONDS = 0.01
-OTHER_SECONDS = 1.0  # after `busy`, give the other daemon so long before starting one again
+OTHER_SECONDS = 1.0  # after `busy`, the time for the other daemon before another start
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
-FIRST_LINE_MAX = 4096  # bytes of what a starting daemon says on its pipe
+FIRST_LINE_MAX = 4096  # bytes of a starting daemon's message on its pipe
 
-ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # no socket, or one that a dead daemon left behind
+ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # no socket, or one of a dead daemon
 
 
 def connect(path: str) -> socket.socket | None:
-    """Return a socket connected to the daemon at `path`, or None where no daemon listens.
+    """Return a socket connected to the daemon at `path`, or None if no daemon listens.
 
-    Raises Unreachable for any other reason, among them a backlog that stays full for ten seconds,
-    and a listener that is neither this user's nor root's.
+    Raises Unreachable for any other reason, among them a backlog that stays full for ten seconds, and
+    a listener that belongs neither to this user nor to root.
     """
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
-        # Without blocking, a full backlog is EAGAIN; with it, connect would wait for ever.
+        # A full backlog is EAGAIN without blocking. With it, connect would wait for ever.
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             with _address(path) as address:
@@ -56,7 +56,7 @@ def connect(path: str) -> socket.socket | None:
             if error.errno in ABSENT:
                 return None
             if error.errno != errno.EAGAIN or time.monotonic() > deadline:
-                raise Unreachable(f"{path} takes no connection: {error.strerror}.") from error
+                raise Unreachable(f"{path} accepts no connection: {error.strerror}.") from error
             time.sleep(RETRY_SECONDS)
         else:
             _check_peer(stream, path)
@@ -67,10 +67,10 @@ def connect(path: str) -> socket.socket | None:
 def connect_or_start(
     workspace: Workspace, *, on_wait: Callable[[], None] | None = None
 ) -> tuple[socket.socket, bool]:
-    """Return a socket connected to the workspace's daemon, and whether that had to be started for it.
+    """Return a socket connected to the workspace's daemon, and whether it was started for that.
 
-    `on_wait` is called once the start has taken a second, so that a person can be told. Raises
-    Unreachable where no daemon answers within ten seconds, with what the daemon said if it refused.
+    `on_wait` is called when the start has taken a second, to inform a person. Raises Unreachable if no
+    daemon answers within ten seconds, with the message of a daemon that refused.
     """
     path = workspace.socket_path
     stream = connect(path)
@@ -87,36 +87,36 @@ def connect_or_start(
             check_not_elsewhere(workspace)
             time.sleep(RETRY_SECONDS)
     raise Unreachable(
-        f"A daemon has {workspace.root}, but none answers at {path}.",
-        hint="It may have been started with another XDG_RUNTIME_DIR or EDITD_SOCKET than this shell's.",
+        f"A daemon serves {workspace.root}, but none answers at {path}.",
+        hint="It may use another XDG_RUNTIME_DIR or EDITD_SOCKET than this shell.",
     )
 
 
 def check_not_elsewhere(workspace: Workspace) -> None:
-    """Raise Unreachable where the daemon that has the workspace answers, but not where it is looked for."""
+    """Raise Unreachable if the workspace's daemon answers at another socket than the expected one."""
     try:
         with open(f"{workspace.state_folder}/lock", "rb") as lock:
             pid, _, listening = os.fsdecode(lock.read()).strip().partition(" ")
         stream = connect(listening) if listening not in ("", workspace.socket_path) else None
     except (OSError, Unreachable):
-        return  # there was none yet, or what it left behind is another's by now
+        return  # no daemon yet, or its socket belongs to another one by now
     if stream is not None:
         stream.close()
         raise Unreachable(
             f"The daemon of {workspace.root} (pid {pid}) listens at {listening}, "
             f"and not at {workspace.socket_path}.",
             hint=f"`EDITD_SOCKET={shlex.quote(listening)} editctl` reaches it. It was started with another "
-            "XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this shell's.",
+            "XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this shell has.",
         )
 
 
 def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | None) -> bool:
-    """Start a daemon and wait until it serves (True) or says that another one does (False)."""
+    """Start a daemon and wait until it serves (True) or prints that another one does (False)."""
     import subprocess  # late: 10 ms, and needed once a day
 
     said, to_say = os.pipe()
     try:
-        # -P: without it Python would import from the current folder, which is somebody's workspace.
+        # -P: otherwise Python would import from the current folder, which is somebody's workspace.
         nested = ["--nested"] if workspace.is_nested else []
         arguments = ["--workspace", workspace.root, *nested, "--ready-fd", str(to_say)]
         child = subprocess.Popen(
@@ -133,20 +133,20 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
         line = _first_line(pipe.fileno(), deadline, on_wait)
     word, _, text = line.partition(" ")
     if word == "ready":
-        # It is to outlive us, but where we outlive it, somebody must take note of its end.
+        # It outlives this process. If not, the thread collects its exit status.
         threading.Thread(target=child.wait, daemon=True).start()
         return True
     if word == "busy":
         child.wait()
         return False
     raise Unreachable(
-        text or "The daemon ended, or said nothing for ten seconds, before it was ready.",
-        hint=f"Its log is {workspace.state_folder}/log; `editd --foreground` shows more.",
+        text or "The daemon exited, or was not ready within ten seconds.",
+        hint=f"Read its log, {workspace.state_folder}/log, or run `editd --foreground`.",
     )
 
 
 def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) -> str:
-    """What comes from the pipe up to the first line's end, or up to its closing or the deadline."""
+    """Return the pipe's text up to the first newline, its closing or the deadline."""
     line = b""
     readable = select.poll()  # not select(2), which takes no descriptor beyond 1023
     readable.register(pipe, select.POLLIN)
@@ -169,7 +169,7 @@ def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) 
 
 @contextlib.contextmanager
 def _address(path: str) -> Iterator[str]:
-    """The path, or where that is too long for a socket's address, one through its folder's descriptor."""
+    """Yield the path, or if it is too long for a socket's address, one through its folder's descriptor."""
     if len(os.fsencode(path)) <= SUN_PATH_MAX:
         yield path
         return
@@ -178,7 +178,7 @@ def _address(path: str) -> Iterator[str]:
     if not os.path.lexists(f"/proc/self/fd/{descriptor}"):
         os.close(descriptor)
         raise Unreachable(
-            f"The path {path} is too long for a socket where /proc is not mounted.",
+            f"The path {path} is too long for a socket without /proc.",
             hint="Mount /proc, or name a shorter path in EDITD_SOCKET.",
         )
     try:
@@ -193,6 +193,6 @@ def _check_peer(stream: socket.socket, path: str) -> None:
     if uid not in (0, os.geteuid()):
         stream.close()
         raise Unreachable(
-            f"The listener at {path} belongs to user {uid}, so nothing is sent to it.",
+            f"The listener at {path} belongs to user {uid}, not to you.",
             hint="Set XDG_RUNTIME_DIR to a folder of your own.",
         )

@@ -1,4 +1,4 @@
-"""Whose daemon answers: EDITD_SOCKET may have been set for another workspace."""
+"""The workspace of the answering daemon: EDITD_SOCKET may have been set for another one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def is_elsewhere(root: str, workspace: Workspace) -> bool:
-    """Whether a daemon's folder is another than this workspace's.
+    """Whether a daemon's folder is not that of this workspace.
 
-    A folder that is not here is that of a daemon in a container, whose socket was handed out.
+    A folder that does not exist on this machine belongs to a daemon in a container with a shared socket.
     """
     return os.path.isdir(root) and not os.path.samefile(root, workspace.root)
 
 
 def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
-    """The folder of the client's daemon, where EDITD_SOCKET has led to that of another workspace."""
+    """Return the folder of the client's daemon, if EDITD_SOCKET leads to another workspace."""
     if not os.environ.get("EDITD_SOCKET"):
         return None
     root: str = client.ask(Request(Status(), lambda told: told["root"]))
@@ -31,9 +31,9 @@ def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
 
 
 def elsewhere(workspace: Workspace, root: str) -> EditdError:
-    """The refusal (`path_outside`) to speak for this workspace to the daemon of the folder `root`."""
+    """Return the refusal (`path_outside`) to use the daemon of the folder `root` for this workspace."""
     return refusal(
         "path_outside",
-        f"The daemon at {workspace.socket_path} has {root}, and not {workspace.root}.",
+        f"The daemon at {workspace.socket_path} serves {root}, not {workspace.root}.",
         hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
     )

@@ -1,4 +1,4 @@
-"""Where a client finds its daemon, at first and again: by a path, or by a workspace to start one for."""
+"""The address of a daemon, for the first and each later connection: a path, or a workspace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RETRY_SECONDS = 0.02
 
 
 class Endpoint(Struct, frozen=True):
-    """A socket's path; where there is a `workspace`, its daemon is started if none answers there.
+    """A socket's path. With a `workspace`, its daemon is started if none answers there.
 
-    `named` is the workspace whose daemon it has to be: EDITD_SOCKET may have been set for another one.
+    `named` is the workspace that the daemon must serve: EDITD_SOCKET may have been set for another one.
     """
 
     path: str
@@ -36,14 +36,14 @@ class Endpoint(Struct, frozen=True):
     def of(
         cls, workspace: Workspace, *, start: bool = True, on_wait: Callable[[], None] | None = None
     ) -> Self:
-        """That of a workspace's daemon; `on_wait` is called where its start takes over a second."""
+        """Return that of a workspace's daemon; `on_wait` is called if its start takes over a second."""
         is_doubtful = workspace.found == "named" and bool(os.environ.get("EDITD_SOCKET"))
         return cls(
             workspace.socket_path, workspace if start else None, on_wait, workspace if is_doubtful else None
         )
 
     def connect(self) -> socket.socket:
-        """A connection, at once. Raises Unreachable where there is no daemon, and none to be started."""
+        """Connect at once. Raises Unreachable if no daemon answers and none may be started."""
         if self.workspace is not None:
             return connect_or_start(self.workspace, on_wait=self.on_wait)[0]
         stream = connect(self.path)
@@ -52,14 +52,14 @@ class Endpoint(Struct, frozen=True):
         return stream
 
     def reconnect(self) -> socket.socket:
-        """A connection after one that is gone: whoever restarts the daemon is given ten seconds."""
+        """Connect again after a lost connection, with ten seconds for a restart of the daemon."""
         if self.workspace is not None:
             return self.connect()
         stream = self.reconnect_if_running()
         return self.connect() if stream is None else stream
 
     def reconnect_if_running(self) -> socket.socket | None:
-        """A connection to a daemon that somebody else starts within ten seconds, else None."""
+        """Connect to a daemon that somebody else starts within ten seconds; otherwise return None."""
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         while True:
             stream = connect(self.path)

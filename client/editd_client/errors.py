@@ -1,6 +1,6 @@
-"""Why a call gave no result: the daemon said no, or there was no daemon to say anything.
+"""The two failures of a call: a refusal by the daemon, or no daemon.
 
-EditdError     a refusal: nothing has changed, `data` says more
+EditdError     a refusal: nothing has changed, `data` has details
     Stale, NoMatch, …    one class for each name of the protocol: `except Stale` catches `stale`
 Unreachable    no daemon answers and none could be started, or it went away before it answered
 """
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 
 class EditdError(Exception):
-    """A refusal: `code` and `name` are the protocol's, `message` says what to do about it."""
+    """A refusal: `code` and `name` are the protocol's, `message` includes the next step."""
 
     _classes: ClassVar[dict[str, type[EditdError]]] = {}
 
@@ -22,7 +22,7 @@ class EditdError(Exception):
 
     @classmethod
     def of(cls, code: int, name: str, message: str, data: dict[str, Any] | None = None) -> EditdError:
-        """Return the error of the class that `name` has; a name of a later daemon is a plain EditdError."""
+        """Return an error of the class for `name`; a name of a later daemon makes a plain EditdError."""
         return cls._classes.get(name, EditdError)(code, name, message, data)
 
     def __init__(self, code: int, name: str, message: str, data: dict[str, Any] | None = None) -> None:
@@ -40,13 +40,13 @@ class EditdError(Exception):
 
     @property
     def hint(self) -> str:
-        """The next step, where the refusal names one apart from its message."""
+        """The next step, if the refusal has one apart from its message."""
         hint = self.data.get("hint", "")
         return hint if isinstance(hint, str) else ""
 
 
 class Unreachable(Exception):
-    """Nobody answers. Where a request had gone out, it may or may not have been carried out."""
+    """No daemon answers. A request that was sent may or may not have been carried out."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -55,8 +55,8 @@ class Unreachable(Exception):
 
 
 def refusal(name: str, message: str, *, hint: str = "", data: dict[str, Any] | None = None) -> EditdError:
-    """A refusal of the client's own, by a name of the protocol's, before anything is sent."""
-    from editd.wire.messages import ERROR_CODES  # late: the messages are not needed for `--help`
+    """Return a refusal by the client itself, with a name of the protocol, before anything is sent."""
+    from editd.wire.messages import ERROR_CODES  # late: `--help` does not need the messages
 
     text = f"{message} {hint}".strip()
     return EditdError.of(ERROR_CODES[name], name, text, {**(data or {}), **({"hint": hint} if hint else {})})

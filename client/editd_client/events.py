@@ -1,8 +1,8 @@
-"""Events: what a daemon tells a client that has subscribed, one after another.
+"""Events: the daemon's messages to a client that has subscribed, one after another.
 
-A `Subscription` holds what has come and nobody has taken, and knows how far it has heard; an `Events` is
-how it is read. Nothing is kept without a bound: what comes to one that nobody reads is left out beyond
-`WAITING_MAX`, and one `resync` comes in its place, as the daemon does it.
+A `ClientSubscription` queues the events and knows the last transaction received; `Events` reads them.
+Every queue is bounded: beyond `WAITING_MAX` unread events the rest is dropped, and one `resync`
+replaces it, as in the daemon.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from editd.wire import messages
     from editd_client.errors import EditdError
 
-WAITING_MAX = 10_000  # events of one subscription that nobody has taken, some 20 MB
+WAITING_MAX = 10_000  # unread events of one subscription, some 20 MB
 
 
 class Happening(Struct, frozen=True):
-    """One event: a `transaction` where it is about one, and whatever else the daemon says of it."""
+    """One event, with its `transaction` if it has one, and the other data of the daemon."""
 
     event: EventKind
     transaction: Transaction | None
@@ -36,17 +36,17 @@ class Happening(Struct, frozen=True):
 
 
 class ClientSubscription:
-    """One of a client's. `number` is what the present connection calls it; None where it has none.
+    """A subscription of the client. `number` is its number on the present connection, or None.
 
-    `heard` is the newest transaction that has come, or was passed over with a `resync`.
+    `heard` is the newest transaction that was received, or skipped with a `resync`.
     """
 
     def __init__(self, asked: messages.Subscribe) -> None:
         self.number: int | None = None
-        self.head = 0  # the newest transaction when it was made
+        self.head = 0  # the newest transaction at its beginning
         self.heard: int | None = asked.since
         self.is_over = False
-        self.error: EditdError | None = None  # why it could not go on
+        self.error: EditdError | None = None  # the refusal that ended it
         self.on_news: Callable[[], None] = _nothing
         self._asked = asked
         self.has_begun = False
@@ -55,14 +55,14 @@ class ClientSubscription:
 
     @property
     def asked(self) -> messages.Subscribe:
-        """What to ask of a connection, so that it goes on where the last one ended."""
+        """The parameters of `subscribe` that continue after the last connection."""
         if not self.has_begun:
             return self._asked
         since = self.heard if self._wants("transaction") else None
         return msgspec.structs.replace(self._asked, since=since)
 
     def begin(self, number: int, head: int) -> None:
-        """The daemon has made it, when `head` was the newest transaction."""
+        """Begin on a connection with this number, when `head` was the newest transaction."""
         is_first, self.has_begun = not self.has_begun, True
         self.number = number
         if is_first:
@@ -70,11 +70,11 @@ class ClientSubscription:
         if self.heard is None or not self._wants("transaction"):
             self.heard = head
         if not is_first and (self._wants("lease") or self._wants("session")):
-            # The transactions are all told, the other events of the meantime are not.
+            # All transactions of the meantime are sent, but not its other events.
             self._put(self._resync(self._at, self._at, "reconnected"))
 
     def take(self, params: Mapping[str, Any]) -> None:
-        """Keep an event as the daemon has sent it; a transaction that was heard already is passed over."""
+        """Queue an event from the daemon; skip a transaction that was received already."""
         data = {key: value for key, value in params.items() if key not in ("subscription", "event")}
         given = data.pop("transaction", None)
         transaction = None if given is None else convert(given, Transaction)
@@ -89,7 +89,7 @@ class ClientSubscription:
         self._keep(happening, before)
 
     def next(self) -> Happening | None:
-        """The next event, None where none has come. Raises EditdError where it could not go on."""
+        """Return the next event, or None. Raises EditdError if the daemon refused to continue."""
         if not self._waiting and self._left_out_after is not None:
             self._catch_up()
         if self._waiting:
@@ -108,7 +108,7 @@ class ClientSubscription:
         self._put(happening)
 
     def _catch_up(self) -> None:
-        assert self._left_out_after is not None, "nothing was left out"
+        assert self._left_out_after is not None, "no event was dropped"
         left_out_after, self._left_out_after = self._left_out_after, None
         self._put(self._resync(left_out_after, self._at, "behind"))
 
@@ -128,11 +128,11 @@ class ClientSubscription:
 
 
 class Events:
-    """What one subscription hears: an iterator that ends when the daemon does, or after `close`.
+    """The events of one subscription: an iterator that ends with the daemon, or at `close`.
 
-    `head` is the newest transaction at its beginning. Of a client that reconnects it goes on with the
-    next daemon, without a gap and without a double, and ends where there is none within ten seconds of
-    the `shutdown`. Raises Unreachable where the daemon goes away without a word, and none comes back.
+    `head` is the newest transaction at its beginning. On a client that reconnects, it continues with the
+    next daemon, without a gap and without a duplicate. It ends if there is none within ten seconds of the
+    `shutdown`. Raises Unreachable if the daemon goes away without a `shutdown`, and none comes back.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Events:
         *,
         is_lasting: bool,
     ) -> None:
-        """`hear` waits for something to come, so many seconds at most."""
+        """Make the iterator. `hear` waits up to so many seconds for an event."""
         self._subscription = subscription
         self._hear = hear
         self._unsubscribe = unsubscribe
@@ -151,16 +151,16 @@ class Events:
 
     @property
     def subscription(self) -> int | None:
-        """Its number on the present connection; None where there is none."""
+        """The subscription's number on the present connection, or None without one."""
         return self._subscription.number
 
     @property
     def head(self) -> int:
-        """The newest transaction when it began."""
+        """The newest transaction at the beginning of the subscription."""
         return self._subscription.head
 
     def wait(self, seconds: float | None = None) -> Happening | None:
-        """The next event, waited for so long at most (None: for ever); None where none has come."""
+        """Return the next event, or None if none comes within `seconds` (None: wait for ever)."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self._subscription.is_over:
             happening = self._subscription.next()
@@ -174,7 +174,7 @@ class Events:
         return None
 
     def close(self) -> None:
-        """Hear no more; closing twice is no error."""
+        """End the subscription. Closing twice is no error."""
         if not self._subscription.is_over:
             self._unsubscribe(self._subscription)
 
@@ -193,9 +193,9 @@ class Events:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if kind is None:  # else the connection may be gone, and the subscription with it
+        if kind is None:  # after an exception, connection and subscription may be gone
             self.close()
 
 
 def _nothing() -> None:
-    """Nobody waits for news."""
+    """Do nothing: no reader waits for events."""

@@ -1,11 +1,11 @@
-"""Handles: how a command in an agent's shell finds the session of that agent's MCP connection.
+"""Handles: the link from a command in an agent's shell to the session of its MCP connection.
 
-`editctl mcp` leaves a file beside the socket. It names the process that started the server, which is
-the agent, and has the session's token once the session is open. An `editctl` below that process finds
-the file by its own ancestors. It acts in the session, or opens it if it comes first.
+`editctl mcp` writes a file beside the socket. It names the process that started the server, the
+agent, and has the session's token once the session is open. An `editctl` below that process finds the
+file by its own ancestors. It acts in the session, or opens it if it comes first.
 
-A shell at a terminal of its own is a person's: a command below it is not the agent's, although an
-editor may have started both. Only processes of one pid namespace can be compared.
+A shell at a terminal of its own belongs to a person: a command below it is not the agent's, although
+an editor may have started both. Only processes of one pid namespace can be compared.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from editd_client.locate import Workspace
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh"})
-WRAPPERS = frozenset({"uv", "uvx", "npx", "pipx"})  # that start a server on an agent's behalf
-MANAGERS = frozenset({"systemd", "init", "launchd"})  # that everything lies below
+WRAPPERS = frozenset({"uv", "uvx", "npx", "pipx"})  # programs that start a server for an agent
+MANAGERS = frozenset({"systemd", "init", "launchd"})  # ancestors of every process
 ANCESTORS_MAX = 200
-IDLE_SECONDS = 86400.0  # a session that was left behind without a goodbye ends after a day
+IDLE_SECONDS = 86400.0  # an abandoned session ends after a day
 _COMMAND = re.compile(r"-[a-z]*c[a-z]*", re.IGNORECASE)
 
 
-LOCK_SECONDS_MAX = 60.0  # whoever has the lock opens the session, which waits for the first scan
+LOCK_SECONDS_MAX = 60.0  # the lock's holder opens the session, which waits for the first scan
 LOCK_AGAIN_SECONDS = 0.02
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """A process, told from a later one of the same number by its start."""
+    """A process, distinguished by its start time from a later one with the same pid."""
 
     pid: int
     start: int
 
 
 class HandleRecord(Struct):
-    """What a handle holds. `token` is empty until somebody has opened the session."""
+    """The content of a handle. `token` is empty until a process has opened the session."""
 
     namespace: str
     server: ProcessIdentity
     hosts: list[ProcessIdentity]
-    session: str  # the name that is asked for, and then that of the session
+    session: str  # the requested name, then that of the opened session
     actor: str
     is_exact: bool = False
     token: str = ""
@@ -67,9 +67,9 @@ class Handle(Struct, frozen=True):
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[HandleRecord]:
-        """Yield what the file holds, while nobody else changes it; what is changed then is written.
+        """Lock the file and yield its content; write it back if it was changed.
 
-        Raises OSError or ValueError if it is gone or damaged, or locked for longer than `seconds`.
+        Raises OSError or ValueError if the file is gone or damaged, or locked for longer than `seconds`.
         """
         descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "r+b") as file:
@@ -95,9 +95,9 @@ def new_record(session: str, actor: str, *, is_exact: bool, token: str) -> Handl
 
 
 def leave_handle(workspace: Workspace, record: HandleRecord) -> Handle | None:
-    """Leave a handle for whoever started this process; None if that is no agent.
+    """Write a handle for the process that started this one; return None if that is no agent.
 
-    None also if the folder of the socket cannot be written.
+    Return None also if the folder of the socket is not writable.
     """
     if not record.hosts:
         return None
@@ -125,9 +125,9 @@ def find_handles(workspace: Workspace) -> list[Handle]:
 
 
 def enter(client: Client, record: HandleRecord) -> None:
-    """Act in the session of a locked record, and open it if nobody has.
+    """Act in the session of a locked record, and open it if it is not open yet.
 
-    Raises EditdError: `unknown_session` where it has ended.
+    Raises EditdError (`unknown_session`) if the session has ended.
     """
     if record.token:
         client.hello(record.actor, record.session, record.token)
@@ -151,7 +151,7 @@ def token_of(workspace: Workspace, session: str) -> str | None:
 def join(client: Client, handles: Sequence[Handle]) -> tuple[str, str] | None:
     """Act in the session of the only handle; return its name and its token.
 
-    None if there is none, or several: which session is meant is not known.
+    Return None if there is no handle, or if several make the session ambiguous.
     """
     if len(handles) != 1:
         return None
@@ -162,13 +162,13 @@ def join(client: Client, handles: Sequence[Handle]) -> tuple[str, str] | None:
     except (OSError, ValueError):  # The server has just ended.
         return None
     except EditdError as error:
-        if error.name != "unknown_session":  # It was closed by force, and is the server's to open again.
+        if error.name != "unknown_session":  # It was closed by force, and only the server opens it again.
             raise
         return None
 
 
 def _handles(workspace: Workspace) -> Iterator[tuple[Handle, HandleRecord]]:
-    """The user's own handles of this pid namespace; those of servers that are gone are removed."""
+    """Yield the user's handles of this pid namespace; remove those of servers that have exited."""
     namespace = _namespace()
     folder, prefix = os.path.split(_prefix(workspace))
     try:
@@ -197,7 +197,7 @@ def _prefix(workspace: Workspace) -> str:
 
 
 def _lock(descriptor: int, seconds: float) -> None:
-    """Lock the file; TimeoutError if somebody else has the lock for that long."""
+    """Lock the file. Raises TimeoutError if another process keeps it locked for that long."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -217,7 +217,7 @@ def _encoded(record: HandleRecord) -> bytes:
 
 
 class _Stat(Struct, frozen=True):
-    """What /proc tells of a process."""
+    """The fields of /proc/PID/stat that are used here."""
 
     name: str
     parent: int
@@ -227,7 +227,7 @@ class _Stat(Struct, frozen=True):
 
 
 def _hosts(pid: int) -> Iterator[ProcessIdentity]:
-    """Whoever started this server: its parent, and above a wrapper also the wrapper's."""
+    """Yield the processes that started this server: its parent, and if that is a wrapper, its parent."""
     for process, stat in _ancestors(pid):
         if stat.name in MANAGERS:
             return
@@ -237,7 +237,7 @@ def _hosts(pid: int) -> Iterator[ProcessIdentity]:
 
 
 def _ancestors(pid: int) -> Iterator[tuple[ProcessIdentity, _Stat]]:
-    """The process, its parent and so on, up to a person's shell or the first process."""
+    """Yield the process, its parent and so on, up to a person's shell or the first process."""
     for _ in range(ANCESTORS_MAX):
         stat = _stat(pid)
         if pid <= 1 or stat is None or _is_persons(pid, stat):
@@ -247,7 +247,7 @@ def _ancestors(pid: int) -> Iterator[tuple[ProcessIdentity, _Stat]]:
 
 
 def _is_persons(pid: int, stat: _Stat) -> bool:
-    """Whether it is a shell at a terminal of its own, and runs no command that was given to it."""
+    """Whether it is an interactive shell on a terminal of its own, without a command to run."""
     is_at_terminal = stat.terminal != 0 and stat.session == pid
     return is_at_terminal and stat.name in SHELLS and not _runs_command(pid)
 
@@ -272,7 +272,7 @@ def _is_alive(process: ProcessIdentity) -> bool:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """See proc_pid_stat(5). The name may hold spaces and parentheses."""
+    """Read the process's stat, see proc_pid_stat(5). The name may hold spaces and parentheses."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = os.fsdecode(file.read())

@@ -1,7 +1,7 @@
-"""Where things lie: the workspace around a folder, its id, its socket and its state folder.
+"""Locations: the workspace around a folder, its id, its socket and its state folder.
 
-Looks, and changes nothing: it makes no folder, runs no git and opens no socket. The order of the
-places for the socket is the protocol's ("Transport"), and the daemon's own.
+Changes nothing: makes no folder, runs no git and opens no socket. The order of the candidate folders
+for the socket is the protocol's ("Transport"), as in the daemon.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from editd_client.errors import EditdError, refusal
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A folder that editd may own: its real path, and how it was found.
+    """A folder that editd may own, by its real path.
 
-    With `is_nested` a daemon may be started for it inside a workspace that another daemon owns.
+    With `is_nested`, a daemon may be started for it inside a workspace of another daemon.
     """
 
     root: str
@@ -27,12 +27,12 @@ class Workspace:
 
     @property
     def id(self) -> str:
-        """The name that the socket and the state folder go by."""
+        """The workspace's part in the names of the socket and the state folder."""
         return paths.workspace_id(self.root)
 
     @property
     def socket_path(self) -> str:
-        """Where the daemon of this workspace listens, whether or not there is one."""
+        """The path of the daemon's socket, even if no daemon runs."""
         try:
             return paths.socket_path(self.id)
         except FileNotFoundError:
@@ -40,16 +40,16 @@ class Workspace:
 
     @property
     def state_folder(self) -> str:
-        """Where the daemon keeps the history, the journal and its log."""
+        """The folder with the daemon's history, journal and log."""
         return paths.state_folder(self.id)
 
 
 def find_workspace(named: str | None = None, start: str | None = None, *, nested: bool = False) -> Workspace:
-    """Return the workspace of a folder: `named`, else EDITD_WORKSPACE, else `start`, else the current folder.
+    """Return the workspace of `named`, then EDITD_WORKSPACE, then `start`, then the current folder.
 
-    That is the git top level at or above the folder, or else the folder itself. With `nested` it is the
-    folder itself in any case. Raises EditdError (`file_missing`, `not_a_file`, `permission_denied`) for a
-    folder that does not exist, for a file, and for a folder that editd will not own.
+    That is the git top level at or above the folder, or otherwise the folder itself. With `nested` it is
+    always the folder itself. Raises EditdError (`file_missing`, `not_a_file`, `permission_denied`) for a
+    folder that does not exist, for a file, and for a folder that editd refuses to own.
     """
     named = named or os.environ.get("EDITD_WORKSPACE") or None
     here = os.path.realpath(named or start or current_folder())
@@ -62,7 +62,7 @@ def find_workspace(named: str | None = None, start: str | None = None, *, nested
 
 
 def current_folder() -> str:
-    """The current folder's path; EditdError (`file_missing`) where it was removed."""
+    """Return the current folder. Raises EditdError (`file_missing`) if it was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def current_folder() -> str:
 
 
 def _no_current_folder() -> EditdError:
-    return refusal("file_missing", "The current folder does not exist any more.")
+    return refusal("file_missing", "The current folder no longer exists.")
 
 
 def _checked(workspace: Workspace) -> Workspace:
@@ -81,10 +81,10 @@ def _checked(workspace: Workspace) -> Workspace:
         raise refusal("not_a_file", f"{root} is not a folder, so it cannot be a workspace.")
     is_everything = paths.is_system_root(root)
     if is_everything or paths.is_home(root):
-        what = "the root of the file system" if is_everything else "a home folder"
+        kind = "the root of the file system" if is_everything else "a home folder"
         raise refusal(
             "permission_denied",
-            f"{root} is {what}, and editd will not own it.",
+            f"editd does not own {root}, because it is {kind}.",
             hint="Go to a project's folder, or name one with --workspace DIR.",
         )
     return workspace

@@ -1,8 +1,8 @@
-"""The requests of the protocol: what each method takes, what is sent for it, and what comes back.
+"""The requests of the protocol: the parameters of each method, and the type of its result.
 
-One function for each method, with its name (`session.open` is `session_open`). Nothing is sent here:
-`Client` and `AsyncClient` take their methods from these, so that both have the same. A refusal is
-raised there as EditdError, and a daemon that is not there as Unreachable.
+One function for each method, with its name (`session.open` is `session_open`). Sends nothing: `Client`
+and `AsyncClient` take their methods from here, so that both have the same. They raise EditdError for a
+refusal, and Unreachable if no daemon answers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Told = TypeVar("Told", bound=messages.Message)
 
 
 class Request(Struct, Generic[Result], frozen=True):
-    """One request, not sent yet: `read` makes its result of the plain values that come back.
+    """One request, not sent yet. `read` converts the plain values of the answer to its result.
 
-    `extra` are the seconds that it may take on purpose, beyond what any answer may; None: for ever.
+    `extra` is the time in seconds that it may wait on purpose, beyond the usual limit; None: for ever.
     """
 
     params: messages.Params
@@ -39,17 +39,17 @@ class Request(Struct, Generic[Result], frozen=True):
 
 
 def call(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Request[Told]:
-    """The request that is answered with a `result`."""
+    """Return the request whose answer is a `result`."""
     return Request(params, lambda plain: convert(plain, result), extra)
 
 
 def call_without_result(params: messages.Params) -> Request[None]:
-    """The request that is answered with nothing but a yes."""
+    """Return the request whose answer has no data."""
     return Request(params, _nothing)
 
 
 def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
-    """`method`, which takes what `build` takes, and `self`."""
+    """Return `method` with the parameters of `build`, and `self`."""
     signature = inspect.signature(build)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     shown = signature.replace(parameters=[own, *signature.parameters.values()])
@@ -58,15 +58,15 @@ def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:
-    """Raises EditdError for what cannot be waited for, as the daemon would: no clock here takes it."""
+    """Raise EditdError, as the daemon would, for a time that no clock here can wait for."""
     if seconds is not None and not 0 <= seconds <= WAIT_SECONDS_MAX:
         raise refusal(
-            "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
+            "invalid_params", f"`{name}` must be a number of seconds, up to a day.", data={"field": name}
         )
 
 
 def _one_or_list(given: Name | Sequence[Name] | None) -> Name | list[Name] | None:
-    """Return one name, or several as the message has them."""
+    """Return one name, or several as a list for the message."""
     if given is None or isinstance(given, str):
         return given  # pyright: ignore[reportReturnType]  # a Name is a str
     return list(given)
@@ -82,10 +82,10 @@ def _nothing(plain: Any) -> None:
 def hello(
     client: str | None = None, session: str | None = None, token: str | None = None
 ) -> Request[messages.HelloResult]:
-    """Say who this client is (default: EDITD_ACTOR, then the login name); `session` is the one to act in.
+    """Introduce this client (default: EDITD_ACTOR, then the login name), and act in `session`.
 
-    `token` attaches it to a session that was opened. Refused with `unknown_session` where the session is
-    open and the token another.
+    `token` attaches the client to an open session. Refused with `unknown_session` if the session is open
+    with another token.
     """
     return call(
         messages.Hello(client=client or current_actor(), session=session, token=token), messages.HelloResult
@@ -93,21 +93,21 @@ def hello(
 
 
 def status() -> Request[messages.StatusResult]:
-    """How the daemon is: answered at once, also while it is busy."""
+    """Return the daemon's status, at once even if it is busy."""
     return call(messages.Status(), messages.StatusResult)
 
 
 def check(*, repair: bool = False, lose: bool = False) -> Request[messages.CheckResult]:
-    """Whether history, journal and files agree. Waits for as long as that takes.
+    """Verify that history, journal and files agree. Waits for as long as that takes.
 
-    With `repair` what is damaged is mended, and the daemon ends after it. Refused with `history_damaged`
-    where something cannot be brought back, unless `lose`.
+    With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
+    something cannot be recovered, unless `lose` is true.
     """
     return call(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
 
 
 def shutdown() -> Request[None]:
-    """Returns when the daemon has said yes, then waits for it to close the connection."""
+    """Stop the daemon: returns when it has accepted, and waits until it closes the connection."""
     return call_without_result(messages.Shutdown())
 
 
@@ -123,9 +123,9 @@ def read(
     start_line: int | None = None,
     end_line: int | None = None,
 ) -> Request[messages.ReadResult]:
-    """A file as it is now, right after transaction `at`, or as the staged edits of `changeset` leave it.
+    """Return the current file, or as of right after `at`, or with the staged edits of `changeset`.
 
-    `start_line` and `end_line` count from 1 and are both included. The version counts as seen from here
+    `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
     on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
     """
     asked = messages.Read(
@@ -135,19 +135,19 @@ def read(
 
 
 def dialects() -> Request[messages.DialectsResult]:
-    """The edit tools of other systems that `Tool` calls, with the schemas of their arguments."""
+    """Return the edit tools of other systems for `Tool`, with the schemas of their arguments."""
     return call(messages.Dialects(), messages.DialectsResult)
 
 
 def stat(paths: Sequence[str]) -> Request[messages.StatResult]:
-    """The version, mode, size (in bytes) and kind of each path, all of them None where there is no file."""
+    """Return the version, mode, size (in bytes) and kind of each path, all None for a missing file."""
     return call(messages.Stat(paths=list(paths)), messages.StatResult)
 
 
 def settle(timeout: float | None = None) -> Request[messages.SettleResult]:
-    """Returns the newest transaction once all that was changed before is recorded.
+    """Return the newest transaction when all earlier changes are recorded.
 
-    `timeout` in seconds is the daemon's, 60 where it is None; past it the refusal is `timeout`.
+    The daemon applies `timeout`, in seconds (None: 60), and refuses with `timeout` after it.
     """
     _check_seconds("timeout", timeout)
     return call(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
@@ -170,8 +170,8 @@ def apply(
 ) -> Request[messages.ApplyResult]:
     """Make all `edits` one transaction, or none of them.
 
-    Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others, see the
-    protocol's errors. `transaction` is None in the result where nothing changes, and with `dry_run`.
+    Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others: see the
+    protocol's errors. The result's `transaction` is None if nothing changes, and with `dry_run`.
     """
     asked = messages.Apply(
         edits=list(edits),
@@ -194,27 +194,27 @@ def begin(
     message: str | None = None,
     on_stale: messages.OnStale | None = None,
 ) -> Request[messages.BeginResult]:
-    """Open a changeset, to be put together in steps; `Client.transaction` does this by itself."""
+    """Open a changeset to collect edits in steps; `Client.transaction` does this itself."""
     return call(
         messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale), messages.BeginResult
     )
 
 
 def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Request[messages.ApplyResult]:
-    """Add edits to a changeset; what comes back is what all that is staged would do."""
+    """Add edits to a changeset, and return the effect of all staged edits."""
     return call(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
 
 
 def commit(
     changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
 ) -> Request[messages.ApplyResult]:
-    """Apply what is staged as one transaction. After a refusal the changeset stays open."""
+    """Apply the staged edits as one transaction. After a refusal the changeset stays open."""
     asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
     return call(asked, messages.ApplyResult)
 
 
 def abort(changeset: str) -> Request[None]:
-    """Give a changeset up."""
+    """Abort a changeset."""
     return call_without_result(messages.Abort(changeset=changeset))
 
 
@@ -236,12 +236,12 @@ def undo(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
 ) -> Request[messages.UndoResult]:
-    """Take back `tx`, the `last` so many, all of a `session`, or what fits a `filter`, by a new transaction.
+    """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
 
-    With none of them, the newest edit that is not undone. Of `tx` it can be only some `paths`, and of other
-    files only the `hunks` with these numbers, as `show` lists them. Refused with `conflict` where later
-    changes do not merge, and with `nothing_to_undo`; with `dry_run`, `conflicts` in the result say so
-    instead. With `own_only`, what another session did is refused with `permission_denied`.
+    Without any of them, takes back the newest edit that is not undone. Of `tx`, it can be limited to some
+    `paths`, and in other files to `hunks` by their numbers from `show`. Refused with `conflict` if later
+    changes do not merge, and with `nothing_to_undo`. With `dry_run`, the result lists the `conflicts`
+    instead. With `own_only`, work of another session is refused with `permission_denied`.
     """
     asked = messages.Undo(
         tx=tx,
@@ -274,7 +274,7 @@ def redo(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
 ) -> Request[messages.UndoResult]:
-    """Undo the newest undo that is not redone. Refused as `undo` is."""
+    """Undo the newest undo that is not redone. Refusals as for `undo`."""
     asked = messages.Redo(
         session=session,
         actor=actor,
@@ -299,9 +299,9 @@ def rollback(
     own_only: bool = False,
     include_published: bool = False,
 ) -> Request[messages.UndoResult]:
-    """Undo all that `session` did, from `since` on (a transaction or a time). Refused as `undo` is.
+    """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
-    Published work stays, unless `include_published` says otherwise.
+    Published work stays, unless `include_published` is true.
     """
     asked = messages.Rollback(
         session=session,
@@ -327,9 +327,9 @@ def restore(
     request_id: str | None = None,
     dry_run: bool = False,
 ) -> Request[messages.ApplyResult]:
-    """Put the workspace, or `paths`, back to what it held right after `to` (a transaction or a time).
+    """Put the workspace, or `paths`, back to the state right after `to` (a transaction or a time).
 
-    Waits for as long as it takes to see first what others have changed.
+    First waits for as long as it takes to record the changes of other programs.
     """
     asked = messages.Restore(
         to=to,
@@ -358,7 +358,7 @@ def log(
     since: str | None = None,
     until: str | None = None,
 ) -> Request[messages.LogResult]:
-    """Transactions, newest first, `limit` at most; `more` says whether that left some out.
+    """Return transactions, newest first, `limit` at most. `more` is true if that left some out.
 
     Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
     `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times.
@@ -378,9 +378,9 @@ def log(
 
 
 def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> Request[messages.ShowResult]:
-    """One transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
+    """Return one transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
 
-    With `hunks` also the hunks of each file, with the numbers by which `undo` takes them.
+    With `hunks`, also returns the hunks of each file, with their numbers for `undo`.
     """
     return call(messages.Show(tx=tx, diff=diff, hunks=hunks), messages.ShowResult)
 
@@ -392,9 +392,9 @@ def diff(
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
 ) -> Request[messages.DiffResult]:
-    """What changed from right after `from_` (None: the baseline) to right after `to` (None: now).
+    """Return the diff from right after `from_` (None: the baseline) to right after `to` (None: now).
 
-    Without `to` it waits for as long as it takes to see first what others have changed.
+    Without `to`, first waits for as long as it takes to record the changes of other programs.
     """
     asked = messages.Diff(
         from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
@@ -412,9 +412,9 @@ def publish(
     author: str | None = None,
     dry_run: bool = False,
 ) -> Request[messages.PublishResult]:
-    """Put what one or more sessions did, or `from_` to `to`, as one commit onto a branch of the user's git.
+    """Commit the work of one or more sessions, or of `from_` to `to`, onto a branch of the user's git.
 
-    With `dry_run` nothing is changed: the result says what the commit would hold.
+    With `dry_run` nothing is changed: the result shows the content of the commit.
     """
     asked = messages.Publish(
         message=message, session=_one_or_list(session), from_=from_, to=to, branch=branch, author=author,
@@ -436,11 +436,11 @@ def session_open(
     ttl: float | None = None,
     fresh: bool = False,
 ) -> Request[messages.SessionOpenResult]:
-    """Open a session; this client acts in its name from here on. `ttl` in seconds.
+    """Open a session, and act in it from now on. `ttl` in seconds.
 
     With `fresh` it gets a name that no session had before: `name`, or `NAME-2`, `NAME-3` …
 
-    The `token` in the result is told this once: `hello` attaches another client with it.
+    The `token` in the result is returned only once. `hello` attaches another client with it.
     """
     asked = messages.SessionOpen(
         name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl, fresh=fresh
@@ -449,12 +449,12 @@ def session_open(
 
 
 def session_close(session: str | None = None, *, force: bool = False) -> Request[None]:
-    """End a session, this client's own where none is named."""
+    """Close a session (default: this client's own)."""
     return call_without_result(messages.SessionClose(session=session, force=force))
 
 
 def session_list(*, all: bool = False, stat: bool = False) -> Request[messages.SessionListResult]:  # noqa: A002
-    """The open sessions; with `all` also closed ones. `stat` counts the edits, files and lines of each."""
+    """List the open sessions; with `all` also closed ones. `stat` counts edits, files and lines of each."""
     extra = None if stat else 0.0
     return call(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
 
@@ -462,9 +462,9 @@ def session_list(*, all: bool = False, stat: bool = False) -> Request[messages.S
 def lease_acquire(
     paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
 ) -> Request[messages.LeaseAcquireResult]:
-    """Lease the paths that these globs mean; `ttl` and `wait` in seconds.
+    """Lease the paths that match these globs; `ttl` and `wait` in seconds.
 
-    Refused with `leased` where somebody else has them, after `wait` with `timeout`.
+    Refused with `leased` if another session has them, and after `wait` with `timeout`.
     """
     _check_seconds("wait", wait)
     asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
@@ -472,36 +472,33 @@ def lease_acquire(
 
 
 def lease_renew(lease: str, ttl: float) -> Request[messages.LeaseRenewResult]:
-    """Have a lease end `ttl` seconds from now."""
+    """Extend a lease to `ttl` seconds from now."""
     return call(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
 
 
 def lease_release(lease: str, *, force: bool = False) -> Request[None]:
-    """End a lease; another session's only with `force`."""
+    """End a lease. `force` is needed for that of another session."""
     return call_without_result(messages.LeaseRelease(lease=lease, force=force))
 
 
 def lease_list() -> Request[messages.LeaseListResult]:
-    """The leases that hold, and how many requests wait for one."""
+    """List the held leases, and count the requests that wait for one."""
     return call(messages.LeaseList(), messages.LeaseListResult)
 
 
 def exec_begin(command: str, *, session: str | None = None) -> Request[messages.ExecBeginResult]:
-    """A command is about to change files. Waits for as long as it takes to record what was changed before."""
+    """Announce a command that changes files. Waits for as long as it takes to record earlier changes."""
     return call(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
 
 
 def exec_end(name: str, status: int) -> Request[messages.ExecEndResult]:
-    """The command of `exec_begin` has ended with `status`: what it changed becomes one transaction."""
+    """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction."""
     return call(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
 
 
 def blame(path: str) -> Request[messages.BlameResult]:
-    """Which transaction each line came with; for a file with very many versions that takes a while."""
+    """Return the transaction of each line. Slow for a file with very many versions."""
     return call(messages.Blame(path=path), messages.BlameResult)
-
-
-# ── Events ────────────────────────────────────────────────────────────────────────────────
 
 
 # ── Events ────────────────────────────────────────────────────────────────────────────────────
@@ -513,7 +510,7 @@ def subscribe(
     paths: Sequence[str] | None = None,
     since: int | None = None,
 ) -> Request[messages.SubscribeResult]:
-    """Be told what happens: of these `events`, about files that these globs mean, after `since`."""
+    """Subscribe to these `events`, about files that match these globs, after `since`."""
     asked = messages.Subscribe(
         events=None if events is None else list(events),
         paths=None if paths is None else list(paths),
@@ -523,40 +520,40 @@ def subscribe(
 
 
 def unsubscribe(subscription: int) -> Request[None]:
-    """What closing the events does."""
+    """End a subscription; closing the events does this."""
     return call_without_result(messages.Unsubscribe(subscription=subscription))
 
 
-# ── The daemon's keeping ──────────────────────────────────────────────────────────────────────
+# ── Maintenance ───────────────────────────────────────────────────────────────────────────────
 
 
 def gc(*, dry_run: bool = False) -> Request[messages.GcResult]:
-    """Compact what goes beyond `history.keep`, and free what nothing needs. Waits as long as that takes."""
+    """Compact transactions beyond `history.keep`, and free unused data. Waits for as long as that takes."""
     return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
 
 
 def config_reload() -> Request[messages.ConfigReloadResult]:
-    """Have the daemon read its configuration anew. Refused with `invalid_params` where a file is wrong."""
+    """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
     return call(messages.ConfigReload(), messages.ConfigReloadResult)
 
 
 def hooks_run(paths: Sequence[str], *, session: str | None = None) -> Request[messages.HooksRunResult]:
-    """What the hooks would make of these files as they are; nothing is changed. `rejected`, `timeout`."""
+    """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
     return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
 
 
-# ── What may be asked twice ───────────────────────────────────────────────────────────────────
+# ── Requests that may be repeated ─────────────────────────────────────────────────────────────
 
-# Where the connection is lost before the answer, these are not sent again, since a second time is
-# another deed: what is not known then.
+# If the connection is lost before the answer, these are not sent again, because a second time would
+# have a second effect. The value is the unknown effect, and how to find out.
 UNKNOWN: Mapping[type[messages.Params], str] = {
-    messages.Shutdown: "whether it has heard that it is to end",
-    messages.Publish: "whether the commit was made: `git log` tells",
-    messages.SessionOpen: "whether the session was opened: `session_list` tells, and its token is lost",
-    messages.SessionClose: "whether the session was closed: `session_list` tells",
-    messages.LeaseAcquire: "whether the lease was granted: `lease_list` tells",
-    messages.LeaseRelease: "whether the lease was released: `lease_list` tells",
-    messages.ExecEnd: "whether the command's work was recorded as such: `log` tells",
+    messages.Shutdown: "whether it will stop",
+    messages.Publish: "whether the commit was made: `git log` shows it",
+    messages.SessionOpen: "whether the session was opened: `session_list` shows it, and its token is lost",
+    messages.SessionClose: "whether the session was closed: `session_list` shows it",
+    messages.LeaseAcquire: "whether the lease was granted: `lease_list` shows it",
+    messages.LeaseRelease: "whether the lease was released: `lease_list` shows it",
+    messages.ExecEnd: "whether the command's work was recorded as such: `log` shows it",
 }
 
 Identified = (
@@ -565,7 +562,7 @@ Identified = (
 
 
 def may_repeat(params: messages.Params) -> bool:
-    """Whether sending this again, where no answer came, does no more than sending it once."""
+    """Whether it is safe to send this again after a lost answer."""
     if isinstance(params, Identified):
         is_dry = not isinstance(params, messages.Commit) and params.dry_run
         return is_dry or params.request_id is not None

@@ -1,11 +1,11 @@
-"""What outlives a connection: who this client is, what it listens to, and what it has read.
+"""The state that outlives a connection: the identity, the subscriptions and the versions read.
 
-    first connection   a request goes out with a `request_id`, where a second time would be another deed
-    it is lost         every subscription is without a number, and each changeset is gone
-    the next one       is greeted: the session is attached again, what was read is told, and each subscription
-                       goes on after the last transaction that it heard
+    first connection   requests are sent, with a `request_id` if a second time had a second effect
+    lost               every subscription loses its number, and the changesets are gone
+    next connection    `hello` attaches the session again and sends the versions read; each subscription
+                       continues after the last transaction that it received
 
-Both faces of the client hold one of these. Never touches a socket, and knows no time.
+Both clients have one. Never touches a socket, and reads no clock.
 """
 
 from __future__ import annotations
@@ -39,45 +39,45 @@ Result = TypeVar("Result")
 Signed = (
     messages.Apply | messages.Begin | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
 )  # requests that name an actor
-SEEN_MAX = 50_000  # files of which it is remembered what was read, as in the daemon
-SENDS_MAX = 5  # of one request: a daemon that dies of it is not made to die for ever
+SEEN_MAX = 50_000  # files with a remembered version, as in the daemon
+SENDS_MAX = 5  # of one request: it may be the cause of the daemon's crash
 
 
 class CallOutcome(Struct, Generic[Result], frozen=True):
-    """The one result that came of a request, or why there is none."""
+    """The result of a request, or its error."""
 
     result: Sequence[Result] = ()
     error: EditdError | msgspec.ValidationError | UnicodeEncodeError | None = None
 
     def get(self) -> Result:
-        """The result; raises EditdError where it was refused, ValidationError for what is none."""
+        """Return the result. Raises EditdError for a refusal, ValidationError for a malformed answer."""
         if self.error is not None:
             raise self.error
         return self.result[0]
 
 
 class SessionState:
-    """`generation` counts the connections: what belongs to one of them is gone with it."""
+    """The state of one client. `generation` counts its connections, because some names end with one."""
 
     def __init__(self, *, is_lasting: bool, named: Workspace | None = None) -> None:
-        """`is_lasting`: it goes on after its connection, so its requests must bear being repeated.
+        """Make the state. With `is_lasting`, it outlives connections, so requests must be repeatable.
 
-        `named` is the workspace whose daemon each connection has to lead to, where that is in doubt.
+        `named` is the workspace that the daemon of each connection must serve, if that is in doubt.
         """
         self.is_lasting = is_lasting
         self.named = named
         self.generation = 0
-        self.has_ended = False  # the daemon said that it ends
+        self.has_ended = False  # the daemon has announced its end
         self.subscriptions: list[ClientSubscription] = []
         self._hello: messages.Hello | None = None
-        self._is_signed = False  # the connection or its session has said who acts
-        self._message_bytes_max = LIMITS.message_bytes_max  # unless the daemon says otherwise
+        self._is_signed = False  # the connection or its session has an actor
+        self._message_bytes_max = LIMITS.message_bytes_max  # the default; the daemon may send another limit
         self._seen: OrderedDict[tuple[str | None, str], str | None] = OrderedDict()
 
-    # ── requests ──
+    # ── Requests ──
 
     def prepared(self, asked: Request[Result]) -> Request[Result]:
-        """The request as it goes out: signed, and safe to repeat if it changes something."""
+        """Return the request ready to send: with its actor, and repeatable if it changes something."""
         params = asked.params
         if isinstance(params, Signed) and params.actor is None and not self._is_signed:
             params = msgspec.structs.replace(params, actor=current_actor())
@@ -90,20 +90,20 @@ class SessionState:
         return Request(named, asked.read, asked.extra)
 
     def may_repeat(self, asked: Request[Any], sends: int) -> bool:
-        """Whether a request that was sent so often, and not answered, is to be sent again."""
+        """Whether to send a request again that was sent so many times without an answer."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
     def check_size(self, request: bytes) -> None:
-        """Raises EditdError (`too_large`) for what the daemon would not take: it hangs up on who sends it."""
+        """Raise EditdError (`too_large`) for a message at which the daemon would close the connection."""
         if len(request) > self._message_bytes_max:
             raise refusal(
                 "too_large",
-                f"A message is at most {self._message_bytes_max} bytes long.",
+                f"The message is longer than {self._message_bytes_max} bytes.",
                 hint="Send the edits in several requests.",
             )
 
     def outcome(self, asked: Request[Result], answer: Reply | Failure) -> CallOutcome[Result]:
-        """What came of a request, and what follows from it here, in the order in which answers come."""
+        """Return the outcome of a request, and apply its effects to this state, in the order of answers."""
         if isinstance(answer, Failure):
             error = answer.error
             return CallOutcome(error=EditdError.of(error.code, error.name, error.message, error.data))
@@ -114,36 +114,36 @@ class SessionState:
         self._remember(asked.params, result)
         return CallOutcome([result])
 
-    # ── connections ──
+    # ── Connections ──
 
     def on_disconnect(self) -> None:
-        """The connection is gone."""
+        """Note the end of the connection."""
         for subscription in self.subscriptions:
             subscription.number = None
             subscription.on_news()
 
     def on_connect(self) -> None:
-        """There is a new connection."""
+        """Note a new connection."""
         self.generation += 1
         self.has_ended = False
 
     @property
     def needs_hello(self) -> bool:
-        """Whether a new connection is greeted: the first one only where it may lead elsewhere."""
+        """Whether a new connection needs a hello; the first one only if it may lead elsewhere."""
         return self.generation > 0 or self.named is not None
 
     def hello(self, first: messages.Params | None) -> Request[messages.HelloResult]:
-        """What a new connection is to hear before the request that it is made for.
+        """Return the hello of a new connection, sent before the request `first`.
 
-        Where it is that of a daemon that is dying, this is lost, and not the request. Where it is that of
-        another workspace's daemon than the one named, the answer is a refusal (`path_outside`).
+        If the daemon is dying, this is lost rather than the request. If the daemon serves another
+        workspace than the named one, the answer is a refusal (`path_outside`).
         """
         hello = self._hello
         if isinstance(first, messages.Hello | messages.SessionOpen) and hello is not None:
-            # That says who we are: the session that we had may be over.
+            # That request introduces the client itself: the session of before may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
-        said = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
-        return Request(said, self._greeted)
+        params = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
+        return Request(params, self._greeted)
 
     def _greeted(self, plain: Any) -> messages.HelloResult:
         result = convert(plain, messages.HelloResult)
@@ -152,24 +152,24 @@ class SessionState:
         return result
 
     def pending_subscriptions(self) -> list[ClientSubscription]:
-        """The subscriptions that this connection does not know."""
+        """The subscriptions that this connection does not have yet."""
         return [
             one for one in self.subscriptions if one.number is None and not one.is_over and one.error is None
         ]
 
     def unreachable(self, asked: Request[Any], error: Exception) -> Unreachable:
-        """What is raised where the connection was lost before the answer, and what is not known then."""
+        """Return the error for a connection lost before the answer, with the unknown effect in its hint."""
         params = asked.params
         text = f"The daemon went away during `{params.method}`: {_reason(error)}."
         unknown = requests.UNKNOWN.get(type(params))
         if unknown is None and isinstance(params, Identified) and not requests.may_repeat(params):
-            unknown = "whether it was carried out: `log` tells"
+            unknown = "whether it was carried out: `log` shows it"
         return Unreachable(text, hint="" if unknown is None else f"It is not known {unknown}.")
 
-    # ── events ──
+    # ── Events ──
 
     def on_frame(self, event: ServerEvent) -> None:
-        """Keep an event for the subscription that it is for."""
+        """Queue an event for its subscription."""
         params = cast("dict[str, Any]", event.params)
         self.has_ended = self.has_ended or params["event"] == "shutdown"
         for subscription in self.subscriptions:
@@ -177,12 +177,12 @@ class SessionState:
                 subscription.take(params)
 
     def subscription(self, asked: Request[messages.SubscribeResult]) -> ClientSubscription:
-        """One that is not asked for yet."""
-        assert isinstance(asked.params, messages.Subscribe), "a subscription is asked for by that"
+        """Return a new subscription, not requested yet."""
+        assert isinstance(asked.params, messages.Subscribe), "the request is a subscribe"
         return ClientSubscription(asked.params)
 
     def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
-        """Ask for it, for the first time or again; the events after the answer are its own."""
+        """Return the request for it, first or again; the events after the answer belong to it."""
 
         def begin(plain: Any) -> messages.SubscribeResult:
             result = convert(plain, messages.SubscribeResult)
@@ -194,20 +194,20 @@ class SessionState:
         return Request(subscription.asked, begin)
 
     def not_subscribed(self, subscription: ClientSubscription, refusal: EditdError) -> None:
-        """It cannot go on, which its reader is told; a daemon that is ending says so to everybody."""
+        """End a subscription that was refused, and wake its reader. A daemon that is exiting refuses all."""
         if refusal.name == "shutting_down":
             self.has_ended = True
-            raise ConnectionResetError(0, "it is ending") from refusal
+            raise ConnectionResetError(0, "it is exiting") from refusal
         subscription.error = refusal
         subscription.on_news()
 
     def unsubscribed(self, subscription: ClientSubscription) -> None:
-        """Nobody listens there any more."""
+        """Forget a subscription without a reader."""
         subscription.is_over = True
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
 
-    # ── what is remembered ──
+    # ── Versions read ──
 
     def _remember(self, params: messages.Params, result: Any) -> None:
         match params:
@@ -250,7 +250,7 @@ class SessionState:
             self._seen.popitem(last=False)
 
     def _sightings(self) -> list[messages.ReadVersion]:
-        """What the daemon may have forgotten. A session that was opened it remembers by itself."""
+        """Return the versions that the daemon may have forgotten; it keeps those of an open session."""
         opened = None if self._hello is None or self._hello.token is None else self._hello.session
         return [
             messages.ReadVersion(path=path, version=version, session=session)

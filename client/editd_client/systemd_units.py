@@ -1,8 +1,8 @@
-"""The systemd units of a workspace: their names, and what is written into them.
+"""The systemd units of a workspace: their names and their content.
 
-Two templates for all workspaces, as they lie in `systemd/`, and for each workspace two drop-ins with what a
-template cannot work out: where clients look for the socket, and where the history is. Pure text: nothing
-here writes a file or asks systemd.
+Two templates from `systemd/` for all workspaces, and for each workspace two drop-ins for the parts that a
+template cannot compute: the path of the socket, and the folder of the history. Only computes text: never
+writes a file or runs systemctl.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 SERVICE, SOCKET = "editd@.service", "editd@.socket"
 DROP_IN = "workspace.conf"
-FILE_NAME_MAX = 255  # bytes, of the folder with the drop-in: the longest of the names
+FILE_NAME_MAX = 255  # bytes of the drop-in folder's name, the longest of all
 VARIABLES = (
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
     "EDITD_SOCKET",
-)  # where these are set, the daemon needs them
+)  # variables that the daemon needs, if they are set
 _PLAIN = re.compile(rb"[A-Za-z0-9:_.]")
 
 
@@ -42,7 +42,7 @@ class Units(Struct, frozen=True):
 
     @classmethod
     def of(cls, workspace: Workspace) -> Units:
-        """Raises EditdError (`invalid_params`) for a path that is too long for a unit's name."""
+        """Return the units. Raises EditdError (`invalid_params`) for a path too long for a unit's name."""
         instance = escape_path(workspace.root)
         longest = f"editd@{instance}.service.d"
         if len(longest) > FILE_NAME_MAX:
@@ -50,7 +50,7 @@ class Units(Struct, frozen=True):
                 "invalid_params",
                 f"{workspace.root} is too long for the name of a unit, by {len(longest) - FILE_NAME_MAX} "
                 "characters.",
-                hint="A unit's name has at most 255. editctl starts the daemon by itself: no unit is needed.",
+                hint="Use editctl without a unit: it starts the daemon itself.",
             )
         return cls(instance, workspace)
 
@@ -63,7 +63,7 @@ class Units(Struct, frozen=True):
         return f"editd@{self.instance}.service"
 
     def files(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Each file's path, below the folder of the user's units, with its content."""
+        """Return each file's path, below the folder of the user's units, with its content."""
         return {
             SERVICE: _with_our_command(template(SERVICE)),
             SOCKET: template(SOCKET),
@@ -72,11 +72,11 @@ class Units(Struct, frozen=True):
         }
 
     def own_files(self) -> list[str]:
-        """Those of them that no other workspace needs."""
+        """Return the files that no other workspace needs."""
         return [f"{self.socket}.d/{DROP_IN}", f"{self.service}.d/{DROP_IN}"]
 
     def _of_the_socket(self, environment: Mapping[str, str]) -> Iterator[str]:
-        yield f"# {_in_a_comment(self.workspace.root)}: where its clients look for the daemon."
+        yield f"# {_in_a_comment(self.workspace.root)}: the socket for its clients."
         yield "[Socket]"
         if given := environment.get("EDITD_SOCKET"):
             yield f"ListenStream={_literal(os.path.abspath(given))}"
@@ -84,7 +84,7 @@ class Units(Struct, frozen=True):
             yield f"ListenStream=%t/editd/{self.workspace.id}.sock"
 
     def _of_the_service(self, environment: Mapping[str, str]) -> Iterator[str]:
-        yield f"# {_in_a_comment(self.workspace.root)}: what the daemon needs to find, and to write to."
+        yield f"# {_in_a_comment(self.workspace.root)}: the daemon's environment and its writable folders."
         yield "[Service]"
         for name in VARIABLES:
             if value := environment.get(name):
@@ -94,7 +94,7 @@ class Units(Struct, frozen=True):
 
 
 def template(name: str) -> str:
-    """The unit as it is shipped: in the package, or where that is run from its sources, beside it."""
+    """Return the unit as shipped: from the package, or in a checkout from the folder beside it."""
     shipped = resources.files("editd_client").joinpath("systemd", name)
     if shipped.is_file():
         return shipped.read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def template(name: str) -> str:
 
 
 def escape_path(path: str) -> str:
-    """What `systemd-escape --path` makes of an absolute path."""
+    """Return the output of `systemd-escape --path` for an absolute path."""
     names = [name for name in os.fsencode(path).split(b"/") if name]
     if not names:
         return "-"
@@ -118,18 +118,18 @@ def _escape_name(name: bytes) -> str:
 
 
 def _with_our_command(service: str) -> str:
-    """The unit with the editd of this installation, by its absolute path."""
-    # -P: without it Python would import from the current folder. The `:` is a part of the first word.
+    """Return the unit with the editd of this installation, by its absolute path."""
+    # -P: otherwise Python would import from the current folder. The `:` is a part of the first word.
     command = " ".join([_quoted(f":{sys.executable}"), "-P", "-m", "editd", "--foreground", "-C", "%f"])
     return re.sub(r"(?m)^ExecStart=.*$", lambda _: f"ExecStart={command}", service)
 
 
 def _git_folders(root: str) -> Iterator[str]:
-    """The git folders of a linked worktree or a submodule, which lie elsewhere; `publish` writes to them."""
+    """Yield the outside git folders of a linked worktree or a submodule; `publish` writes to them."""
     try:
         text = Path(root, ".git").read_bytes()
     except OSError:
-        return  # a folder, or nothing
+        return  # a folder, or missing
     if not text.startswith(b"gitdir: "):
         return
     folder = os.path.join(root, os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n")))
@@ -141,13 +141,13 @@ def _git_folders(root: str) -> Iterator[str]:
 
 
 def _literal(text: str) -> str:
-    """The text where a unit takes the rest of the line as it is, but for `%`."""
+    """Return the text for a setting that takes the rest of the line literally, except `%`."""
     _refuse_lines(text)
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """The text as one word of a unit."""
+    """Return the text as one word of a unit."""
     _refuse_lines(text)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) or not text else escaped
@@ -163,5 +163,5 @@ def _refuse_lines(text: str) -> None:
 
 
 def _in_a_comment(text: str) -> str:
-    """On one line, and no continuation of it."""
+    """Return the text on one line, without a backslash that would continue it."""
     return ascii(text)[1:-1].rstrip("\\")

@@ -94,8 +94,8 @@ def test_on_a_terminal_the_person_is_asked_before_anything_is_lost(
             said, asked = process.communicate(timeout=60)
         os.close(theirs)
         os.close(ours)
-        assert "These cannot be brought back:" in asked
-        assert "Repair all the same? [y/N]" in asked
+        assert "These cannot be recovered:" in asked
+        assert "Repair anyway? [y/N]" in asked
         assert process.returncode == status, asked
         assert ("lost: " in said) == (answer == "y")
         assert (place.state / "damaged").exists() == (answer == "y")

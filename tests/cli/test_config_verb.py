@@ -63,7 +63,7 @@ def test_init_writes_every_key_as_a_comment_once(editctl: Run, file: Path) -> No
     assert not file.exists()
     editctl("config", "init")
     assert file.read_text() == template()
-    assert "is there already" in editctl("config", "init", code=1).stderr
+    assert "exists already" in editctl("config", "init", code=1).stderr
     assert all(row["file"] is None for row in values(editctl("config", "--json")).values())
 
 
@@ -146,7 +146,7 @@ def test_a_daemon_that_runs_is_told_and_gc_compacts(editctl: Run, place: Workpla
     with place.start():
         for number in range(6):
             editctl("replace", "a.txt", f"{number}", f"{number + 1}")
-        assert "no transaction goes beyond" in editctl("gc").stdout
+        assert "no transaction is beyond" in editctl("gc").stdout
         told = editctl("config", "set", "history.keep.count", "5").stdout
         assert told == "history.keep.count is in force\n"
         assert "encoding waits for a restart" in editctl("config", "set", "encoding", "latin-1").stdout

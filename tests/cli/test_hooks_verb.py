@@ -53,7 +53,7 @@ def test_hooks_are_shown_run_and_told_of(place: Workplace, monkeypatch: pytest.M
         assert said.startswith("a.txt: upper would change it\nb.txt: stays as it is\n")
         assert "-one\n+ONE\n" in said
         assert json.loads(editctl("hooks", "run", "a.txt", "--json"))["hooks"] == ["upper"]
-        assert editctl("hooks", "run", "d.other") == "no hook is for these files\n"
+        assert editctl("hooks", "run", "d.other") == "no hook matches these files\n"
         assert "short refused c.long (exit status 1): too long" in editctl("hooks", "run", "c.long", code=1)
         assert place.files()["a.txt"] == b"one\n"
 

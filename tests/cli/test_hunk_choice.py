@@ -155,11 +155,11 @@ def test_hunks_and_paths_go_together(editctl: Run, client: Client, place: Workpl
         (["1", "--hunk", "a:x"], 2, "is not PATH:K"),
         (["1", "--hunk", ":1"], 2, "is not PATH:K"),
         (["1", "--hunk", "a:1,"], 2, "is not PATH:K"),
-        (["--hunk", "a:1"], 2, "--hunk names hunks of one TX."),
-        (["1..1", "--hunk", "a:1"], 2, "--hunk names hunks of one TX."),
-        (["1", "-i", "--hunk", "a:1"], 2, "Give --hunk or -i."),
-        (["-i", "--last", "2"], 2, "-i takes one transaction."),
-        (["-i", "--json"], 2, "Give -i or --json."),
+        (["--hunk", "a:1"], 2, "--hunk needs one TX."),
+        (["1..1", "--hunk", "a:1"], 2, "--hunk needs one TX."),
+        (["1", "-i", "--hunk", "a:1"], 2, "Use --hunk or -i, not both."),
+        (["-i", "--last", "2"], 2, "-i needs exactly one transaction."),
+        (["-i", "--json"], 2, "Use -i or --json, not both."),
     ],
 )
 def test_a_hunk_that_is_not_there_is_refused(
@@ -245,7 +245,7 @@ def test_files_without_hunks_are_asked_for_as_a_whole(
 ) -> None:
     change(client, replace("a", "#5\n", "new 5\n"), write("new", "N\n"), Delete(path="gone"))
     printed = choose("-i", keys="nyy")
-    assert "(2/3) Undo what was done to this file [" in printed
+    assert "(2/3) Undo all changes of this file [" in printed
     assert (place.root / "gone").exists()
     assert not (place.root / "new").exists()
     assert new(place) == ["a:5"]
@@ -272,5 +272,5 @@ def test_a_dry_run_shows_what_was_chosen(choose: Choose, client: Client, place: 
 def test_without_a_terminal_it_says_how_to_name_hunks(editctl: Run, client: Client) -> None:
     six_hunks(client)
     said = editctl("undo", "1", "-i", code=1).stderr
-    assert "there is no terminal" in said
+    assert "-i needs a terminal" in said
     assert "hint: Name the hunks: `editctl show 1 --hunks` lists them" in said

@@ -81,7 +81,7 @@ def test_applying_reports_the_transaction_and_a_line_a_file() -> None:
         " A b",
         " R old -> new\\x0aname",
         " M run (executable)",
-        "merged with what was there: a",
+        "merged with the current content: a",
         "warning: mixed line ends",
     ]
 

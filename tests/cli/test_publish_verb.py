@@ -57,8 +57,8 @@ def test_a_new_branch_and_another_author(editctl: Run, place: Workplace) -> None
 
 
 def test_what_is_published_must_be_said(editctl: Run) -> None:
-    assert "Say what" in editctl("publish", "-m", "x", code=2)
-    assert "Give --session, or" in editctl("publish", "-m", "x", "--session", "s", "--to", "3", code=2)
+    assert "Name the work" in editctl("publish", "-m", "x", code=2)
+    assert "Use --session, or" in editctl("publish", "-m", "x", "--session", "s", "--to", "3", code=2)
     assert "in force" in editctl("publish", "-m", "x", "--session", "s", code=1)
 
 

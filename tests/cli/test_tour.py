@@ -44,7 +44,7 @@ def test_in_an_empty_folder_it_shows_an_example(place: Workplace, temporary: Pat
     assert "a small example" in done.stdout
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
-    assert "That was all of it." in done.stdout
+    assert "That was the tour." in done.stdout
     assert list(temporary.iterdir()) == []
     assert daemons(temporary) == []
 

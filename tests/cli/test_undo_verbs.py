@@ -225,7 +225,7 @@ def test_a_rollback_of_what_fits_takes_back_the_rest_later(
     human = client.apply([replace("a", "agent 3\n", "human\n")]).transaction
     assert human is not None
     done = editctl("rollback", "agent", "--what-fits", code=1)
-    assert f" ! a is left where it does not merge: changed since by {human.seq}" in done.stdout
+    assert f" ! a keeps the parts that do not merge: changed since by {human.seq}" in done.stdout
     assert f"to take back the rest: undo {human.seq} first" in done.stdout
     assert (line(place, "a", 3), line(place, "a", 9), line(place, "src/b", 3)) == ("human", "#9", "#3")
     editctl("rollback", "agent", "--what-fits", code=1)

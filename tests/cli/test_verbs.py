@@ -171,7 +171,7 @@ def test_a_stale_edit_is_refused_with_what_happened_since_and_may_be_merged(
     assert "\n-one\n+ONE\n" in refused
     assert "--merge" in refused
     assert document(editctl(*edit, "--json", code=1))["error"]["data"]["base"] == base
-    assert "merged with what was there: app.txt" in editctl(*edit, "--merge").stdout
+    assert "merged with the current content: app.txt" in editctl(*edit, "--merge").stdout
     assert (place.root / "app.txt").read_text() == APP.replace("one", "ONE").replace("ten", "TEN")
 
 
@@ -303,7 +303,7 @@ def test_a_socket_that_is_another_workspaces_is_not_spoken_to(editctl: Run, plac
     another.mkdir()
     for words in ("write app.txt --force", "status", "stop"):
         refused = editctl("-C", str(another), *words.split(), code=1, EDITD_SOCKET=place.socket)
-        assert refused.stderr.startswith(f"editctl: The daemon at {place.socket} has {place.root}, and not ")
+        assert refused.stderr.startswith(f"editctl: The daemon at {place.socket} serves {place.root}, not ")
     editctl("write", "app.txt", "--force", stdin="ours\n", EDITD_SOCKET=place.socket)
     assert (place.root / "app.txt").read_text() == "ours\n"
 
@@ -533,7 +533,7 @@ def test_the_exit_code_of_a_refusal_stays_where_nobody_reads_it(editctl: Run, pl
 
 @pytest.mark.parametrize("words", ["rm app.txt/", "rm app.txt/.", "write dir/ /dev/null", "log app.txt/"])
 def test_a_file_is_not_named_with_a_slash_at_its_end(editctl: Run, place: Workplace, words: str) -> None:
-    assert "names a folder" in editctl(*words.split(), code=1).stderr
+    assert "is not a folder" in editctl(*words.split(), code=1).stderr
     assert set(place.files()) == {"app.txt", "src/other.txt"}
     editctl("log", "src/")
 

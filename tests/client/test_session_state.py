@@ -387,7 +387,7 @@ def test_a_client_that_started_the_daemon_starts_it_again(
 @pytest.mark.parametrize(
     ("edits", "word"),
     [
-        ([write("large", "A" * 70_000_000)], "A message is at most 67108864 bytes long. Send"),
+        ([write("large", "A" * 70_000_000)], "The message is longer than 67108864 bytes. Send"),
         ([write("many", "A" * 40)] * 400_000, "over a limit"),  # under 64 MiB, which the daemon alone refuses
     ],
 )

@@ -43,7 +43,7 @@ def test_a_path_that_is_too_long_for_a_unit_is_refused_by_how_much() -> None:
     assert Units.of(Workspace("/" + "a" * 239, "named")).instance == "a" * 239
     with pytest.raises(EditdError, match="by 1 characters") as refused:
         Units.of(Workspace("/" + "a" * 240, "named"))
-    assert "no unit is needed" in (refused.value.hint or "")
+    assert "without a unit" in (refused.value.hint or "")
 
 
 def test_the_drop_ins_say_where_clients_look_and_where_the_history_is(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""`editctl`: what a person or a script does with a workspace, one module a verb.
+"""`editctl`: the commands for a person or a script, one module a verb.
 
-Owns the list of verbs, the exit codes and the last word on every error. A verb's module is imported
-when it is used, so that `editctl --help` answers at once.
+Owns the list of verbs, the exit codes and the printing of every error. A verb's module is imported
+only when it is used, so that `editctl --help` answers at once.
 """
 
 from __future__ import annotations
@@ -37,54 +37,54 @@ IN_A_SESSION = (
 COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
 VERBS: Mapping[str, Mapping[str, str]] = {
-    # section of the help: verb (its module has the same name): what the help says of it
-    "Try it": {
-        "tour": "See what editd does, on a throw-away copy of this folder.",
-    },
+    # section of the help: verb (its module has the same name): its line in the help
     "Edit": {
         "apply": "Apply edits given as JSON, all of them or none.",
         "replace": "Replace exact text in a file.",
         "write": "Write a whole file.",
-        "patch": "Apply a patch, to any number of files.",
+        "patch": "Apply a patch to any number of files.",
         "rm": "Delete files.",
         "mv": "Move or rename a file.",
         "tool": "Call an edit tool of another system, such as Cline's.",
-        "undo": "Take back a transaction, the newest or any other, or part of one.",
-        "redo": "Take back an undo.",
-        "rollback": "Take back all that a session did.",
-        "restore": "Put everything, or some paths, back to how they were.",
-        "publish": "Make one ordinary commit of what sessions or a range did.",
     },
-    "Many hands": {
+    "Take back and publish": {
+        "undo": "Take back the newest transaction, any other, or part of one.",
+        "redo": "Take back the newest undo.",
+        "rollback": "Take back all the work of a session.",
+        "restore": "Put the workspace, or some paths, back to an earlier state.",
+        "publish": "Make one ordinary commit of the work of sessions or of a range.",
+    },
+    "Sessions and agents": {
         "session": "Open, list and close sessions, each with its own name and scope.",
-        "sessions": "List sessions, closed ones too, the last used first.",
+        "sessions": "List all sessions, closed ones too, the last used first.",
         "lease": "Lease paths to your session, so that nobody else edits them.",
-        "exec": "Run a command, and record what it changes as one transaction.",
-        "mcp": "Serve an agent's edit tools over MCP.",
+        "exec": "Run a command, and record its changes as one transaction.",
+        "mcp": "Serve edit tools to an agent over MCP.",
     },
-    "Look": {
+    "Inspect": {
         "log": "List the transactions, newest first.",
-        "show": "Show transactions and what they changed.",
-        "blame": "Show who wrote each line of a file, and in which transaction.",
+        "show": "Show transactions and their changes.",
+        "diff": "Show the changes between transactions, or since the newest.",
+        "blame": "Show the author and transaction of each line of a file.",
         "watch": "Print each transaction as it happens.",
-        "diff": "Show what changed between transactions, or since the newest.",
-        "read": "Print a file, as it is or as it was.",
-        "dialects": "List the tools of `editctl tool`, and what they take.",
-        "settle": "Take in what other programs have changed until now.",
+        "read": "Print a file, current or as of a transaction.",
+        "settle": "Wait until the history has all changes of other programs.",
+        "dialects": "List the tools of `editctl tool` and their arguments.",
+        "tour": "See what editd does, on a throw-away copy of this folder.",
     },
-    "The daemon": {
-        "start": "Start the daemon, where none runs.",
-        "stop": "Stop the daemon, once what is under way is finished.",
+    "Daemon": {
+        "start": "Start the daemon, if none runs.",
+        "stop": "Stop the daemon, after it has finished its running requests.",
         "status": "Show the status of the daemon and the workspace.",
-        "workspaces": "List your workspaces, and which have a running daemon.",
+        "workspaces": "List your workspaces, and the ones that have a running daemon.",
         "socket": "Print the path of the daemon's socket.",
-        "check": "Prove that history, journal and files agree.",
-        "gc": "Compact the oldest history, and free its room.",
-        "config": "Show the configuration, check it and change it.",
-        "hooks": "Show the hooks that see each edit, and try them.",
-        "systemd": "Have systemd start the daemon and look after it.",
+        "check": "Verify that history, journal and files agree.",
+        "gc": "Compact the oldest history, and free its space.",
+        "config": "Show, check and change the configuration.",
+        "hooks": "Show and try the hooks for edits.",
+        "systemd": "Let systemd start and supervise the daemon.",
     },
-    "The shell": {
+    "Shell": {
         "completion": "Print the completion script for a shell.",
     },
 }
@@ -92,26 +92,26 @@ VERBS: Mapping[str, Mapping[str, str]] = {
 EPILOG = """\b
 Exit codes:
   0    done
-  1    refused: nothing has changed, and standard error says why
-  2    the command line makes no sense
+  1    refused: nothing has changed, and standard error has the reason
+  2    wrong usage of the command line
   3    no daemon answers, or none can be started
-  4    `check` found problems, or `tour` something not as claimed
+  4    `check` found problems, or a claim of `tour` failed
   5    done, but the answer could not be written
   130  interrupted
 \b
 Environment:
-  EDITD_WORKSPACE   a folder of the workspace, if --workspace is not given
-  EDITD_SOCKET      the daemon's socket, in place of the usual one
-  EDITD_ACTOR       who the edits are by, in place of your login name
-  EDITD_SESSION     the session to act in, where --session is not given
-  EDITD_TOKEN       that session's token, as `editctl session open` gives it
-  EDITD_PAGER       the pager for log, show and diff; else PAGER; else less
-  NO_COLOR          no colour
+  EDITD_WORKSPACE   a folder of the workspace (default: the current folder)
+  EDITD_SOCKET      the daemon's socket (default: that of the workspace)
+  EDITD_ACTOR       the author of edits (default: your login name)
+  EDITD_SESSION     the session to act in, if --session is not given
+  EDITD_TOKEN       the token of that session, as `editctl session open` prints it
+  EDITD_PAGER       the pager for log, show and diff (default: $PAGER, then less)
+  NO_COLOR          disables colour
 """
 
 
 class Verbs(click.Group):
-    """A group that imports a verb when it is called for."""
+    """A group that imports the module of a verb on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [verb for section in VERBS.values() for verb in section]
@@ -125,13 +125,13 @@ class Verbs(click.Group):
         return _completing(verb) if ctx.resilient_parsing else verb
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs from the list, and so without importing them all; options as everywhere."""
+        """Complete verbs from the list, without importing their modules; options as usual."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
-        known = [pair for section in VERBS.values() for pair in section.items()]
-        return [CompletionItem(verb, help=about) for verb, about in known if verb.startswith(incomplete)]
+        verbs = [pair for section in VERBS.values() for pair in section.items()]
+        return [CompletionItem(verb, help=text) for verb, text in verbs if verb.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in VERBS.items():
@@ -154,9 +154,9 @@ class Verbs(click.Group):
 @click.version_option(__version__, prog_name="editctl")
 @click.pass_obj
 def editctl(invocation: Invocation, workspace: str | None, nested: bool, session: str | None) -> None:
-    """Edit a workspace through its daemon: atomic, durable, and each edit undoable alone.
+    """Edit a workspace through its daemon: atomic, durable, each edit undoable alone.
 
-    The daemon is started when it is needed. Paths are relative to the current folder.
+    Starts the daemon if none runs. Paths are relative to the current folder.
     """
     invocation.named = workspace
     invocation.is_nested = nested
@@ -191,7 +191,7 @@ def _act_in(context: click.Context, option: click.Parameter, session: str | None
 
 
 def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
-    """Raises a usage error where one of the verbs may be meant."""
+    """Raise a usage error if `given` looks like a misspelt verb."""
     import difflib
 
     near = difflib.get_close_matches(given, verbs, 1)
@@ -200,7 +200,7 @@ def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
 
 
 def _completing(verb: click.Command) -> click.Command:
-    """The verb, which now knows of values, too."""
+    """Return the verb with completion of its values."""
     from editd_client.cli import value_completion
 
     value_completion.attach(verb)
@@ -208,34 +208,34 @@ def _completing(verb: click.Command) -> click.Command:
 
 
 def main() -> NoReturn:
-    """The command `editctl`."""
+    """Run the command `editctl`."""
     stdio.open_closed_descriptors()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say and return the exit code; every error has been told by then."""
+    """Run the command line and return the exit code, with every error already printed."""
     invocation = Invocation()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Content and names go out as the bytes that they are, whatever the locale says.
+            # Write content and names as raw bytes, whatever the locale.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    if COMPLETE in os.environ:  # a shell asks what may come next
+    if COMPLETE in os.environ:  # the shell asks for a completion
         _completing(editctl)
-    code, tell = _carried_out(arguments, invocation)
+    code, report = _carried_out(arguments, invocation)
     try:
-        tell()
+        report()
         stdio.flush()
     except stdio.OutputError as error:
         stdio.print_error(f"editctl: the answer could not be written: {error}")
     except OSError:
-        pass  # Whoever was to read it is gone.
+        pass  # The reader has closed its end.
     stdio.abandon()
     return code
 
 
 def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
-    """Do what the arguments say; the exit code, and what tells why it is not as it should be."""
+    """Run the command line; return the exit code and a function that prints the error, if any."""
     try:
         with stdio.writing():  # click writes its help, and the version
             code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
@@ -251,13 +251,13 @@ def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int,
         text = f"editctl: done, but the answer could not be written: {error}"
         return UNWRITTEN, functools.partial(stdio.print_error, text)
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED, _tell_nothing
+        return INTERRUPTED, _print_nothing
     except (SystemExit, BrokenPipeError):
-        # Click's own way out: a shell's word is completed. Or whoever read our output has enough.
+        # Click exits this way after completing a shell's word; a pipe breaks if its reader stops early.
         stdio.abandon()
-        return DONE, _tell_nothing
-    return code if isinstance(code, int) else DONE, _tell_nothing
+        return DONE, _print_nothing
+    return code if isinstance(code, int) else DONE, _print_nothing
 
 
-def _tell_nothing() -> None:
-    """All has been said."""
+def _print_nothing() -> None:
+    """Print no error."""

@@ -1,4 +1,4 @@
-"""`editctl apply`: edits as the protocol has them."""
+"""`editctl apply`: edits in the protocol's form."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def verb(
 ) -> None:
     """Apply edits given as JSON, all of them or none.
 
-    FILE (standard input, where it is left out or `-`) holds a list of edits, or one edit on each
-    line, or the whole parameters of the protocol's `apply`: a map with `edits`. Paths in it are
-    relative to the workspace's root. An option goes before what the map says.
+    FILE (default: standard input, also `-`) is a list of edits, or one edit a line, or the parameters
+    of the protocol's `apply`: a map with `edits`. Its paths are relative to the workspace's root.
+    Options override the keys of the map.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def verb(
 
 
 def _parse(document: bytes) -> Apply:
-    """The request that the document holds; a usage error where it holds none."""
+    """Return the request in the document. Raises a usage error for any other document."""
     from editd.wire.codec import decode_json, params_of, plain
     from editd.wire.errors import Malformed
     from editd.wire.messages import Apply
@@ -65,7 +65,7 @@ def _parse(document: bytes) -> Apply:
 
 
 def _as_params(document: bytes, decode: Any) -> dict[str, Any]:
-    """A list, lines, one edit or the whole: as the map that the protocol wants."""
+    """Return a list, lines, one edit or a whole map as the parameters of `apply`."""
     from editd.wire.errors import Malformed
 
     try:

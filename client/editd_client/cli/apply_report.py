@@ -1,4 +1,4 @@
-"""What all verbs that change something do: send it, then say what came of it."""
+"""The end of each verb that changes files: send the edits, then print the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def apply_edits(
     invocation: Invocation, edits: Sequence[AnyEdit], authorship: AuthorOptions, on_stale: OnStale | None
 ) -> None:
-    """Apply the edits as one transaction and report it; a refusal is raised as EditdError."""
+    """Apply the edits as one transaction and print the result. Raises EditdError for a refusal."""
     with invocation.client() as client:
         result = client.apply(
             edits,
@@ -33,9 +33,9 @@ def apply_edits(
 
 
 def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> None:
-    """Print an applying method's result: as JSON, or the transaction and one line a file.
+    """Print the result of an edit: as JSON, or the transaction and one line a file.
 
-    The answers of tools come first; of tools that have only read they are all there is to print.
+    Answers of tools come first, and alone if the tools have only read.
     """
     if invocation.say_json(result):
         return

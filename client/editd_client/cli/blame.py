@@ -1,4 +1,4 @@
-"""`editctl blame`: who wrote each line of a file."""
+"""`editctl blame`: the author of each line of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
-TRIES_MAX = 10  # at a file that somebody keeps writing to
+TRIES_MAX = 10  # while another program keeps writing the file
 WHO_CHARACTERS_MAX = 24
 
 
@@ -26,10 +26,10 @@ WHO_CHARACTERS_MAX = 24
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, *, path: str) -> None:
-    """Show who wrote each line of a file, and in which transaction.
+    """Show the author and transaction of each line of a file.
 
-    Moves of the file are followed. Transaction 0 is what was there when editd first looked. A line
-    that an undo brings back stays with the one who wrote it.
+    Follows moves of the file. Transaction 0 is the baseline, the content when editd first scanned the
+    workspace. A line that an undo brings back keeps its first author.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def verb(invocation: Invocation, *, path: str) -> None:
 
 
 def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:
-    """The answer, and the text of the lines that it is about: where the file changes between, once more."""
+    """Return the result and the lines of the same version. Ask again if the file changes in between."""
     result, read = client.blame(path), client.read(path)
     for _ in range(TRIES_MAX):
         if read.version == result.version:

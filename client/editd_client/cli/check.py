@@ -1,4 +1,4 @@
-"""`editctl check`: the proof that history, head, journal and files agree; the mending where they do not."""
+"""`editctl check`: verification that history, head, journal and files agree, and repair if they do not."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ LOST_SHOWN_MAX = 20
 
 @click.command()
 @click.option(
-    "--repair", is_flag=True, help="Mend what can be; damaged files are moved aside, never deleted."
+    "--repair", is_flag=True, help="Repair the history. Damaged files are moved aside, never deleted."
 )
-@click.option("--yes", is_flag=True, help="With --repair: do not ask where something would be lost.")
+@click.option("--yes", is_flag=True, help="Accept losses of --repair without asking.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, repair: bool, yes: bool) -> int:
-    """Prove that history, journal and files agree.
+    """Verify that history, journal and files agree.
 
-    Changes nothing. Where something does not agree, every problem is a line on standard output and
-    the exit code is 4. With --repair a damaged history is mended from all that is left: the packs read
-    around the damage, the journal, the index, and the files themselves. What cannot be brought back is
-    named first, and you are asked. The daemon is started anew after it, and the check is made again.
+    Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is one.
+    With --repair, rebuilds a damaged history from the packs (around the damage), the journal, the index
+    and the files themselves. Names first what it cannot recover, and asks. Afterwards it restarts the
+    daemon and verifies again.
 
     \b
     Examples:
       editctl check
       editctl check --json | jq -r '.problems[]'
       editctl check --repair
-      editctl check --repair --yes     # in a script: whatever is lost by it
+      editctl check --repair --yes     # in a script: accept any loss
     """
     if yes and not repair:
-        raise click.UsageError("--yes goes with --repair.")
+        raise click.UsageError("--yes needs --repair.")
     repaired = _repaired(invocation, yes) if repair else None
     with invocation.client() as client:
         result = client.check()
@@ -59,7 +59,7 @@ def verb(invocation: Invocation, repair: bool, yes: bool) -> int:
 
 
 def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
-    """Have the history repaired, and wait until that daemon is gone."""
+    """Have the daemon repair the history, and wait for its exit."""
     with invocation.client(attach=False) as client:
         pid = client.status().pid
         with wait_for_exit(pid) as wait:
@@ -70,19 +70,19 @@ def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
 
 
 def _asked(client: Client, yes: bool) -> CheckResult:
-    """Ask for the repair, and on a terminal the person where something would be lost."""
+    """Request the repair. If something would be lost, ask the person on the terminal first."""
     try:
         return client.check(repair=True, lose=yes)
     except EditdError as refusal:
         lost = refusal.data.get("lost")
         if not lost or not sys.stdin.isatty():
             raise
-        stdio.print_error("These cannot be brought back:")
+        stdio.print_error("These cannot be recovered:")
         for sentence in lost[:LOST_SHOWN_MAX]:
             stdio.print_error(f"  {output.plain(sentence)}")
         if len(lost) > LOST_SHOWN_MAX:
             stdio.print_error(f"  and {len(lost) - LOST_SHOWN_MAX} more")
-        if not click.confirm("Repair all the same?", default=False, err=True):
+        if not click.confirm("Repair anyway?", default=False, err=True):
             raise
     return client.check(repair=True, lose=True)
 

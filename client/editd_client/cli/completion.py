@@ -1,4 +1,4 @@
-"""`editctl completion`: the script that makes a shell complete `editctl`."""
+"""`editctl completion`: the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SHELLS = ["bash", "zsh", "fish"]
 def verb(context: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
-    It completes verbs, options, paths, and what the running daemon knows: transactions, sessions,
-    leases, dialects and their tools. It never starts a daemon. docs/shell.md has a line to install it.
+    Completes verbs, options, paths, and values from the running daemon: transactions, sessions,
+    leases, dialects and their tools. Never starts a daemon. docs/shell.md has a line to install it.
 
     \b
     Examples:

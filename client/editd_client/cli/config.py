@@ -1,4 +1,4 @@
-"""`editctl config`: the configuration, what holds and why, and the ways to change it."""
+"""`editctl config`: the configuration in force, the origin of each value, and commands to change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import ConfigReloadResult
     from editd_client.cli.invocation import Invocation
 
-HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which goes over yours.")
+HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which overrides yours.")
 REFUSED = 1
 
 
@@ -27,11 +27,11 @@ REFUSED = 1
 @as_json
 @click.pass_context
 def verb(ctx: click.Context) -> int:
-    """Show the configuration, check it and change it.
+    """Show, check and change the configuration.
 
-    Without a command: every key, its value, and where that comes from. There are two files, and both
-    may be missing: yours, and one for this workspace alone that goes over it key by key. Neither lies in
-    the workspace, so nobody who edits there can loosen them. docs/configuration.md has every key.
+    Without a command, prints every key with its value and its origin. There are two optional files:
+    yours, and one for this workspace alone that overrides it key by key. Both are outside the workspace,
+    so an agent that edits the workspace cannot loosen them. docs/configuration.md has every key.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def verb(ctx: click.Context) -> int:
 @as_json
 @click.pass_obj
 def print_path(invocation: Invocation, here: bool) -> None:
-    """Print the file's path, whether or not it is there."""
+    """Print the file's path, even if the file does not exist."""
     path = _path(invocation, here=here)
     output.echo(output.json_text({"path": path}) if invocation.json else path)
 
@@ -76,7 +76,7 @@ def print_path(invocation: Invocation, here: bool) -> None:
 @as_json
 @click.pass_obj
 def check(invocation: Invocation, file: str | None) -> int:
-    """Tell all that is wrong, with the line, in both files, or in FILE; the exit code is then 1.
+    """Check both config files, or FILE, and print every error with its line. Exits with 1 on errors.
 
     \b
     Examples:
@@ -103,11 +103,11 @@ def check(invocation: Invocation, file: str | None) -> int:
 
 @verb.command("init")
 @HERE
-@click.option("--print", "is_printed", is_flag=True, help="Print it, and write nothing.")
+@click.option("--print", "is_printed", is_flag=True, help="Print the file without writing it.")
 @as_json
 @click.pass_obj
 def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
-    """Write a file with every key as a comment: its default, and what it does."""
+    """Write a config file with every key as a comment: its default and its meaning."""
     from editd.config.reference import template
     from editd_client.config_edit import write_text
 
@@ -117,7 +117,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
         return
     path = _path(invocation, here=here)
     if os.path.lexists(path):
-        raise refusal("file_exists", f"{path} is there already.", hint="`editctl config edit` opens it.")
+        raise refusal("file_exists", f"{path} exists already.", hint="`editctl config edit` opens it.")
     about = f"# For {invocation.workspace.root} alone.\n" if here else ""
     write_text(path, about + template())
     output.echo(output.json_text({"path": path}) if invocation.json else path)
@@ -130,10 +130,10 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
 @as_json
 @click.pass_obj
 def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
-    """Set KEY to VALUE, as TOML has it; a text may go without its quotes.
+    """Set KEY to VALUE, written as in TOML; a string needs no quotes.
 
-    What else is in the file stays as it is, and a file that would be wrong is not written. A daemon that
-    runs is told.
+    Keeps the rest of the file as it is, and refuses to write an invalid file. Reloads the
+    configuration of a running daemon.
 
     \b
     Examples:
@@ -158,9 +158,10 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
 @as_json
 @click.pass_obj
 def edit(invocation: Invocation, here: bool) -> int:
-    """Open the file in your editor: VISUAL, else EDITOR, else vi. It is taken only if nothing is wrong.
+    """Edit the file in your editor (default: $VISUAL, then $EDITOR, then vi), and check it.
 
-    Where there is no file, it begins as `config init` writes it. A daemon that runs is told.
+    A new file begins as `config init` writes it. Saves only a valid file, and reloads the configuration
+    of a running daemon.
     """
     from editd.config.load import ConfigError, check_text
     from editd.config.reference import template
@@ -187,9 +188,9 @@ def edit(invocation: Invocation, here: bool) -> int:
 @as_json
 @click.pass_obj
 def reload(invocation: Invocation) -> None:
-    """Have the running daemon read the files again, and tell what that changes.
+    """Reload the files in the running daemon, and print the keys that change.
 
-    Where a file is wrong, the daemon keeps what it has, and `editctl status` says so too.
+    If a file is wrong, the daemon keeps its configuration, and `editctl status` shows the error.
     """
     with invocation.client(start=False) as client:
         result = client.config_reload()

@@ -1,4 +1,4 @@
-"""The end of a daemon that was asked for it, waited for by what it is, not by what it was called."""
+"""Waiting for the exit of a daemon, by its process and not by its name or socket."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from editd_client.errors import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LOOK_SECONDS = 0.01  # between two looks where the kernel has no descriptor for a process
-END_SECONDS_MAX = 60.0  # what is under way may be a large transaction, or a repair, on a slow disk
+LOOK_SECONDS = 0.01  # between two checks, if the kernel has no pidfd
+END_SECONDS_MAX = 60.0  # a large transaction, or a repair, on a slow disk may be running
 
 
 @contextmanager
 def wait_for_exit(pid: int) -> Iterator[Callable[[], None]]:
-    """What waits for that process to end, which raises Unreachable where it does not.
+    """Yield a function that waits for the exit of that process, and raises Unreachable after a minute.
 
-    To be entered before it is asked to end: from there on the pid is that daemon's, whatever comes after.
+    Enter it before the request to exit: the pidfd then refers to this daemon even if the pid is reused.
     """
     descriptor = _descriptor_of(pid)
 
     def wait() -> None:
         has_ended = _has_ended_soon(pid) if descriptor is None else _is_readable(descriptor)
         if not has_ended:
-            raise Unreachable(f"The daemon (pid {pid}) has not ended in {END_SECONDS_MAX:.0f} s.")
+            raise Unreachable(f"The daemon (pid {pid}) did not exit within {END_SECONDS_MAX:.0f} s.")
 
     try:
         yield wait
@@ -39,7 +39,7 @@ def wait_for_exit(pid: int) -> Iterator[Callable[[], None]]:
 
 
 def _descriptor_of(pid: int) -> int | None:
-    """A pidfd; None where the kernel has none, as gVisor, or a sandbox does not let us have one."""
+    """Return a pidfd, or None if the kernel (gVisor) has none or a sandbox forbids it."""
     try:
         return os.pidfd_open(pid)
     except OSError as error:
@@ -55,7 +55,7 @@ def _is_readable(descriptor: int) -> bool:
 
 
 def _has_ended_soon(pid: int) -> bool:
-    """Look for the process by its number, which is not used again so soon."""
+    """Poll for the process by its pid, which the kernel does not reuse that soon."""
     until = time.monotonic() + END_SECONDS_MAX
     while time.monotonic() < until:
         try:
@@ -69,7 +69,7 @@ def _has_ended_soon(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended, and nobody has taken note of it yet."""
+    """Whether the process has exited, but its parent has not collected its status yet."""
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
     return False

@@ -25,9 +25,10 @@ WIDTH = 96  # characters, of a description
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, dialect: str | None) -> None:
-    """List the tools of `editctl tool`, and what they take.
+    """List the tools of `editctl tool` and their arguments.
 
-    With DIALECT, what its tools are for and what they take. With --json, their JSON schemas.
+    With DIALECT, prints the description and the arguments of each of its tools. With --json, prints
+    their JSON schemas.
 
     \b
     Examples:
@@ -67,14 +68,14 @@ def _described(entry: DialectEntry) -> Iterator[str]:
 
 
 def _arguments(tool: ToolEntry) -> Iterator[tuple[str, str]]:
-    """Each argument with its type, and what it is for."""
+    """Yield each argument with its type, and its description."""
     properties: dict[str, dict[str, Any]] = tool.schema.get("properties", {})
     required = tool.schema.get("required", [])
-    for name, about in properties.items():
-        kind = about.get("type", "")
+    for name, spec in properties.items():
+        kind = spec.get("type", "")
         kinds = " or ".join(kind) if isinstance(kind, list) else str(kind)
-        choices = ", ".join(map(str, about.get("enum", ())))
+        choices = ", ".join(map(str, spec.get("enum", ())))
         yield (
             f"{name}: {kinds}{'' if name in required else ', optional'}",
-            " ".join(filter(None, [about.get("description", ""), choices and f"One of {choices}."])),
+            " ".join(filter(None, [spec.get("description", ""), choices and f"One of {choices}."])),
         )

@@ -1,4 +1,4 @@
-"""`editctl diff`: what changed between two transactions, or since one."""
+"""`editctl diff`: the changes between two transactions, or since one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ UNTIL = re.compile(rf"\.\.(?P<after>{TRANSACTION})")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
-    """Show what changed between transactions, or since the newest, as a patch.
+    """Show the changes between transactions, or since the newest, as a patch.
 
-    A..B: between two transactions; ..B is from the baseline on. TX alone, or TX..: from TX to the
-    files as they are now. Neither: what other programs have changed since the newest transaction
-    that somebody asked for. Off a terminal
-    it is a patch that `editctl patch` and `git apply` take. Write ./12 for a file that has a
-    transaction's name.
+    A..B is between two transactions, and ..B is from the baseline on. TX alone, or TX.., is from TX to
+    the current files. Without either, it is the changes of other programs since the newest requested
+    transaction. Off a terminal, the output is a patch for `editctl patch` and `git apply`. Write ./12
+    for a file that is named like a transaction.
 
     \b
     Examples:
@@ -53,7 +52,7 @@ def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
 
 
 def _newest_asked_for(client: Client) -> int:
-    """The newest transaction that is not made of what was noticed; 0, the baseline, where there is none."""
+    """Return the newest transaction that a client requested; 0, the baseline, if there is none."""
     before: int | None = None
     while True:
         part = client.log(limit=LOG_LIMIT, before=before)
@@ -66,7 +65,7 @@ def _newest_asked_for(client: Client) -> int:
 
 
 def _parse(words: tuple[str, ...]) -> tuple[Tx | None, Tx | None, tuple[str, ...]]:
-    """The transactions from and to which, None where none is named, and the paths."""
+    """Return the first and the last transaction, each None if not named, and the paths."""
     until = UNTIL.fullmatch(words[0]) if words else None
     if until is not None:
         return 0, transaction_named(until["after"]), words[1:]

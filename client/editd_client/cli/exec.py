@@ -1,4 +1,4 @@
-"""`editctl exec`: a command whose changes are the session's."""
+"""`editctl exec`: a command whose changes belong to the session."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from editd.wire.messages import ExecEndResult
     from editd_client.cli.invocation import Invocation
 
-NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # as a shell has them
-UNREACHABLE = 3  # as `editctl` has it
+NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
+UNREACHABLE = 3  # the exit code of `editctl`
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -30,14 +30,14 @@ UNREACHABLE = 3  # as `editctl` has it
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.pass_obj
 def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
-    """Run a command, and record what it changes as one transaction.
+    """Run a command, and record its changes as one transaction.
 
-    It has the terminal, and its exit status is handed on. What it changes in the workspace is a
-    transaction of kind `exec`, by your session where you have one, with the command and its exit
-    status as the message. Below an agent that started `editctl mcp` it is the agent's session. Set
-    EDITD_SESSION to an empty text to act in none. It is printed on standard error, with --json too,
-    for standard output is the command's. Where commands of several sessions run at once, what changes
-    is nobody's, and the message names them.
+    The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
+    workspace are a transaction of kind `exec` in your session, if you have one. The command and its
+    exit status are the message. Under an agent that started `editctl mcp`, the session is the agent's.
+    Set EDITD_SESSION to an empty text to act in no session. The transaction is printed on standard
+    error, even with --json, because standard output belongs to the command. If commands of several
+    sessions run at once, their changes belong to no session, and the message names all of them.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
 
 
 def _run(command: Sequence[str]) -> int:
-    """The command's exit status, as a shell would have it; what interrupts it does not interrupt us."""
+    """Run the command and return its exit status, as a shell would. Ctrl-C reaches only the command."""
     import subprocess
 
     try:
@@ -76,14 +76,14 @@ def _run(command: Sequence[str]) -> int:
 
 
 def _is_nowhere(name: str) -> bool:
-    """Whether it is not in PATH: a folder of that which is locked makes a "permission denied" of it."""
+    """Whether the name is not in PATH: a locked folder in PATH makes it a "permission denied"."""
     import shutil
 
     return os.sep not in name and shutil.which(name, os.F_OK) is None
 
 
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
-    """Say on standard error what was recorded: standard output is the command's."""
+    """Print the transaction on standard error, because standard output belongs to the command."""
     if invocation.json:
         stdio.print_error(output.json_text(ended))
     elif ended.transaction is not None:

@@ -1,4 +1,4 @@
-"""`editctl gc`: the oldest history is compacted, and its room freed."""
+"""`editctl gc`: compact the oldest history, and free its space."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MIB = 1024 * 1024
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Tell what would be freed, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the space that would be freed, without freeing it.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, dry_run: bool) -> None:
-    """Compact the oldest history, and free its room.
+    """Compact the oldest history, and free its space.
 
-    That is what `history.keep` does not keep. What is compacted cannot be shown, read or undone any
-    more; the files stay as they are. Without `history.keep` in the configuration everything is kept,
-    and only what nothing needs is freed.
+    Compacts the transactions beyond `history.keep`. A compacted transaction cannot be shown, read or
+    undone any more, but the files stay as they are. Without `history.keep` in the configuration, keeps
+    all transactions and frees only unused data.
 
     \b
     Examples:
@@ -42,6 +42,6 @@ def verb(invocation: Invocation, dry_run: bool) -> None:
         verb_ = "would be" if dry_run else "is" if is_one else "are"
         output.echo(f"{what} {verb_} compacted: the history begins with {result.oldest}")
     else:
-        output.echo("no transaction goes beyond what is kept")
+        output.echo("no transaction is beyond the limits of history.keep")
     about = "about " if dry_run else ""
     output.echo(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")

@@ -1,4 +1,4 @@
-"""`editctl hooks`: the formatters and checks of the configuration, and what they would do."""
+"""`editctl hooks`: the formatters and checks of the configuration, and a dry run of them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_context
 def verb(context: click.Context) -> None:
-    """Show the hooks that see each edit, and try them.
+    """Show and try the hooks for edits.
 
-    They are commands that see an edit before it takes effect, to format it or to refuse it.
-
-    They are in your configuration, a table `[[hook]]` for each, and never in the workspace. Of each it is
-    shown how often it ran and how it last failed or refused.
+    A hook is a command that formats or refuses an edit before it takes effect. Hooks are in your
+    configuration, a table `[[hook]]` for each, and never in the workspace. Prints for each hook its
+    number of runs and its last failure or refusal.
 
     \b
     Examples:
       editctl hooks
-      editctl hooks run src/*.py          # what they would change, which is not done
+      editctl hooks run src/*.py          # print the changes without making them
       editctl hooks --json | jq '.hooks[] | select(.failure)'
 
     \b
@@ -57,9 +56,9 @@ def verb(context: click.Context) -> None:
 @as_json
 @click.pass_obj
 def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
-    """Run the hooks on files as they are, and show what they would change. Nothing is changed.
+    """Run the hooks on the current files, and show the changes without making them.
 
-    Where a check refuses a file, the exit code is 1, and its output is shown.
+    If a check refuses a file, prints its output and exits with 1.
 
     \b
     Examples:
@@ -71,7 +70,7 @@ def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
     if invocation.say_json(result):
         return
     if not result.hooks:
-        output.echo("no hook is for these files")
+        output.echo("no hook matches these files")
     for file in result.files if result.hooks else []:
         by = ", ".join(file["formatted_by"])
         output.echo(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))

@@ -1,4 +1,4 @@
-"""Hunks of a transaction: how the command line names them, and how a person chooses some on a terminal."""
+"""Hunks of a transaction: their names on the command line, and the choice among them on a terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DECIDING = frozenset("ynqad")
 
 @dataclass(frozen=True, slots=True)
 class HunkSelection:
-    """The parts of a transaction that are to be undone: whole paths, and hunks of other files."""
+    """The parts of a transaction to undo: whole paths, and hunks of other files."""
 
     paths: list[str] = field(default_factory=list)
     hunks: dict[str, list[int]] = field(default_factory=dict)
@@ -79,20 +79,20 @@ def hunk_lines(invocation: Invocation, result: ShowResult) -> Iterator[str]:
 
 
 def check_terminal(transaction: str | None) -> None:
-    """Refuse to ask where nobody answers."""
+    """Refuse `-i` without a terminal to answer on."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return
     tx = transaction or "TX"
     raise refusal(
         "invalid_params",
-        "-i asks which hunks to undo, and there is no terminal.",
+        "-i needs a terminal.",
         hint=f"Name the hunks: `editctl show {tx} --hunks` lists them, `editctl undo {tx} --hunk PATH:K` "
         "undoes one.",
     )
 
 
 def choose(client: Client, tx: Tx, paths: Sequence[str] | None) -> HunkSelection:
-    """Ask for each hunk of a transaction, or of `paths` in it, whether it is to be undone."""
+    """Ask for each hunk of a transaction, or of `paths` in it, whether to undo it."""
     result = client.show(tx, diff=False, hunks=True)
     pieces = list(_pieces(result, paths))
     _ask(client, result.transaction.seq, pieces)
@@ -119,7 +119,7 @@ def _folders(path: str) -> list[str]:
 
 
 def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
-    """Ask until each piece is decided. A piece without effect is passed over when its turn comes."""
+    """Ask until each piece is decided. Skip a piece without effect when its turn comes."""
     at = 0
     shown: Piece | None = None
     while undecided := [index for index, piece in enumerate(pieces) if piece.is_chosen is None]:
@@ -137,11 +137,11 @@ def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
         previous = max((index for index in undecided if index < at), default=None)
         answer = _answer(pieces, at, has_next=following is not None, has_previous=previous is not None)
         if answer in ("j", "k"):
-            there = following if answer == "j" else previous
-            if there is None:
+            target = following if answer == "j" else previous
+            if target is None:
                 output.echo(f"There is no {'next' if answer == 'j' else 'previous'} undecided hunk.")
             else:
-                at = there
+                at = target
         elif answer in DECIDING:
             _decide(pieces, at, answer)
         elif answer:
@@ -150,20 +150,20 @@ def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
 
 
 def _decide(pieces: Sequence[Piece], at: int, answer: str) -> None:
-    """Answer for the pieces that are undecided."""
-    here = pieces[at]
-    meant: Sequence[Piece] = [here]
+    """Apply the answer to the undecided pieces that it covers."""
+    piece = pieces[at]
+    covered: Sequence[Piece] = [piece]
     if answer == "q":
-        meant = pieces
+        covered = pieces
     elif answer in "ad":
-        meant = [piece for piece in pieces[at:] if piece.file is here.file]
-    for piece in meant:
-        if piece.is_chosen is None:
-            piece.is_chosen = answer in "ya"
+        covered = [other for other in pieces[at:] if other.file is piece.file]
+    for other in covered:
+        if other.is_chosen is None:
+            other.is_chosen = answer in "ya"
 
 
 def _in_the_way(client: Client, seq: int, piece: Piece) -> list[str] | None:
-    """Return the lines that say why the piece alone does not merge; None if undoing it changes nothing."""
+    """Return the lines with the conflicts of the piece alone, or None if undoing it changes nothing."""
     named = [piece.file.path] if piece.number is None else None
     hunks = None if piece.number is None else {piece.file.path: [piece.number]}
     try:
@@ -187,9 +187,9 @@ def _shown(piece: Piece, before: Piece | None) -> Iterator[str]:
 
 
 def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool) -> str:
-    """Ask once, and return the key, empty for an empty line. The end of the input quits."""
+    """Prompt once, and return the key, empty for an empty line. The end of the input quits."""
     keys = ",".join(key for key in KEYS if (key != "j" or has_next) and (key != "k" or has_previous))
-    what = "this hunk" if pieces[at].number is not None else "what was done to this file"
+    what = "this hunk" if pieces[at].number is not None else "all changes of this file"
     prompt = output.paint(f"({at + 1}/{len(pieces)}) Undo {what} [{keys}]? ", "blue", bold=True)
     sys.stdout.write(prompt)
     sys.stdout.flush()
@@ -201,7 +201,7 @@ def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool)
 
 
 def _chosen(pieces: Sequence[Piece]) -> HunkSelection:
-    """Name what was chosen. A file of which nothing else is left is undone as a whole."""
+    """Return the chosen paths and hunks. A file whose effective hunks are all chosen is undone whole."""
     chosen = HunkSelection()
     for file in dict.fromkeys(piece.file.path for piece in pieces):
         here = [piece for piece in pieces if piece.file.path == file]

@@ -1,7 +1,7 @@
-"""One run of `editctl`: which workspace it is about, where its paths lie, and how it answers.
+"""One run of `editctl`: its workspace, its paths and its form of output.
 
-Every verb gets it as its first argument. Nothing is looked for before a verb asks for it, so that
-help and completion need no workspace.
+Every verb gets it as its first argument. The workspace is located on first use, so that help and
+completion need none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Invocation:
-    """What the command line says for every verb, and what follows from it."""
+    """The options of the command line that hold for every verb, and the values derived from them."""
 
     def __init__(self) -> None:
         self.named: str | None = None
@@ -35,9 +35,9 @@ class Invocation:
 
     @functools.cached_property
     def workspace(self) -> Workspace:
-        """The workspace; a person who has named none and is in no repository is told which it is.
+        """The workspace of the command line, or that of the daemon at EDITD_SOCKET.
 
-        Where none is named, it is that of the daemon that listens at EDITD_SOCKET.
+        Prints a hint if neither names one and the current folder is in no repository.
         """
         workspace = find_workspace(self.named, nested=self.is_nested)
         if workspace.found != "named" and (root := self._root_at_socket(workspace)):
@@ -48,7 +48,7 @@ class Invocation:
         return workspace
 
     def act_in(self, session: str) -> None:
-        """Act in this session, and so do the commands that are run; its token is in EDITD_TOKEN.
+        """Act in this session, also in the commands that are run, with its token from EDITD_TOKEN.
 
         Raises a usage error if the command line has named another one.
         """
@@ -58,15 +58,15 @@ class Invocation:
             raise click.UsageError(f"--session names two sessions: {self._session} and {session}.")
         self._session = session
         if os.environ.get("EDITD_SESSION", session) != session:
-            os.environ.pop("EDITD_TOKEN", None)  # that is another session's
+            os.environ.pop("EDITD_TOKEN", None)  # it belongs to another session
         os.environ["EDITD_SESSION"] = session
 
     def client(self, *, start: bool = True, attach: bool = True) -> Client:
-        """A client of the workspace's daemon, which is started where `start` is true and none answers.
+        """Return a client of the workspace's daemon. With `start`, start a daemon if none answers.
 
-        Where it may start one and `attach` is true, it acts in the session of EDITD_SESSION. Without that
-        variable it acts in the session of the agent whose shell runs it, if that has one. Raises
-        EditdError (`path_outside`) where EDITD_SOCKET leads to another folder's daemon than the one named.
+        With `start` and `attach`, the client acts in the session of EDITD_SESSION, otherwise in that of
+        the agent whose shell runs it. Raises EditdError (`path_outside`) if EDITD_SOCKET leads to the
+        daemon of another folder than the named one.
         """
         from editd_client.daemon_identity import elsewhere, root_elsewhere
 
@@ -78,9 +78,9 @@ class Invocation:
         return client
 
     def _act(self, client: Client) -> None:
-        """Act in the session of the environment, else in that of the agent whose shell this is.
+        """Act in the session of the environment, otherwise in that of the agent that runs this shell.
 
-        So do the commands that are run. An empty name in the environment is no session.
+        Commands that are run act in it, too. An empty name in the environment means no session.
         """
         from editd_client.handles import find_handles, join, token_of
 
@@ -97,7 +97,7 @@ class Invocation:
                 os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
             if len(handles) > 1:
                 stdio.print_error(
-                    "hint: the agent that runs this has several sessions; --session NAME says which"
+                    "hint: the agent that runs this has several sessions. Choose one with --session NAME."
                 )
 
     def _connected(self, *, start: bool) -> Client:
@@ -114,7 +114,7 @@ class Invocation:
             raise
 
     def _root_at_socket(self, workspace: Workspace) -> str | None:
-        """The folder of the daemon at EDITD_SOCKET, where that is another than this workspace's."""
+        """Return the folder of the daemon at EDITD_SOCKET, if it is not that of this workspace."""
         if not os.environ.get("EDITD_SOCKET"):
             return None
         from editd_client.cli.progress import PatientClient
@@ -127,11 +127,11 @@ class Invocation:
             return None
 
     def absolute(self, given: str) -> str:
-        """The absolute path of what the command line names, relative to the current folder.
+        """Return the absolute path of an argument, relative to the current folder.
 
-        Where the current folder is not in the workspace that was named, it is relative to that one's root.
-        Raises EditdError: `invalid_params` for an empty one, `path_outside` where EDITD_SOCKET, perhaps set
-        for something else, would lead what is named here into another folder.
+        If the current folder is outside the named workspace, the path is relative to the workspace's root.
+        Raises EditdError: `invalid_params` for an empty path, `path_outside` if EDITD_SOCKET, perhaps set
+        for another purpose, would lead the path into another folder.
         """
         if not given:
             raise refusal("invalid_params", "A path is empty.")
@@ -149,15 +149,15 @@ class Invocation:
             return absolute
         if os.path.realpath(absolute) == root:
             return root
-        # It may be the same place by another name: a link above the workspace. Its last name is kept, for
-        # that may be a link in the workspace.
+        # A link above the workspace may give the same place another name. Keep the last name, because it
+        # may be a link in the workspace.
         return os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
 
     def path(self, given: str, *, for_new: bool = False) -> str:
-        """The path of `absolute` as the daemon takes it: relative to the root.
+        """Return the path of `absolute` in the daemon's form: relative to the root.
 
-        Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere, for the root, and for one
-        with a slash at its end that names a file, or with `for_new` nothing yet.
+        Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere, for the root, and for a name
+        with a final slash of a file, or with `for_new` of nothing.
         """
         root = self.workspace.root
         absolute = self.absolute(given)
@@ -165,8 +165,8 @@ class Invocation:
         if is_none and given.endswith(("/", "/.")):
             raise refusal(
                 "not_a_file",
-                f"{given} names a folder by its ending, and that is none.",
-                hint="Leave the slash out for a file.",
+                f"{given} is not a folder.",
+                hint="Leave out the slash for a file.",
                 data={"path": given},
             )
         if absolute == root:
@@ -186,7 +186,7 @@ class Invocation:
         return os.path.relpath(absolute, root)
 
     def paths(self, given: Sequence[str]) -> list[str] | None:
-        """What `path` makes of each; None, which is all there is, for none and with the root among them."""
+        """Return the paths for the daemon; None, for the whole workspace, if empty or with the root in it."""
         if any(self.absolute(path) == self.workspace.root for path in given):
             return None
         return [self.path(path) for path in given] or None
@@ -206,7 +206,7 @@ class Invocation:
         raise click.UsageError(f"{given} is neither on disk nor in the history.")
 
     def say_json(self, message: Message) -> bool:
-        """Print the protocol's result where `--json` asks for it, and return whether it did."""
+        """Print the protocol's result if `--json` is set, and return whether it was."""
         if self.json:
             output.echo(output.json_text(message))
         return self.json

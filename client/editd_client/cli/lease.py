@@ -1,4 +1,4 @@
-"""`editctl lease`: paths that nobody else edits for a while."""
+"""`editctl lease`: claims on paths that keep other sessions from editing them for a while."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TTL_SECONDS = 600.0
 def verb() -> None:
     """Lease paths to your session, so that nobody else edits them.
 
-    Edits of others to these paths are refused until the lease ends: at its time, with `release`, or
-    with its session. It needs an open session, see `editctl session open`. Paths are globs, relative
-    to the workspace's root.
+    Edits of other sessions to these paths are refused until the lease ends: at its time, with
+    `release`, or with its session. A lease needs an open session: see `editctl session open`. Paths
+    are globs, relative to the workspace's root.
 
     \b
     Examples:
@@ -35,9 +35,9 @@ def verb() -> None:
 @verb.command("acquire")
 @click.argument("paths", nargs=-1, required=True, metavar="GLOB…")
 @click.option(
-    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="For so long."
+    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="Duration."
 )
-@click.option("--wait", type=float, metavar="SECONDS", help="Wait so long for it to become free.")
+@click.option("--wait", type=float, metavar="SECONDS", help="Time to wait for the paths to become free.")
 @as_json
 @click.pass_obj
 def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: float | None) -> None:
@@ -51,12 +51,17 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
 @verb.command("renew")
 @click.argument("lease")
 @click.option(
-    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="For so long."
+    "--ttl",
+    type=float,
+    default=TTL_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="New duration from now.",
 )
 @as_json
 @click.pass_obj
 def renew(invocation: Invocation, lease: str, ttl: float) -> None:
-    """Have a lease end later."""
+    """Extend a lease."""
     with invocation.client() as client:
         renewed = client.lease_renew(lease, ttl)
     if not invocation.say_json(renewed):
@@ -65,7 +70,7 @@ def renew(invocation: Invocation, lease: str, ttl: float) -> None:
 
 @verb.command("release")
 @click.argument("lease")
-@click.option("--force", is_flag=True, help="Also one of another session.")
+@click.option("--force", is_flag=True, help="Also end a lease of another session.")
 @as_json
 @click.pass_obj
 def release(invocation: Invocation, lease: str, force: bool) -> None:
@@ -80,7 +85,7 @@ def release(invocation: Invocation, lease: str, force: bool) -> None:
 @as_json
 @click.pass_obj
 def list_leases(invocation: Invocation) -> None:
-    """List the leases that are held."""
+    """List the held leases."""
     with invocation.client(attach=False) as client:
         result = client.lease_list()
     if invocation.say_json(result):

@@ -27,7 +27,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
 class LogCommand(click.Command):
-    """A command that takes `-5` for `-n 5`, as git does."""
+    """A command that accepts `-5` for `-n 5`, as git does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -44,10 +44,10 @@ class LogCommand(click.Command):
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), help="Number of transactions (default: 50); also -5."
 )
-@click.option("--oneline", is_flag=True, help="One line a transaction.")
-@click.option("-p", "--patch", is_flag=True, help="With the diff of each.")
-@click.option("--stat", is_flag=True, help="With the number of changed lines of each file.")
-@click.option("--format", "template", metavar="TEXT", help="A line a transaction, such as '{seq} {subject}'.")
+@click.option("--oneline", is_flag=True, help="One line for each transaction.")
+@click.option("-p", "--patch", is_flag=True, help="The diff of each transaction.")
+@click.option("--stat", is_flag=True, help="The number of changed lines of each file.")
+@click.option("--format", "template", metavar="TEXT", help="Template of a line, such as '{seq} {subject}'.")
 @click.option(
     "--grep", "patterns", multiple=True, metavar="REGEX", help="Only with this message. Repeatable."
 )
@@ -60,10 +60,10 @@ class LogCommand(click.Command):
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
     help="Only of this session. Repeatable.",
 )  # fmt: skip
-@click.option("--before", type=int, metavar="SEQ", help="Only those before this one.")
-@click.option("--after", type=int, metavar="SEQ", help="Only those after this one.")
-@click.option("--since", metavar="TIME", help="Only those made at that time or later.")
-@click.option("--until", metavar="TIME", help="Only those made until then.")
+@click.option("--before", type=int, metavar="SEQ", help="Only transactions before this one.")
+@click.option("--after", type=int, metavar="SEQ", help="Only transactions after this one.")
+@click.option("--since", metavar="TIME", help="Only transactions of that time or later.")
+@click.option("--until", metavar="TIME", help="Only transactions up to that time.")
 @as_json
 @click.pass_obj
 def verb(
@@ -84,7 +84,7 @@ def verb(
     since: str | None,
     until: str | None,
 ) -> None:
-    """List the transactions, newest first; with PATHs, those that changed one of them.
+    """List the transactions, newest first; with PATHs, only those that changed one of them.
 
     A TIME is a time ago (90s, 15m, "2 hours ago", 3d, 1w), a day (today, yesterday, "yesterday 14:30"),
     or a date or time such as 2026-03-01 or "2026-03-01 14:30". It is in your own time zone unless it
@@ -93,8 +93,8 @@ def verb(
     The fields of --format are seq, id, short, kind, actor, session, time, date, age, subject, message,
     files, undoes and undone_by.
 
-    The list has the changes of other programs once the daemon has noticed them; `editctl settle` waits
-    for that.
+    Changes of other programs appear once the daemon has noticed them. To wait for them, use
+    `editctl settle`.
 
     \b
     Examples:
@@ -177,7 +177,7 @@ def _lines(
 
 
 def _check_template(template: str) -> None:
-    """Raise a usage error for a template with a field that does not exist, before anything is asked."""
+    """Raise a usage error for a template with an unknown field, before any request."""
     from editd.wire.messages import Transaction
 
     sample = Transaction(
@@ -197,7 +197,7 @@ def _formatted(template: str, transaction: Transaction) -> str:
 
 
 def _fields(transaction: Transaction) -> dict[str, str]:
-    """The fields of `--format`. All are texts, so that a width such as `{seq:>5}` works for each."""
+    """Return the fields of `--format`, all as text, so that a width such as `{seq:>5}` always works."""
     return {
         "seq": str(transaction.seq),
         "id": transaction.id,

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--workspace", metavar="DIR", help="The workspace; else the client's root, else the usual one.")
+@click.option(
+    "--workspace", metavar="DIR", help="The workspace (default: the client's root, then the usual one)."
+)
 @click.option(
     "--dialect", "dialects", metavar="NAME", multiple=True,
-    help="Offer these tools as well, see `editctl dialects`; may be repeated.",
+    help="Another system whose tools to offer as well (see `editctl dialects`). Repeatable.",
 )  # fmt: skip
-@click.option("--session", metavar="NAME", help="The session's name (default: a new one, after the client).")
+@click.option(
+    "--session", metavar="NAME", help="The session's name (default: a new one, named after the client)."
+)
 @click.option("--tools", "tools", metavar="NAME,…", multiple=True, help="Offer only these tools. Repeatable.")
 @click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
-@click.option("--may-undo-others", is_flag=True, help="Let undo and rollback take back others' work, too.")
+@click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
 @click.pass_obj
 def verb(
     invocation: Invocation,
@@ -33,11 +37,11 @@ def verb(
     read_only: bool,
     may_undo_others: bool,
 ) -> None:
-    """Serve an agent's edit tools over MCP, on standard input and output.
+    """Serve edit tools to an agent over MCP, on standard input and output.
 
-    An agent's configuration names this command; docs/mcp.md has it for several. Each connection is
-    a session of its own: what an agent did is undone, rolled back and published alone. Needs the extra
-    `mcp`: in a checkout, `pipx install '.[mcp]'`.
+    Name this command in the agent's configuration: docs/mcp.md has it for several agents. Each
+    connection is a session of its own, so an agent's work can be undone, rolled back and published
+    alone. Needs the extra `mcp`: in a checkout, `pipx install '.[mcp]'`.
 
     \b
     Examples:
@@ -59,7 +63,7 @@ def verb(
             f"The MCP server needs Python's MCP SDK, version 2.3 or later: {error}.",
             hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
         ) from error
-    # For good: a token in the environment is one of the session that is named there.
+    # Permanently: a token in the environment belongs to the session that is named there.
     serve(
         Options(
             workspace=invocation.named,
@@ -74,7 +78,7 @@ def verb(
 
 
 def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of tools in `given`. Raises EditdError for a wrong one, or a wrong dialect."""
+    """Return the tool names in `given`. Raises EditdError for an unknown tool or dialect."""
     from editd_client.mcp.arguments import unknown_name
     from editd_client.mcp.dialects import offered_names
 

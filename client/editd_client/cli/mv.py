@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--overwrite", is_flag=True, help="Replace TO where it exists; the history keeps it.")
+@click.option("--overwrite", is_flag=True, help="Replace TO if it exists. The history keeps its content.")
 @based
 @merging
 @authored
@@ -37,7 +37,7 @@ def verb(
 ) -> None:
     """Move or rename a file.
 
-    Where TO is a folder, the file goes into it under its own name. Folders on the way are made.
+    If TO is a folder, the file goes into it under its own name. Creates missing folders.
 
     \b
     Examples:

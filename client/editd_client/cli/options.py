@@ -1,4 +1,4 @@
-"""The options that verbs share, each said once."""
+"""The options that several verbs share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANGE = re.compile(r"(\w+)\.\.(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class AuthorOptions:
-    """Who a transaction is by and why, and whether it is to be made at all."""
+    """The author and message of a transaction, and whether it is only a dry run."""
 
     named_actor: str | None
     message: str | None
@@ -34,30 +34,32 @@ class AuthorOptions:
 
     @property
     def actor(self) -> str | None:
-        """As the command line says, else EDITD_ACTOR, else None for the session's, else the login name."""
+        """The --actor option, or EDITD_ACTOR. None: the daemon uses the session's actor or the login name."""
         named = self.named_actor or os.environ.get("EDITD_ACTOR")
         return named or (None if os.environ.get("EDITD_TOKEN") else login_name())
 
 
 def as_json(verb: Verb) -> Verb:
-    """Adds `--json`, which the invocation keeps."""
+    """Add `--json`, whose value the invocation keeps."""
     return click.option(
         "--json", is_flag=True, expose_value=False, callback=_keep_json,
-        help="Print the protocol's answer as one JSON document; errors too.",
+        help="Print the protocol's answer, or the error, as one JSON document.",
     )(verb)  # fmt: skip
 
 
 def authored(verb: Verb) -> Verb:
-    """Adds `-m`, `--actor`, `--request-id`, `--dry-run` and `--json`; the verb gets an `Authorship`."""
+    """Add `-m`, `--actor`, `--request-id`, `--dry-run` and `--json`; pass the verb `AuthorOptions`."""
 
     @as_json
-    @click.option("-m", "--message", metavar="TEXT", help="Why; the history keeps it.")
-    @click.option("--actor", metavar="NAME", help="Who it is by; else EDITD_ACTOR, else your login name.")
+    @click.option("-m", "--message", metavar="TEXT", help="Reason for the edit, kept in the history.")
+    @click.option(
+        "--actor", metavar="NAME", help="Author of the edit (default: $EDITD_ACTOR, then your login name)."
+    )
     @click.option(
         "--request-id", metavar="KEY",
-        help="A name for this request: the same one again changes nothing and gives the first answer.",
+        help="Name of this request: a second request with it changes nothing and gets the first answer.",
     )  # fmt: skip
-    @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+    @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
     @functools.wraps(verb)
     def wrapped(
         *given: Any,
@@ -74,10 +76,10 @@ def authored(verb: Verb) -> Verb:
 
 
 def merging(verb: Verb) -> Verb:
-    """Adds `--merge`; the verb gets `on_stale`."""
+    """Add `--merge`; pass the verb `on_stale`."""
 
     @click.option(
-        "--merge", is_flag=True, help="Merge a stale edit with what is there now, where that is clean."
+        "--merge", is_flag=True, help="Merge a stale edit with the current content, if there is no conflict."
     )
     @functools.wraps(verb)
     def wrapped(*given: Any, merge: bool, **more: Any) -> Any:
@@ -88,11 +90,11 @@ def merging(verb: Verb) -> Verb:
 
 
 def based(verb: Verb) -> Verb:
-    """Adds `--base`; the verb gets it as the message has it: a version, null for "no such file", or unset."""
+    """Add `--base`; pass the verb a version, None for "no such file", or UNSET."""
 
     @click.option(
         "--base", metavar="VERSION",
-        help="The version that the edit is made for, as `read --json` tells it; `none`: no such file.",
+        help="Version that the edit was made for, from `read --json`. `none` means: no such file.",
     )  # fmt: skip
     @functools.wraps(verb)
     def wrapped(*given: Any, base: str | None, **more: Any) -> Any:
@@ -104,21 +106,21 @@ def based(verb: Verb) -> Verb:
 
 
 def forcing(verb: Verb) -> Verb:
-    """Adds `--force` to an undo or a redo."""
+    """Add `--force` to an undo or a redo."""
     return click.option(
-        "--force", is_flag=True, help="Put back the lines that later changes are in the way of, too."
+        "--force", is_flag=True, help="Also undo lines that later transactions have changed."
     )(verb)
 
 
 def fitting(verb: Verb) -> Verb:
-    """Adds `--force` and `--what-fits`; the verb gets `on_conflict`."""
+    """Add `--force` and `--what-fits`; pass the verb `on_conflict`."""
 
     @forcing
-    @click.option("--what-fits", is_flag=True, help="Undo what merges, and leave the rest.")
+    @click.option("--what-fits", is_flag=True, help="Undo only the parts that merge.")
     @functools.wraps(verb)
     def wrapped(*given: Any, force: bool, what_fits: bool, **more: Any) -> Any:
         if force and what_fits:
-            raise click.UsageError("Give --force or --what-fits.")
+            raise click.UsageError("Use --force or --what-fits, not both.")
         return verb(*given, on_conflict="force" if force else "skip" if what_fits else "fail", **more)
 
     return wrapped
@@ -131,7 +133,7 @@ def range_named(text: str) -> tuple[Tx, Tx] | None:
 
 
 def transaction_named(text: str) -> Tx:
-    """A seq where the text is a short number, else a commit id or its prefix."""
+    """Return a seq for a short number, otherwise a commit id or its prefix."""
     return int(text) if text.isdecimal() and len(text) < 20 else text
 
 

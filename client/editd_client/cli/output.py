@@ -1,6 +1,6 @@
-"""How `editctl` answers: text for people, one JSON document for programs.
+"""The output of `editctl`: text for people, one JSON document for programs.
 
-Colour and a pager on a terminal only. What comes from files and other people (paths, messages) is
+Uses colour and a pager on a terminal only. Text from files and other people (paths, messages) is
 stripped of control characters before it reaches a terminal.
 """
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # what makes a terminal do something
-OUTSIDE = "outside"  # the actor of what nobody asked the daemon for; the kind says it already
-ID_DIGITS = 7  # as git shortens an id
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # characters that control a terminal
+OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
+ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
 
 
 def echo(text: str) -> None:
-    """Print a text and a newline. Raises Unwritten where that cannot be written."""
+    """Print a text and a newline. Raises OutputError if it cannot be written."""
     with writing():
         sys.stdout.write(text + "\n")
 
 
 def page(lines: Iterable[str]) -> None:
-    """Print the lines, through a pager on a terminal: EDITD_PAGER, else PAGER, else less."""
+    """Print the lines; on a terminal through a pager: EDITD_PAGER, then PAGER, then less."""
     pager = _pager() if sys.stdout.isatty() else None
     if pager is None:
         for line in lines:
@@ -51,7 +51,7 @@ def page(lines: Iterable[str]) -> None:
     with uninterrupted():
         started = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env=environment)
         assert started.stdin is not None
-        with contextlib.suppress(BrokenPipeError), started.stdin as pipe:  # the reader may have seen enough
+        with contextlib.suppress(BrokenPipeError), started.stdin as pipe:  # the user may quit the pager early
             for line in lines:
                 pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
         started.wait()
@@ -59,9 +59,9 @@ def page(lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While this lasts, what interrupts the program that has the terminal does not interrupt us.
+    """Ignore Ctrl-C and Ctrl-\\ in this process while another program has the terminal.
 
-    A program that is started meanwhile is interrupted as ever: of handlers it inherits only SIG_IGN.
+    A program that is started meanwhile still reacts to them: of handlers it inherits only SIG_IGN.
     """
     numbers = [one for one in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(one) != signal.SIG_IGN]
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
@@ -74,7 +74,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _pager() -> str | None:
-    """The user's pager, a command for the shell as git has it; None where there is to be none."""
+    """Return the user's pager, a command for the shell as in git, or None for no pager."""
     import shutil
 
     named = os.environ.get("EDITD_PAGER", os.environ.get("PAGER"))
@@ -85,25 +85,25 @@ def _pager() -> str | None:
 
 
 def paint(text: str, colour: str | None, *, bold: bool = False, stream: TextIO | None = None) -> str:
-    """The text in a colour, where `stream` (standard output) is a terminal."""
+    """Return the text in a colour if `stream` (standard output) is a terminal."""
     return click.style(text, fg=colour, bold=bold or None) if is_coloured(stream or sys.stdout) else text
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether colour belongs on `stream`: a terminal that knows it, and a user who has not said no."""
+    """Whether `stream` is a terminal that supports colour, and the user has not disabled it."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def plain(text: str, *, but: str = "") -> str:
-    """The text on one line: control characters, all `but` those, are shown as `\\x1b` and the like."""
-    return CONTROL.sub(lambda found: found[0] if found[0] in but else f"\\x{ord(found[0]):02x}", text)
+    """Return the text with control characters, except those in `but`, shown as `\\x1b` and the like."""
+    return CONTROL.sub(lambda match: match[0] if match[0] in but else f"\\x{ord(match[0]):02x}", text)
 
 
 # ── Transactions ──────────────────────────────────────────────────────────────────────────────
 
 
 def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
-    """What an applying verb reports: the transaction, then one line a file."""
+    """Yield the report of an edit: the transaction, then one line a file."""
     if dry_run:
         yield paint("dry run: nothing was changed", None, bold=True)
     elif result.transaction is None:
@@ -113,7 +113,7 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
         yield f"[{_name(made)}] {_first_line(made.message) or _about(made)}"
     yield from file_lines(result.files)
     for path in result.merged:
-        yield f"merged with what was there: {plain(path)}"
+        yield f"merged with the current content: {plain(path)}"
     for file in result.files:
         for other in file.changed_by if isinstance(file.changed_by, list) else ():
             yield f"{plain(file.path)} was changed since this session read it, by {one_line(other)}"
@@ -125,10 +125,10 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
 
 
 def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
-    """One line a file, as git has it: ` M path`."""
+    """Yield one line a file, as git does: ` M path`."""
     for file in files:
         if file.change is None:
-            continue  # It was named, and stays as it is.
+            continue  # It was named, but is unchanged.
         letter = LETTERS[file.change]
         path = plain(file.path)
         if isinstance(file.from_, str):
@@ -139,7 +139,7 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
 
 
 def one_line(transaction: Transaction, stream: TextIO | None = None) -> str:
-    """A transaction as a line of `log --oneline`, for `stream` (standard output)."""
+    """Return a transaction as a line of `log --oneline`, for `stream` (standard output)."""
     message = _subject(transaction)
     about = f"{_name(transaction, stream)} {_about(transaction, stream)}"
     return f"{about}: {message}" if message else about
@@ -162,7 +162,7 @@ def columns(transactions: Sequence[Transaction]) -> Iterator[str]:
 
 
 def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
-    """A transaction as `log` shows it: who, when, why, and which files."""
+    """Yield a transaction in the form of `log`: author, time, message and files."""
     from datetime import datetime
 
     yield paint(f"transaction {transaction.seq}", "yellow") + f" {transaction.id}"
@@ -179,7 +179,7 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
 
 
 def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:
-    """A diff's lines for `stream` (standard output): in colour, or off a terminal byte for byte."""
+    """Yield a diff's lines for `stream` (standard output): coloured, or unchanged off a terminal."""
     is_terminal = (stream or sys.stdout).isatty()
     in_header = False
     for line in diff.removesuffix("\n").split("\n") if diff else ():
@@ -228,7 +228,7 @@ def _subject(transaction: Transaction) -> str:
 
 
 def _paths(transaction: Transaction) -> str:
-    """Where there is no message: what it touched. An undo's number says enough."""
+    """Return the touched paths, in place of a message. Empty for an undo, whose number is enough."""
     if transaction.undoes or not transaction.files:
         return ""
     more = len(transaction.files) - 1
@@ -243,7 +243,7 @@ def _first_line(message: str) -> str:
 
 
 def json_text(result: Message | dict[str, Any]) -> str:
-    """The result as one JSON document: indented on a terminal, else on one line.
+    """Return the result as one JSON document: indented on a terminal, otherwise on one line.
 
     Text with bytes that are not UTF-8 is `{"base64": …}`, as in the protocol.
     """
@@ -255,4 +255,4 @@ def json_text(result: Message | dict[str, Any]) -> str:
     if not sys.stdout.isatty():
         return document.decode()
     text = msgspec.json.format(document).decode()
-    return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)

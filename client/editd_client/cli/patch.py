@@ -1,4 +1,4 @@
-"""`editctl patch`: changes as a unified diff."""
+"""`editctl patch`: changes from a unified diff."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--fuzz", type=click.IntRange(min=0), default=0, help="Lines of context that may differ.")
+@click.option(
+    "--fuzz",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Number of context lines that may differ (default: 0).",
+)
 @merging
 @authored
 @click.pass_obj
 def verb(
     invocation: Invocation, file: IO[bytes], fuzz: int, authorship: AuthorOptions, on_stale: OnStale | None
 ) -> None:
-    """Apply a patch, to any number of files: all of it, or nothing.
+    """Apply a patch to any number of files, all of it or none.
 
-    FILE (or standard input) is a unified diff or what `git diff` prints. Its paths are relative to
-    the workspace's root.
+    FILE (default: standard input) is a unified diff or the output of `git diff`. Its paths are relative
+    to the workspace's root.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
-"""What a person is told while an answer takes long: what is waited for, and for how long by now.
+"""The progress line for a slow answer: the request that is waited for, and the elapsed seconds.
 
-On a terminal only, on standard error, and gone when the answer is there.
+Shown only on a terminal, on standard error, and cleared when the answer arrives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48
 
 
 class PatientClient(Client):
-    """A client that shows on the terminal what it waits for. `path` is the socket of its daemon."""
+    """A client that shows on the terminal the request it waits for. `path` is its daemon's socket."""
 
     def __init__(self, at: str | socket.socket, path: str, *, reconnect: bool = True) -> None:
         super().__init__(at, reconnect=reconnect)
@@ -46,13 +46,13 @@ class PatientClient(Client):
             return super().ask(asked)
 
     def _scan_progress(self) -> str | None:
-        """Return how far the first scan of the workspace is, or None if none is under way."""
+        """Return the progress of the first scan of the workspace, or None if none is running."""
         try:
             stream = connect(self._path)
             if stream is None:
                 return None
             with stream:
-                stream.settimeout(PROGRESS_SECONDS_MAX)  # a daemon that is stuck does not answer this either
+                stream.settimeout(PROGRESS_SECONDS_MAX)  # a stuck daemon does not answer this request either
                 stream.sendall(b'{"id": 1, "method": "status"}\n')
                 with stream.makefile("rb") as answers:
                     status = json.loads(answers.readline())["result"]
@@ -65,7 +65,7 @@ class PatientClient(Client):
 
 @contextlib.contextmanager
 def waiting(what: str, progress: Callable[[], str | None] | None = None) -> Iterator[None]:
-    """While this lasts, show `what`, or better its `progress`, and the seconds, on a terminal."""
+    """Show `what`, or its `progress` if known, and the seconds on a terminal during the block."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return

@@ -1,4 +1,4 @@
-"""`editctl publish`: what sessions or a range did, as one commit in your git."""
+"""`editctl publish`: the work of sessions or of a range, as one commit in your git."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 
 
 @click.command()
-@click.option("-m", "--message", metavar="TEXT", help="The commit's message. A dry run needs none.")
+@click.option("-m", "--message", metavar="TEXT", help="Message of the commit. A dry run needs none.")
 @click.option(
     "--session",
     "sessions",
@@ -28,11 +28,11 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
     multiple=True,
     help="A session whose work to publish (default: $EDITD_SESSION). Repeatable.",
 )
-@click.option("--from", "first", metavar="TX", help="The first transaction of a range; else the very first.")
-@click.option("--to", "last", metavar="TX", help="The last one, included; else the newest.")
-@click.option("--branch", metavar="NAME", help="The branch, old or new; else the one that is checked out.")
-@click.option("--author", metavar="'NAME <MAIL>'", help="The author; else you, as git's configuration says.")
-@click.option("--dry-run", is_flag=True, help="Show what the commit would hold, and change nothing.")
+@click.option("--from", "first", metavar="TX", help="First transaction of a range (default: the very first).")
+@click.option("--to", "last", metavar="TX", help="Last transaction, included (default: the newest).")
+@click.option("--branch", metavar="NAME", help="Branch, old or new (default: the checked-out branch).")
+@click.option("--author", metavar="'NAME <MAIL>'", help="Author (default: you, from git's configuration).")
+@click.option("--dry-run", is_flag=True, help="Show the commit's content without making it.")
 @click.option("--stat", is_flag=True, help="Show the files with their lines added and removed.")
 @as_json
 @click.pass_obj
@@ -48,29 +48,29 @@ def verb(
     dry_run: bool,
     stat: bool,
 ) -> None:
-    """Make one ordinary commit of what sessions or a range did.
+    """Make one ordinary commit of the work of sessions or of a range.
 
-    Only that work is in the commit, merged onto the branch's tip: what else is in the working tree
-    stays there as it is, and `git status` shows nothing else. A new branch begins at HEAD. Every
-    other actor is named as a co-author. What the branch has already is not published twice.
+    The commit holds only that work, merged onto the branch's tip. Other changes in the working tree
+    stay as they are, and `git status` shows nothing else. A new branch begins at HEAD. Every other
+    actor is named as a co-author. Work that the branch already has is not published twice.
 
-    Nothing is staged for it: the index must be clean, unless --branch names another branch. Hooks
-    are not run, and nothing is signed; `git commit --amend -S` does both.
+    Stages nothing: the index must be clean, unless --branch names another branch. Runs no git hooks
+    and signs nothing; `git commit --amend -S` does both.
 
-    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit.
-    The work can be published again after that.
+    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit. After
+    that, the work can be published again.
 
     \b
     Examples:
       editctl publish --session fix-parser -m "Fix the parser"
       editctl publish --session fix-parser --session types --dry-run
       editctl publish --session fix-parser --branch agents/parser -m "Fix the parser"
-      editctl publish --from 3 --to 17 -m "What was done today"
+      editctl publish --from 3 --to 17 -m "The work of today"
     """
     if sessions and (first is not None or last is not None):
-        raise click.UsageError("Give --session, or --from and --to.")
+        raise click.UsageError("Use --session, or --from and --to, not both.")
     if not sessions and first is None and last is None and not os.environ.get("EDITD_SESSION"):
-        raise click.UsageError("Say what: --session NAME, or --from TX and --to TX.")
+        raise click.UsageError("Name the work: --session NAME, or --from TX and --to TX.")
     if message is None and not dry_run:
         raise click.UsageError("Missing option '-m' / '--message'.")
     with invocation.client() as client:

@@ -1,4 +1,4 @@
-"""`editctl read`: a file, as it is or as it was."""
+"""`editctl read`: a file, current or as of a transaction."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path")
-@click.option("--at", metavar="TX", help="As it was right after this transaction; 0 is the baseline.")
+@click.option(
+    "--at", metavar="TX", help="The transaction right after which to read the file. 0 is the baseline."
+)
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, path: str, at: str | None) -> None:
-    """Print a file, as it is or as it was, byte for byte.
+    """Print a file, current or as of a transaction, byte for byte.
 
-    With --json also its version, which an edit takes as its --base, its encoding and line ends.
+    With --json, also prints its version (for --base of an edit), its encoding and its line ends.
 
     \b
     Examples:

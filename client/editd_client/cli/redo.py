@@ -1,4 +1,4 @@
-"""`editctl redo`: an undo, taken back."""
+"""`editctl redo`: take back an undo."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(invocation: Invocation, force: bool, authorship: AuthorOptions) -> int:
-    """Take back an undo: the newest that is not redone, and so on, as in an editor.
+    """Take back the newest undo.
 
-    Like an undo it keeps what others changed since, and is a
-    transaction of its own.
+    Call it again for the undo before that one, as in an editor. Like an undo, it keeps later changes by
+    others, and is a transaction of its own.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
-"""How a refusal is told: the fact, the next step, and what its data has to say to a person.
+"""The printing of a refusal: the fact, the next step, and the part of its data for a person.
 
-On standard error as text, or on standard output as one JSON document where `--json` asks for it.
+As text on standard error, or with `--json` as one JSON document on standard output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd_client.errors import EditdError, Unreachable
 
 AT_THE_SHELL = (
-    # what a hint says to a program, and what it says to a person here; in this order
+    # words of a hint for a program, and their replacement at the shell; in this order
     (r"on_stale: merge", "--merge"),
     (r"on_conflict: force", "--force"),
     (r"on_conflict: skip", "--what-fits"),
@@ -42,7 +42,7 @@ AT_THE_SHELL = (
 
 
 def print_refusal(error: EditdError, *, as_json: bool) -> None:
-    """Say why not and what to do next: on standard error, or as a JSON document."""
+    """Print the refusal and the next step on standard error, or as a JSON document."""
     if as_json:
         _say_json_error(error.code, error.name, error.message, error.data)
         return
@@ -54,7 +54,7 @@ def print_refusal(error: EditdError, *, as_json: bool) -> None:
 
 
 def print_unreachable(error: Unreachable, *, as_json: bool) -> None:
-    """Say that there is no daemon, in the same two forms."""
+    """Print that there is no daemon, in the same two forms."""
     if as_json:
         _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
         return
@@ -70,7 +70,7 @@ def _tell_hint(hint: str) -> None:
 
 
 def _particulars(error: EditdError) -> Iterator[str]:
-    """What a refusal's data has to say to a person."""
+    """Yield the part of a refusal's data for a person."""
     data = error.data
     if error.name == "stale":
         yield from _changes_since(data)
@@ -84,7 +84,7 @@ def _particulars(error: EditdError) -> Iterator[str]:
 
 
 def _collisions(file: dict[str, Any]) -> Iterator[str]:
-    """Say what is in the way in a file, and show the lines that collide."""
+    """Yield the blocking transactions of a file, and the lines in conflict."""
     blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
     yield f"  {plain(str(file.get('path')))}" + (f": changed since by {blocking}" if blocking else "")
     for hunk in file.get("hunks", ()):
@@ -92,7 +92,7 @@ def _collisions(file: dict[str, Any]) -> Iterator[str]:
 
 
 def _changes_since(data: dict[str, Any]) -> Iterator[str]:
-    """The diff since the base of a stale edit, and the transactions that made it."""
+    """Yield the transactions since the base of a stale edit, and their diff."""
     from editd.wire.codec import convert
     from editd.wire.messages import Transaction
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path")
 @click.argument("texts", nargs=-1, metavar="[OLD] [NEW]")
-@click.option("--old-file", type=click.File("rb"), help="Take OLD from a file, or from standard input: -")
-@click.option("--new-file", type=click.File("rb"), help="Take NEW from a file, or from standard input: -")
+@click.option("--old-file", type=click.File("rb"), help="File with the text OLD; `-` is standard input.")
+@click.option("--new-file", type=click.File("rb"), help="File with the text NEW; `-` is standard input.")
 @click.option(
-    "--count", type=click.IntRange(min=1), default=1, help="How often OLD must be there. Default: once."
+    "--count", type=click.IntRange(min=1), default=1, help="Exact number of occurrences of OLD (default: 1)."
 )
 @based
 @merging
@@ -42,9 +42,9 @@ def verb(
 ) -> None:
     """Replace exact text in a file.
 
-    OLD must be there as often as --count says, or nothing is changed and the refusal tells where it
-    is, or what comes nearest. Text from a file is taken to its last byte, its newline too. Put `--`
-    before a text that begins with a dash.
+    If the file has OLD more or less often than --count, nothing is changed, and the refusal names the
+    places or the nearest text. Text from a file is used to its last byte, its final newline included.
+    Put `--` before a text that begins with a dash.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def verb(
     rest = list(texts)
     if len(rest) != (old_file is None) + (new_file is None):
         raise click.UsageError(
-            "Give OLD and NEW, each once: as an argument, or with --old-file or --new-file."
+            "Give OLD and NEW once each: as an argument, or with --old-file or --new-file."
         )
     old = rest.pop(0) if old_file is None else _text(old_file)
     new = rest.pop(0) if new_file is None else _text(new_file)

@@ -1,4 +1,4 @@
-"""`editctl restore`: the workspace, or some of it, as it was after a transaction or at a time."""
+"""`editctl restore`: the workspace, or a part of it, as of a transaction or a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @authored
 @click.pass_obj
 def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: AuthorOptions) -> None:
-    """Put everything, or some paths, back to how they were right after WHEN.
+    """Put the workspace, or some paths, back to an earlier state.
 
-    WHEN is a transaction, or a time such as 2h (so long ago) or 2026-03-01T14:30; 0 is the workspace
-    as editd first saw it. Unlike an undo, it leaves nothing of what came later, whoever made it, but
-    all of that is in the history and `editctl undo` brings it back. A file that editd never saw
-    stays, and one that needs no change is not touched.
+    The state is that right after WHEN: a transaction, or a time such as 2h (ago) or 2026-03-01T14:30.
+    0 is the baseline. Unlike an undo, removes all later changes of these paths, whoever made them. The
+    history keeps them, and `editctl undo` brings them back. A file that editd never saw stays, and an
+    unchanged file is not touched.
 
     \b
     Examples:

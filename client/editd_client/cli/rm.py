@@ -1,4 +1,4 @@
-"""`editctl rm`: files, deleted."""
+"""`editctl rm`: delete files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verb(
 ) -> None:
     """Delete files, all of them or none.
 
-    A symbolic link is deleted itself, not what it leads to. What is deleted stays in the history:
+    Deletes a symbolic link itself, not its target. The history keeps the deleted content, and
     `editctl undo` brings it back.
 
     \b
@@ -43,6 +43,6 @@ def verb(
     from editd.wire.messages import Delete
 
     if len(paths) > 1 and isinstance(base, str | None):
-        raise click.UsageError("--base is for one path.")
+        raise click.UsageError("--base needs exactly one path.")
     edits = [Delete(path=invocation.path(path), base=base) for path in paths]
     apply_edits(invocation, edits, authorship, on_stale)

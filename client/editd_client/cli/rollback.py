@@ -1,4 +1,4 @@
-"""`editctl rollback`: all that a session did, taken back at once."""
+"""`editctl rollback`: take back all the work of a session at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("session")
 @click.option(
-    "--since", metavar="WHEN", help="Only from a transaction or a time on, such as 2h or 2026-03-01."
+    "--since", metavar="WHEN", help="Only work since a transaction or a time, such as 2h or 2026-03-01."
 )
-@click.option("--include-published", is_flag=True, help="Take back published work as well. The commit stays.")
+@click.option("--include-published", is_flag=True, help="Also take back published work. The commit stays.")
 @fitting
 @authored
 @click.pass_obj
@@ -31,13 +31,12 @@ def verb(
     on_conflict: OnConflict,
     authorship: AuthorOptions,
 ) -> int:
-    """Take back all that a session did: its edits and commands in force, as one transaction.
+    """Take back all the work of a session: its edits and commands in force, as one transaction.
 
-    What others did stays, also in the same files. Where somebody built on the session's work that
-    does not merge: nothing is changed then, and the transactions in the way are named. --dry-run
-    shows them beforehand, and --what-fits takes back the rest. A rollback is a transaction itself:
-    `editctl undo` takes it back.
-    Published work stays in the files unless --include-published is given.
+    Keeps the changes of others, also in the same files. If later changes of others do not merge,
+    changes nothing and names the blocking transactions. --dry-run shows them beforehand, and
+    --what-fits takes back the rest. `editctl undo` takes back a rollback. Published work stays in the
+    files unless --include-published is given.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`editctl session`: one actor's name, scope and memory, over any number of commands."""
+"""`editctl session`: named sessions with their own scope and memory, over any number of commands."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def verb() -> None:
     """Open, list and close sessions, each with its own name and scope.
 
-    What is done in a session can be undone, rolled back and published alone; what it has read is
-    known, so that an edit over somebody else's change is refused as stale. Once it is open, only who
-    has its token acts in its name.
+    The work of a session can be undone, rolled back and published alone. editd remembers the versions
+    that a session has read, so that an edit over a change by others is refused as stale. Only a holder
+    of the session's token can act in its name.
 
     \b
     Examples:
@@ -34,12 +34,12 @@ def verb() -> None:
 
 @verb.command("open")
 @click.argument("name")
-@click.option("--actor", metavar="NAME", help="Who its edits are by, where they do not say.")
-@click.option("--write", metavar="GLOB", multiple=True, help="It may write only these; may be repeated.")
-@click.option("--read", metavar="GLOB", multiple=True, help="It may read only these; may be repeated.")
-@click.option("--merge", is_flag=True, help="Its stale edits are merged, where that is clean.")
-@click.option("--must-read", is_flag=True, help="It edits no file that it has not read.")
-@click.option("--ttl", type=float, metavar="SECONDS", help="It ends after so long without use; else a week.")
+@click.option("--actor", metavar="NAME", help="Default author of its edits.")
+@click.option("--write", metavar="GLOB", multiple=True, help="Paths that it may write. Repeatable.")
+@click.option("--read", metavar="GLOB", multiple=True, help="Paths that it may read. Repeatable.")
+@click.option("--merge", is_flag=True, help="Merge its stale edits, if there is no conflict.")
+@click.option("--must-read", is_flag=True, help="Refuse its edits of files that it has not read.")
+@click.option("--ttl", type=float, metavar="SECONDS", help="Life without use (default: a week).")
 @as_json
 @click.pass_obj
 def open_session(
@@ -52,7 +52,7 @@ def open_session(
     must_read: bool,
     ttl: float | None,
 ) -> None:
-    """Open a session, and print what a shell evaluates to act in it."""
+    """Open a session, and print the shell commands that select it."""
     from editd.wire.messages import Scope
 
     with invocation.client(attach=False) as client:
@@ -82,13 +82,15 @@ def list_sessions(invocation: Invocation) -> None:
 
 @verb.command("close")
 @click.argument("name", required=False)
-@click.option("--force", is_flag=True, help="Also one whose token you do not have, such as one left behind.")
+@click.option(
+    "--force", is_flag=True, help="Also close a session without its token, such as an abandoned one."
+)
 @as_json
 @click.pass_obj
 def close_session(invocation: Invocation, name: str | None, force: bool) -> None:
-    """End a session and its leases; what it did stays. Without NAME, the one of EDITD_SESSION."""
+    """Close a session (default: $EDITD_SESSION), and end its leases. Its work stays."""
     if force and name is None:
-        raise click.UsageError("--force wants the NAME of the session.")
+        raise click.UsageError("--force needs the NAME of the session.")
     with invocation.client(attach=not force) as client:
         client.session_close(name, force=force)
     if invocation.json:
@@ -97,7 +99,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool) -> None
 
 def _line(entry: SessionEntry) -> str:
     facts = [f"by {output.plain(entry.actor)}"] if entry.actor else []
-    facts += [f"{what} {' '.join(map(output.plain, globs))}" for what, globs in _globs(entry)]
+    facts += [f"{verb_} {' '.join(map(output.plain, globs))}" for verb_, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
     facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
     facts.append("connected" if entry.connections else f"last used {local_time(entry.used)}")
@@ -105,5 +107,5 @@ def _line(entry: SessionEntry) -> str:
 
 
 def _globs(entry: SessionEntry) -> list[tuple[str, list[str]]]:
-    given = (("writes", entry.scope.write), ("reads", entry.scope.read))
-    return [(what, globs) for what, globs in given if globs is not None]
+    scopes = (("writes", entry.scope.write), ("reads", entry.scope.read))
+    return [(verb_, globs) for verb_, globs in scopes if globs is not None]

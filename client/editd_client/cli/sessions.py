@@ -1,4 +1,4 @@
-"""`editctl sessions`: every session that the history knows, and the size of its work."""
+"""`editctl sessions`: every session in the history, and the size of its work."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--open", "only_open", is_flag=True, help="Only sessions that are open.")
+@click.option("--open", "only_open", is_flag=True, help="Only open sessions.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, only_open: bool) -> None:
-    """List sessions, closed ones too, the last used first, with the size of their work.
+    """List all sessions, closed ones too, the last used first, with the size of their work.
 
-    The edits and commands that are in force count, and the files and lines that they changed. A session
-    is connected, open (nobody is connected now), or closed.
+    Counts the edits and commands in force, and their files and lines. A session is connected, open
+    (without a connection now), or closed.
 
     \b
     Examples:

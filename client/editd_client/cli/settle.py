@@ -1,4 +1,4 @@
-"""`editctl settle`: what other programs have changed, taken into the history now."""
+"""`editctl settle`: wait until the history has all changes of other programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after so long.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, timeout: float | None) -> None:
-    """Take in what other programs have changed until now.
+    """Wait until the history has all changes of other programs.
 
-    Returns once every change that was made to the files before is in the history, as a transaction
-    by `outside`; the first time in a workspace it also waits for the baseline. Then `log` and `diff`
-    tell the whole story.
+    Returns when every earlier change of a file is in the history, as a transaction by `outside`. In a
+    new workspace, also waits for the baseline. Afterwards `log` and `diff` are complete.
 
     \b
     Examples:

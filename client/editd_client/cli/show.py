@@ -1,4 +1,4 @@
-"""`editctl show`: one transaction and what it changed."""
+"""`editctl show`: transactions and their changes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("transactions", nargs=-1, metavar="[TX | A..B]...")
-@click.option("--stat", is_flag=True, help="The number of changed lines of each file, not the diff.")
-@click.option("--hunks", is_flag=True, help="The hunks one by one, as PATH:K for `undo --hunk`.")
+@click.option("--stat", is_flag=True, help="The number of changed lines of each file, in place of the diff.")
+@click.option("--hunks", is_flag=True, help="Each hunk under its name PATH:K, for `undo --hunk`.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunks: bool) -> None:
-    """Show transactions and what they changed; without TX, the newest.
+    """Show transactions and their changes; without TX, the newest.
 
-    TX is a number as `log` shows it, or the beginning of an id. A..B are all from A to B, both included,
-    in the order in which they were made. With --json each transaction is a document on its own line.
+    TX is a number from `log`, or the beginning of an id. A..B are all transactions from A to B, both
+    included, in order. With --json, each transaction is a document on its own line.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunk
       editctl show 3f2a9c1
     """
     if stat and hunks:
-        raise click.UsageError("Give --stat or --hunks.")
+        raise click.UsageError("Use --stat or --hunks, not both.")
     with invocation.client() as client:
         results = _results(client, transactions, hunks=hunks)
         if invocation.json:
@@ -51,7 +51,7 @@ def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunk
 
 
 def _results(client: Client, transactions: tuple[str, ...], *, hunks: bool) -> Iterator[ShowResult]:
-    """Ask for each transaction that the arguments name. The first one is asked for at once."""
+    """Request each transaction that the arguments name, the first one at once."""
     named: Sequence[Tx] = [tx for given in transactions for tx in _named(client, given)]
     named = named or [client.status().head]
     show = functools.partial(client.show, hunks=hunks, diff=not hunks)

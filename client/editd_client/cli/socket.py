@@ -1,4 +1,4 @@
-"""`editctl socket`: where the daemon listens, for editors and scripts that speak to it themselves."""
+"""`editctl socket`: the path of the daemon's socket, for editors and scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def verb(invocation: Invocation) -> None:
     """Print the path of the daemon's socket.
 
-    The daemon is started where none answers, so what is printed can be connected to.
+    Starts the daemon if none answers, so that a program can connect to the printed path.
 
     \b
     Examples:

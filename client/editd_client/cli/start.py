@@ -1,4 +1,4 @@
-"""`editctl start`: the daemon, where none runs."""
+"""`editctl start`: start the daemon, if none runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation) -> None:
-    """Start the daemon, where none runs.
+    """Start the daemon, if none runs.
 
-    Every other verb that needs one starts it too; so this is for a script that wants to be sure, or
-    to have the wait behind it.
+    Other verbs start it, too. Use this in a script to be sure, or to wait for the start separately.
 
     \b
     Examples:
@@ -30,4 +29,4 @@ def verb(invocation: Invocation) -> None:
     with invocation.client() as client:
         status = client.status()
     if not invocation.say_json(status):
-        output.echo(f"editd {status.version} (pid {status.pid}) has {output.plain(status.root)}")
+        output.echo(f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")

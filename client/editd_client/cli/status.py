@@ -1,4 +1,4 @@
-"""`editctl status`: how the daemon and its workspace are."""
+"""`editctl status`: the status of the daemon and the workspace."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
-TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher that a person should know
+TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher to report
 BYTES = ("bytes", "quota")
 
 
 @click.command()
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also the watcher, the journal, the history and the socket."
+    "-v", "--verbose", is_flag=True, help="The watcher, the journal, the history and the socket as well."
 )
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, verbose: bool) -> None:
     """Show the status of the daemon and the workspace.
 
-    Starts no daemon: where none runs, the exit code is 3.
+    Starts no daemon. If none runs, exits with 3.
 
     \b
     Examples:
@@ -48,12 +48,12 @@ def verb(invocation: Invocation, verbose: bool) -> None:
 
 
 def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a person wants to know; with `inside`, also the internals."""
+    """Yield the usual rows; with `inside`, also the internals."""
     yield "workspace", status.root
     files = status.watcher.get("files") if status.state == "scanning" else None
     scanned = f", {files:,} files so far" if files else ""
     yield "state", status.state + scanned + (f": {status.reason}" if status.reason else "")
-    yield "head", f"transaction {status.head}" if status.head else "the baseline: nothing was changed yet"
+    yield "head", f"transaction {status.head}" if status.head else "the baseline, no changes yet"
     yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
     if inside or status.sessions or status.leases:
         yield "sessions", f"{status.sessions}, leases {status.leases}"
@@ -66,11 +66,11 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
     elif status.watcher.get("state") in TROUBLED:
         yield "watcher", str(status.watcher["state"])
     if not inside and status.history.get("is_full"):
-        yield "history", "full: edits are refused; `editctl gc` frees room"
+        yield "history", "full, edits are refused: `editctl gc` frees space"
     if status.config["problem"]:
-        yield "config", f"as it was before, for it is wrong now: {status.config['problem']}"
+        yield "config", f"invalid, the previous one stays in force: {status.config['problem']}"
     if status.config["restart"]:
-        yield "config", f"to be in force after a restart: {', '.join(status.config['restart'])}"
+        yield "config", f"waiting for a restart: {', '.join(status.config['restart'])}"
     for hook in status.hooks:
         failed = "" if hook["failure"] is None else f", failed last at {local_time(hook['failure']['time'])}"
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
@@ -83,7 +83,7 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
 
 
 def _pairs(facts: dict[str, Any]) -> str:
-    """Facts as `name value`, bytes as MiB; what is true by its name only, and nothing of what is not so."""
+    """Return facts as `name value`, bytes in MiB, a true one by its name only; omit false and None."""
     return ", ".join(
         _pair(name, value) for name, value in facts.items() if value is not None and value is not False
     )

@@ -1,4 +1,4 @@
-"""Standard input, output and error of `editctl`, wherever they lead: to a full disk, to nobody, nowhere."""
+"""Standard input, output and error of `editctl`: closed descriptors, a full disk, a reader that left."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class OutputError(Exception):
-    """The answer could not be written, and what it tells of has been done."""
+    """The answer could not be written, although the request was carried out."""
 
 
 def open_closed_descriptors() -> None:
-    """Put /dev/null on each of descriptors 0, 1 and 2 that is closed, so that no other file gets it."""
+    """Open /dev/null on each closed descriptor of 0, 1 and 2, so that no other file gets its number."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
@@ -29,31 +29,31 @@ def open_closed_descriptors() -> None:
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """While this lasts, standard output is written to. Raises Unwritten where it cannot be."""
+    """Convert an error of writing standard output during the block to an OutputError."""
     try:
         yield
     except OSError as error:
-        # Whoever reads has enough, which is no failure; or it is a file's, which has a name.
+        # A reader that stops early is no failure. An error with a file name comes from another file.
         if isinstance(error, BrokenPipeError) or error.filename is not None:
             raise
         raise OutputError(error.strerror) from error
 
 
 def flush() -> None:
-    """Write out what has been said. Raises Unwritten where that cannot be written."""
+    """Flush standard output. Raises OutputError if it cannot be written."""
     with writing():
         sys.stdout.flush()
 
 
 def print_error(line: str) -> None:
-    """A line on standard error, which is nothing to fail of: what it goes with is done all the same."""
+    """Print a line on standard error, and ignore failure: the request was carried out anyway."""
     with contextlib.suppress(OSError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
 def abandon() -> None:
-    """Have Python, at its end, not try once more to write what could not be written."""
+    """Keep Python from flushing unwritable output once more at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

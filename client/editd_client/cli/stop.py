@@ -1,4 +1,4 @@
-"""`editctl stop`: the daemon, once what is under way is finished."""
+"""`editctl stop`: stop the daemon, after it has finished its running requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Pid(Result):
-    """All that is asked of a daemon's status, so that one of any version can be ended."""
+    """The only field of a daemon's status that is needed, so that a daemon of any version can be stopped."""
 
     pid: int
 
@@ -26,15 +26,15 @@ class Pid(Result):
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation) -> None:
-    """Stop the daemon, once what is under way is finished.
+    """Stop the daemon, after it has finished its running requests.
 
-    Returns when it is gone. Nothing is lost: the next `editctl` that needs a daemon starts one. Where
-    none runs, the exit code is 3.
+    Returns when the process has exited. Nothing is lost: the next `editctl` that needs a daemon starts
+    one. If none runs, exits with 3.
 
     \b
     Examples:
       editctl stop
-      editctl stop || true     # in a script: gone, whether or not it ran
+      editctl stop || true     # in a script: also if none runs
     """
     with invocation.client(start=False) as client:
         pid = client.ask(requests.call(Status(), Pid)).pid

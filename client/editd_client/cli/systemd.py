@@ -1,4 +1,4 @@
-"""`editctl systemd`: the daemon of a workspace as a user unit, started by its first client."""
+"""`editctl systemd`: the daemon of a workspace as a user unit, activated by its first client."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.systemd_units import Units
 
-SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon that has much to finish takes its time to stop
+SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon may finish long requests before it stops
 
 
 @click.group()
 def verb() -> None:
-    """Have systemd start the daemon and look after it.
+    """Let systemd start and supervise the daemon.
 
-    systemd holds the socket, and the first client starts the daemon. It is started again after a crash
-    and where its loop hangs, and can write nowhere but to the workspace and its own folders. Without a
-    unit, editctl starts the daemon itself. docs/systemd.md has more.
+    systemd listens on the socket, and the first client starts the daemon. systemd restarts it after a
+    crash or if it hangs, and lets it write only to the workspace and its own folders. Without a unit,
+    editctl starts the daemon itself. docs/systemd.md has more.
 
     \b
     Examples:
@@ -39,15 +39,15 @@ def verb() -> None:
 
 
 @verb.command("install")
-@click.option("--now", is_flag=True, help="Listen at once, and not from the next login on.")
+@click.option("--now", is_flag=True, help="Listen at once, not only after the next login.")
 @as_json
 @click.pass_obj
 def install(invocation: Invocation, now: bool) -> None:
-    """Write the units of this workspace, and enable its socket.
+    """Install the units of this workspace, and enable its socket.
 
-    They go to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`) and name the editd of this
-    installation; after it has moved, install them again. A daemon that runs already ends by itself, once
-    systemd has the socket, and the next client starts it anew.
+    Writes the units to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`). They name the editd
+    of this installation: install them again after you move it. A running daemon exits when systemd has
+    the socket, and the next client starts it again.
 
     \b
     Examples:
@@ -61,15 +61,15 @@ def install(invocation: Invocation, now: bool) -> None:
     except OSError as error:
         raise Unreachable(f"The units cannot be written: {error.strerror}: {error.filename}.") from error
     enable = ["enable", *(["--now"] if now else []), units.socket]
-    told = _tell_systemd([["daemon-reload"], enable])
+    pending = _tell_systemd([["daemon-reload"], enable])
     if invocation.json:
-        facts = {"socket": units.socket, "service": units.service, "files": written, "run": told}
+        facts = {"socket": units.socket, "service": units.service, "files": written, "run": pending}
         output.echo(output.json_text(facts))
         return
     for path in written:
         output.echo(path)
-    _say_what_is_left(told)
-    if not told:
+    _say_what_is_left(pending)
+    if not pending:
         output.echo(
             f"{units.socket} is enabled" + (" and listens" if now else "; it listens from the next login on")
         )
@@ -81,28 +81,28 @@ def install(invocation: Invocation, now: bool) -> None:
 def uninstall(invocation: Invocation) -> None:
     """Stop the daemon of this workspace, and remove its units.
 
-    The history stays, and so do the units that another workspace needs. The next editctl starts the daemon
-    itself, as it does without units.
+    Keeps the history, and the units that another workspace needs. The next editctl starts the daemon
+    itself, as without units.
     """
     units = _units(invocation)
-    told = _tell_systemd([["disable", "--now", units.socket], ["stop", units.service]])
+    pending = _tell_systemd([["disable", "--now", units.socket], ["stop", units.service]])
     removed = list(_remove(units))
-    told += _tell_systemd([["daemon-reload"]])
+    pending += _tell_systemd([["daemon-reload"]])
     if invocation.json:
-        output.echo(output.json_text({"files": removed, "run": told}))
+        output.echo(output.json_text({"files": removed, "run": pending}))
         return
     for path in removed:
         output.echo(f"removed {path}")
     if not removed:
-        output.echo("no units of this workspace were there")
-    _say_what_is_left(told)
+        output.echo("this workspace has no units")
+    _say_what_is_left(pending)
 
 
 @verb.command("status")
 @as_json
 @click.pass_obj
 def status(invocation: Invocation) -> int:
-    """Tell whether the units are there, and what systemd says of them. Exit code 3 where they are not.
+    """Show the units and their state in systemd. Exits with 3 if they are not installed.
 
     Starts no daemon.
     """
@@ -132,7 +132,7 @@ def _units(invocation: Invocation) -> Units:
 
 
 def _folder() -> str:
-    """Where a user's own units lie."""
+    """Return the folder of a user's own units."""
     configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.path.join(configuration, "systemd", "user")
 
@@ -168,9 +168,9 @@ def _remove(units: Units) -> Iterator[str]:
 
 
 def _tell_systemd(commands: list[list[str]]) -> list[str]:
-    """Run these commands of `systemctl --user`; where no manager answers, return them to be run by hand.
+    """Run these commands of `systemctl --user`; without a manager, return them for the user to run.
 
-    Raises Unreachable where it answers and says no.
+    Raises Unreachable if a command fails.
     """
     if not _answers():
         return [
@@ -182,19 +182,19 @@ def _tell_systemd(commands: list[list[str]]) -> list[str]:
         if done.returncode != 0 and not (missing and words[0] in ("disable", "stop")):
             raise Unreachable(
                 f"`systemctl --user {' '.join(words)}` failed: {done.stderr.strip()}",
-                hint=f"`systemctl --user status {_for_a_shell(words[-1])}` tells more.",
+                hint=f"`systemctl --user status {_for_a_shell(words[-1])}` shows more.",
             )
     return []
 
 
 def _answers() -> bool:
-    """Is there a manager of this user's units?"""
+    """Whether a manager of this user's units answers."""
     state = _systemctl("is-system-running")
     return state.stdout.strip() not in ("", "offline", "unknown")
 
 
 def _asked(question: str, unit: str) -> str:
-    """What systemd answers, in its own word."""
+    """Return systemd's answer to `is-enabled` or `is-active`, unchanged."""
     return _systemctl(question, unit).stdout.strip() or "unknown: systemctl --user does not answer"
 
 
@@ -216,6 +216,6 @@ def _for_a_shell(word: str) -> str:
 
 def _say_what_is_left(commands: list[str]) -> None:
     if commands:
-        stdio.print_error("hint: no systemd answers here. Where it does, run:")
+        stdio.print_error("hint: no systemd answers here. When it does, run:")
         for command in commands:
             stdio.print_error(f"  {command}")

@@ -1,4 +1,4 @@
-"""Times as people give them on a command line and read them, and as the protocol takes them."""
+"""Times on the command line: as people write and read them, and in the protocol's form."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _AGO = re.compile(
 )
 _DAY = re.compile(r"(today|yesterday|now)?\s*(?:at\s+)?(\d{1,2}:\d\d(?::\d\d)?)?", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_ID = re.compile("[0-9a-f]{4,}")  # `100d` is the beginning of an id, before it is a hundred days
+_ID = re.compile("[0-9a-f]{4,}")  # `100d` is the beginning of an id rather than a hundred days
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 2_592_000, "y": 31_536_000}
-_UNITS = (  # the first unit that a length of time is less than two of the next
+_UNITS = (  # an age is given in the largest unit of which it has two or more
     ("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800), ("month", 2_592_000),
     ("year", 31_536_000),
 )  # fmt: skip
 
 
 def parse_time(text: str) -> str:
-    """Return the time as RFC 3339 in UTC: `2h` is a time ago, a date or time without a zone is local.
+    """Return the time as RFC 3339 in UTC. `2h` is two hours ago; a time without a zone is local.
 
     Raises click's BadParameter for anything else.
     """
@@ -43,7 +43,7 @@ def parse_time(text: str) -> str:
 
 
 def is_time(text: str) -> bool:
-    """Tell whether the text is a time rather than the number or the id of a transaction."""
+    """Whether the text is a time rather than the number or id of a transaction."""
     given = text.strip()
     if _DATE.match(given) or (_AGO.fullmatch(given) and not _ID.fullmatch(given)):
         return True
@@ -51,14 +51,14 @@ def is_time(text: str) -> bool:
 
 
 def local_time(time: str) -> str:
-    """A time of the protocol's, for people: in their own zone, to the second."""
+    """Return a time of the protocol in the local zone, to the second."""
     from datetime import datetime
 
     return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def age(time: str) -> str:
-    """Return how long ago a time of the protocol's was, as in `5 minutes ago`."""
+    """Return the age of a time of the protocol, as in `5 minutes ago`."""
     from datetime import UTC, datetime
 
     seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
@@ -70,9 +70,9 @@ def age(time: str) -> str:
 
 
 def _relative(given: str) -> datetime | None:
-    """Return a time that is given from now, or by the day; None for an absolute one."""
+    """Return a time relative to now or to a day, or None for an absolute one."""
     from datetime import UTC, datetime, timedelta
-    from datetime import time as Clock  # noqa: N812  # a time of day; `time` is a time of the protocol's here
+    from datetime import time as Clock  # noqa: N812  # a time of day; `time` is a time of the protocol here
 
     now = datetime.now(UTC)
     if ago := _AGO.fullmatch(given):

@@ -1,4 +1,4 @@
-"""`editctl tool`: a call of another system's edit tool."""
+"""`editctl tool`: call an edit tool of another system."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.argument("dialect")
 @click.argument("tool")
 @click.option(
-    "--args", "text", metavar="JSON", help="The tool's arguments, one JSON object; `-`: standard input."
+    "--args", "text", metavar="JSON", help="Arguments of the tool, one JSON object. `-` is standard input."
 )
-@click.option("--args-file", "file", type=click.File("rb"), help="Take the arguments from a file.")
+@click.option("--args-file", "file", type=click.File("rb"), help="File with the arguments.")
 @based
 @merging
 @authored
@@ -41,9 +41,9 @@ def verb(
 ) -> None:
     """Call an edit tool of another system, such as Cline's.
 
-    `editctl dialects` lists the tools, `editctl dialects DIALECT` tells their arguments. Prints the
-    tool's own answer, then what was changed. Paths in the arguments are relative to the workspace's
-    root, or absolute, as the tool has them.
+    `editctl dialects` lists the tools, and `editctl dialects DIALECT` their arguments. Prints the tool's
+    own answer, then the changes. Paths in the arguments are relative to the workspace's root, or
+    absolute if the tool wants that.
 
     \b
     Examples:
@@ -58,12 +58,12 @@ def verb(
 
 
 def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
-    """The one JSON object that the command line names; a usage error where it is none."""
+    """Return the JSON object from the command line. Raises a usage error for anything else."""
     from editd.wire.codec import decode_json, plain
     from editd.wire.errors import Malformed
 
     if (text is None) == (file is None):
-        raise click.UsageError("Give the tool's arguments, once: with --args or --args-file.")
+        raise click.UsageError("Give the tool's arguments once, with --args or --args-file.")
     if file is not None:
         document = file.read()
     else:
@@ -74,5 +74,5 @@ def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
     except Malformed as error:
         raise click.UsageError(error.error.message) from error
     if not isinstance(value, dict):
-        raise click.UsageError("The tool's arguments are one JSON object.")
+        raise click.UsageError("The tool's arguments must be one JSON object.")
     return value

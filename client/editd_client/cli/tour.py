@@ -1,8 +1,7 @@
-"""`editctl tour`: what editd does, shown on a throw-away copy with the real daemon.
+"""`editctl tour`: a demonstration of editd on a throw-away copy, with the real daemon.
 
-Every command that is shown is run as it stands, and what the tour says of it is checked: where
-something is not as claimed, the tour ends there with exit code 4. The copy, its history and its
-daemon are gone afterwards, whichever way it ends.
+Runs every command as it is printed, and verifies every claim. If a claim fails, the tour ends with
+exit code 4. Removes the copy, its history and its daemon at the end, also after a failure.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some othe
 def verb(pause: bool) -> int:
     """See what editd does, on a throw-away copy of this folder.
 
-    Some of the folder's files (300 and 20 MB at most, no hidden ones) are copied, and a daemon of
-    the copy's own shows: an edit of two files that is one transaction; an edit refused because the
-    file has changed since it was read, and then merged; a change from outside taken into the
-    history; and the undo of a transaction in the middle that keeps what came later. In an empty
-    folder it makes a small example. Each command is printed, so that you can type it in a project
-    of yours. It takes some seconds, and leaves nothing behind.
+    Copies some of the folder's files (300 and 20 MB at most, no hidden ones), and starts a daemon for
+    the copy. Shows an edit of two files as one transaction, and an edit that is refused because the
+    file has changed since it was read, and then merged. Then a change by another program enters the
+    history, and an undo of an earlier transaction keeps the later changes. In an empty folder, the tour
+    makes a small example. Prints each command, so that you can use it in your own project. Takes a few
+    seconds, and leaves nothing behind.
 
     \b
     Examples:
@@ -55,7 +54,7 @@ def verb(pause: bool) -> int:
 
 
 def _play(scene: TourWorkspace, source: str) -> None:
-    """The whole tour, from the first sentence to the last."""
+    """Run the whole tour, from the first sentence to the last."""
     first, second = _set_up(scene, source)
     read_by_bob = _start(scene, first)
     _edit_two_files(scene, first, second)
@@ -66,19 +65,19 @@ def _play(scene: TourWorkspace, source: str) -> None:
 
 
 def _set_up(scene: TourWorkspace, source: str) -> tuple[ExamplePlace, ExamplePlace]:
-    """Fill the workspace, and return two files of it to show edits on."""
+    """Fill the workspace, and return two of its files for the edits."""
     output.echo(output.paint("A tour of editd", None, bold=True))
     copied = copy_folder(source, scene.root)
     places = find_places(scene.root)
     if len(places) >= 2:
         some = "" if copied.is_whole else "some "
-        scene.tell(f"It plays on {scene.root}, a copy of {some}{copied.files} files of {source}.")
+        scene.tell(f"It runs in {scene.root}, a copy of {some}{copied.files} files of {source}.")
     else:
         make_example(scene.root)
         places = find_places(scene.root)
-        scene.tell(f"It plays on {scene.root}, a small example, for {source} has no two text files to show.")
+        scene.tell(f"It runs in {scene.root}, a small example: {source} has no two text files for it.")
     scene.tell(
-        "The copy and its daemon are gone when it ends. The commands do the same in a project of yours."
+        "The copy and its daemon are removed at the end. The commands do the same in your own project."
     )
     return places[0], places[1]
 
@@ -87,14 +86,12 @@ def _start(scene: TourWorkspace, first: ExamplePlace) -> str:
     """Start the daemon, and return the version of the first file that Bob reads."""
     scene.step(
         "A daemon owns the folder",
-        "Any command starts it where none runs. `settle` waits until it has seen all there is.",
+        "Any command starts it if none runs. `settle` waits until it has read all files.",
     )
     scene.editctl("start")
     scene.editctl("settle")
     with scene.client as client:
-        scene.claim(
-            "nothing was changed yet: the history holds the baseline alone", client.status().head == 0
-        )
+        scene.claim("no changes yet: the history holds only the baseline", client.status().head == 0)
         return client.read(first.path).version
 
 
@@ -123,7 +120,7 @@ def _edit_stale(scene: TourWorkspace, first: ExamplePlace, read_by_bob: str) -> 
     scene.step(
         "No lost update",
         f"Bob read {first.path} before Alice's edit: version {read_by_bob[:12]}, git's own name for that "
-        "content. His edit is for what is no longer there: it is refused, with what happened since.",
+        "content. His edit is for that old content: it is refused, and the refusal shows the later changes.",
     )
     before = scene.text(first.path)
     edit = [
@@ -138,7 +135,7 @@ def _edit_stale(scene: TourWorkspace, first: ExamplePlace, read_by_bob: str) -> 
     ]
     scene.editctl(*edit, expected=1)
     scene.claim("nothing was changed", scene.text(first.path) == before)
-    scene.tell("His line is not one that Alice changed, so he may ask for a merge.")
+    scene.tell("Alice did not change his line, so he can merge.")
     scene.editctl(*edit, "--merge", "-m", "Another line of the same file")
     text = scene.text(first.path)
     scene.claim("both edits are in the file", first.top + BY_ALICE in text and first.bottom + BY_BOB in text)
@@ -146,8 +143,8 @@ def _edit_stale(scene: TourWorkspace, first: ExamplePlace, read_by_bob: str) -> 
 
 def _change_from_outside(scene: TourWorkspace, second: ExamplePlace) -> None:
     scene.step(
-        "Nobody has to ask",
-        "Other programs go on as ever. What they change is taken into the history, a transaction of its own.",
+        "Other programs need not ask",
+        "Other programs work as usual. Their changes enter the history, as transactions of their own.",
     )
     scene.append(OUTSIDE, second.path)
     scene.editctl("settle")
@@ -156,13 +153,13 @@ def _change_from_outside(scene: TourWorkspace, second: ExamplePlace) -> None:
         newest = client.log(limit=1).transactions[0]
     paths = [change.path for change in newest.files]
     scene.claim("the change from outside is transaction 3", newest.seq == 3 and newest.kind == "outside")
-    scene.claim(f"and it is of {second.path} alone", paths == [second.path])
+    scene.claim(f"and it changed only {second.path}", paths == [second.path])
 
 
 def _undo_the_first(scene: TourWorkspace, first: ExamplePlace, second: ExamplePlace) -> None:
     scene.step(
         "Undo one in the middle",
-        "Both files have changed since Alice's transaction, the first. It alone is taken back.",
+        "Both files have changed since Alice's transaction, the first. Take back only that one.",
     )
     scene.editctl("undo", "1", "--actor", "alice")
     scene.editctl("show")
@@ -174,10 +171,10 @@ def _undo_the_first(scene: TourWorkspace, first: ExamplePlace, second: ExamplePl
 
 def _look_back(scene: TourWorkspace) -> None:
     scene.step(
-        "All of it is kept", "Nothing is rewritten: an undo is a transaction, and can be undone in its turn."
+        "Everything is kept", "Nothing is rewritten: an undo is a transaction, and can itself be undone."
     )
     scene.editctl("log", "--oneline")
     scene.editctl("check")
     scene.editctl("stop")
-    output.echo(output.paint("\nThat was all of it.", None, bold=True))
-    scene.tell("Next: `editctl start` in a project of yours, and `editctl --help`.")
+    output.echo(output.paint("\nThat was the tour.", None, bold=True))
+    scene.tell("Next: `editctl start` in your own project, and `editctl --help`.")

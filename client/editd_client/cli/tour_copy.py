@@ -1,6 +1,6 @@
-"""A throw-away copy of a folder, and places in it where an edit can be shown.
+"""A throw-away copy of a folder, and places in it for an example edit.
 
-Copies ordinary, visible files only, and not many of them; the folder itself is only read.
+Copies only ordinary, visible files up to a limit, and never writes to the folder itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 FILES_MAX = 300
 BYTES_MAX = 20_000_000
 FILE_BYTES_MAX = 1_000_000
-FOLDERS_MAX = 2_000  # looked into, so that a huge tree costs no time
-SKIPPED = {"node_modules", "__pycache__", "target", "venv", "dist", "build"}  # and what begins with a dot
+FOLDERS_MAX = 2_000  # read at most, so that a huge tree costs little time
+SKIPPED = {
+    "node_modules",
+    "__pycache__",
+    "target",
+    "venv",
+    "dist",
+    "build",
+}  # and names with a dot at the beginning
 
 SHOWN_BYTES_MAX = 100_000  # of a file that the tour edits
 LINE_LENGTHS = range(8, 56)  # of a line that fits on a terminal with the command around it
@@ -34,7 +41,7 @@ class CopiedFolder(Struct, frozen=True):
 
 
 class ExamplePlace(Struct, frozen=True):
-    """A text file with two lines to change, far from each other, each there once."""
+    """A text file with two lines to change, far from each other, each unique in the file."""
 
     path: str
     text: str
@@ -57,21 +64,21 @@ def copy_folder(source: str, target: str) -> CopiedFolder:
 
 
 def find_places(folder: str) -> list[ExamplePlace]:
-    """The files that an edit can be shown on, the ones nearest to the top first."""
+    """Return the files for an example edit, those nearest to the top first."""
     names = sorted(_ordinary_files(folder), key=lambda name: (name.count("/"), name))
     places = (_place(folder, name) for name in names if name.isascii() and name.isprintable())
     return [place for place in places if place is not None]
 
 
 def make_example(folder: str) -> None:
-    """Write two small files to show edits on."""
+    """Write two small files for example edits."""
     for name, text in EXAMPLE.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
 
 
 def _ordinary_files(folder: str) -> Iterator[str]:
-    """The paths, relative to `folder`, of readable regular files that are not hidden, generated or large."""
+    """Yield paths, relative to `folder`, of readable files that are not hidden, generated or large."""
     for at, folders, names in itertools.islice(os.walk(folder), FOLDERS_MAX):
         folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         for name in sorted(names):
@@ -83,13 +90,13 @@ def _ordinary_files(folder: str) -> Iterator[str]:
 def _is_ordinary(path: str) -> bool:
     try:
         facts = os.lstat(path)
-    except OSError:  # gone since it was listed
+    except OSError:  # deleted since it was listed
         return False
     return stat.S_ISREG(facts.st_mode) and facts.st_size <= FILE_BYTES_MAX and os.access(path, os.R_OK)
 
 
 def _place(folder: str, path: str) -> ExamplePlace | None:
-    """The file as a place, if it is text, has line feeds for line ends, and two lines that serve."""
+    """Return the file as a place, if it is text with line feeds and has two lines that fit."""
     with open(os.path.join(folder, path), "rb") as file:
         content = file.read(SHOWN_BYTES_MAX + 1)
     try:

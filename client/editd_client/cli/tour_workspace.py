@@ -1,7 +1,7 @@
-"""The tour's stage: a throw-away workspace, what is said about it and what is done in it.
+"""The workspace of the tour: its files, its printed text and its commands.
 
-Its files, its history, its daemon and its socket lie in one temporary folder, and `strike` removes
-them all. Commands are run as they are printed, by the real `editctl`.
+Its files, history, daemon and socket are in one temporary folder, which `remove` deletes. Commands
+run exactly as they are printed, by the real `editctl`.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ WIDTH_MAX = 88  # characters of a line of prose
 
 
 class TourFailed(Exception):
-    """Something that the tour said is not so."""
+    """A claim of the tour is wrong."""
 
 
 class TourWorkspace:
-    """A throw-away workspace, what is said about it and what is done in it."""
+    """A throw-away workspace, with methods to print text and to run commands in it."""
 
     def __init__(self, name: str, *, pause: bool) -> None:
-        """`name` is the workspace's; with `pause`, a key is waited for before each step."""
+        """Make the workspace `name`. With `pause`, wait for a key before each step."""
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)  # a KeyboardInterrupt, so that we clean up
+            signal.signal(
+                number, signal.default_int_handler
+            )  # a KeyboardInterrupt, so that the tour cleans up
         self.temporary = os.path.realpath(tempfile.mkdtemp(prefix="editd-tour-"))
         self.root = os.path.join(self.temporary, name)
         self._pause = pause
         self._steps = 0
         self._is_running = False
-        self._has_run = False  # since something was last said
+        self._has_run = False  # a command has run since the last text
         self._runtime = os.path.join(self.temporary, "run")
         os.makedirs(self.root)
         os.mkdir(self._runtime, 0o700)
@@ -56,17 +58,17 @@ class TourWorkspace:
             "XDG_STATE_HOME": os.path.join(self.temporary, "state"),
             "XDG_RUNTIME_DIR": self._runtime,
         }
-        if path := os.environ.get("PYTHONPATH"):  # relative entries mean another folder over there
+        if path := os.environ.get("PYTHONPATH"):  # relative entries would name another folder there
             absolute = (os.path.abspath(entry) for entry in path.split(os.pathsep) if entry)
             self._environment["PYTHONPATH"] = os.pathsep.join(absolute)
 
     @property
     def client(self) -> Client:
-        """A client of the scene's own daemon."""
+        """Return a client of the workspace's daemon."""
         return Client(os.path.join(self._runtime, "editd", f"{Workspace(self.root, 'named').id}.sock"))
 
     def step(self, title: str, text: str) -> None:
-        """Say what comes next."""
+        """Print the title and the text of the next step."""
         self._steps += 1
         if self._pause:
             click.pause("\n(Enter goes on)")
@@ -74,7 +76,7 @@ class TourWorkspace:
         self.tell(text)
 
     def tell(self, text: str) -> None:
-        """Say something, at a width that can be read."""
+        """Print a text, at a readable width."""
         self._has_run = False
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
         output.echo(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
@@ -94,31 +96,31 @@ class TourWorkspace:
         output.echo(self.text(path).rstrip("\n"))
 
     def append(self, line: str, path: str) -> None:
-        """Change a file behind editd's back, as an editor or a script would."""
+        """Append a line to a file without editd, as an editor or a script would."""
         output.echo(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
         with open(os.path.join(self.root, path), "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def claim(self, sentence: str, holds: bool) -> None:
-        """Say what is so, and end the tour if it is not."""
+        """Print the claim, or end the tour if it does not hold."""
         if not holds:
-            raise TourFailed(f"this should be so, and is not: {sentence}")
+            raise TourFailed(f"this claim does not hold: {sentence}")
         if self._has_run:
             output.echo("")
         self._has_run = False
         output.echo(output.paint("   ✓ ", "green") + sentence)
 
     def text(self, path: str) -> str:
-        """What a file of the workspace holds."""
+        """Return the content of a file of the workspace."""
         with open(os.path.join(self.root, path), encoding="utf-8", newline="") as file:
             return file.read()
 
     def remove(self) -> None:
-        """End the daemon and remove everything, whatever state they are in."""
+        """Stop the daemon and delete all files, whatever their state."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         try:
-            # `start` first: a daemon that was only just being started is waited for, so that it can be ended.
+            # `start` first: it waits for a daemon that is still starting, so that it can be stopped.
             for word in ("start", "stop") if self._is_running else ():
                 self._run([word], stdout=subprocess.DEVNULL)
         finally:

@@ -1,4 +1,4 @@
-"""`editctl undo`: a transaction, part of one, or all that fits, taken back by a new one."""
+"""`editctl undo`: take back a transaction, a part of one, or all that match, by a new one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,29 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
-UNDOABLE: tuple[Kind, ...] = ("edit", "exec", "rollback", "restore")  # an undo without a name takes these
+UNDOABLE: tuple[Kind, ...] = (
+    "edit",
+    "exec",
+    "rollback",
+    "restore",
+)  # the kinds that an undo without TX takes back
 
 
 @click.command()
 @click.argument("transaction", required=False, metavar="[TX | A..B]")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The newest N that are not undone.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of transactions, from the newest that is not undone.",
+)
 @click.option(
     "--path", "paths", multiple=True, metavar="PATH",
-    help="Only the changes of this file or folder. Repeatable.",
+    help="Only changes of this file or folder. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--hunk", "hunks", multiple=True, metavar="PATH:K",
-    help="Only hunk K of this file, as `show TX --hunks` numbers them. Repeatable.",
+    help="Only hunk K of this file, numbered as in `show TX --hunks`. Repeatable.",
 )  # fmt: skip
 @click.option("-i", "--interactive", is_flag=True, help="Ask for each hunk, as `git add -p` does.")
 @click.option("--all", "everything", is_flag=True, help="All edits of the paths, not only the newest.")
@@ -64,20 +74,20 @@ def verb(
     on_conflict: OnConflict,
     authorship: AuthorOptions,
 ) -> int:
-    """Take back a transaction, the newest or any other, or part of one.
+    """Take back the newest transaction, any other, or part of one.
 
-    Without TX it is the newest edit that is not undone; with TX any, however old; with A..B all from
-    A to B, both included. --path alone takes the newest edit of that path, and with --all each of them.
-    --of, --by, --since and --until, with or without --path, name all transactions that match, which are
-    taken back as one; --last N limits them to the newest.
+    Without TX, takes back the newest edit that is not undone. TX can be any transaction, however old,
+    and A..B are all from A to B, both included. --path alone selects the newest edit of that path, and
+    with --all every edit of it. --of, --by, --since and --until, with or without --path, select all
+    transactions that match, and take them back as one. --last N limits them to the newest.
 
     --hunk takes back some hunks of TX, and with --path also those files as a whole. -i asks for each
     hunk of TX, or of the newest edit: y and n answer, and ? lists the other keys.
 
-    What others changed in the same files since stays, by a three-way merge. If that does not merge
-    cleanly nothing is changed, and the transactions in the way are named; --dry-run shows them
-    beforehand, and which of them depend on it. An undo is a transaction itself: `editctl redo` takes
-    it back.
+    Keeps later changes of others in the same files, by a three-way merge. If that does not merge
+    cleanly, changes nothing and names the blocking transactions. --dry-run shows them beforehand, and
+    the transactions that depend on this one. An undo is a transaction itself: `editctl redo` takes it
+    back.
 
     \b
     Examples:
@@ -89,21 +99,21 @@ def verb(
     between = None if transaction is None else range_named(transaction)
     if between is not None:
         if since is not None or until is not None:
-            raise click.UsageError("Give A..B, or --since and --until.")
+            raise click.UsageError("Use A..B, or --since and --until, not both.")
         transaction = None
     is_one = transaction is not None
     if is_one and (last is not None or any((everything, sessions, actors, since, until))):
-        raise click.UsageError("Give a transaction, or options that choose several; not both.")
+        raise click.UsageError("Use a transaction, or options that select several, not both.")
     if hunks and (interactive or not is_one):
-        raise click.UsageError("--hunk names hunks of one TX." if not interactive else "Give --hunk or -i.")
+        raise click.UsageError("--hunk needs one TX." if not interactive else "Use --hunk or -i, not both.")
     if interactive:
         if between is not None or last is not None or any((everything, sessions, actors, since, until)):
-            raise click.UsageError("-i takes one transaction.")
+            raise click.UsageError("-i needs exactly one transaction.")
         if invocation.json:
-            raise click.UsageError("Give -i or --json.")
+            raise click.UsageError("Use -i or --json, not both.")
         check_terminal(transaction)
     if everything and last is not None:
-        raise click.UsageError("Give --all or --last.")
+        raise click.UsageError("Use --all or --last, not both.")
     chosen = None
     if not is_one and not interactive:
         begin, end = between or (since and time_named(since), until and time_named(until))
@@ -113,7 +123,7 @@ def verb(
         chosen = _filter(invocation, sessions, actors, (begin, end), paths, is_newest=last is not None)
         if everything and chosen is None:
             raise click.UsageError(
-                "That is everything: `editctl restore` puts the workspace back as a whole."
+                "That selects everything. To put the workspace back as a whole, use `editctl restore`."
             )
     named = invocation.paths(paths) if transaction or interactive else None
     chosen_hunks = hunks_named(invocation, hunks) or None
@@ -121,7 +131,7 @@ def verb(
         tx = None if transaction is None else transaction_named(transaction)
         if interactive:
             tx = _newest(invocation, client, named) if tx is None else tx
-            client.undo(tx, paths=named, dry_run=True)  # what cannot be undone is refused before it asks
+            client.undo(tx, paths=named, dry_run=True)  # raises a refusal before the first question
             choice = choose(client, tx, named)
             named, chosen_hunks = choice.paths or None, choice.hunks or None
             if named is None and chosen_hunks is None:
@@ -143,7 +153,7 @@ def verb(
 
 
 def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> Tx:
-    """Return the transaction that an undo without a name takes: the newest with an effect."""
+    """Return the transaction for an undo without TX: the newest with an effect."""
     found = client.log(path=paths, session=invocation.session, kind=UNDOABLE).transactions
     for made in found:
         if made.undone_by is None and _has_effect(client, made.seq, paths):
@@ -170,10 +180,10 @@ def _filter(
     *,
     is_newest: bool,
 ) -> Filter | None:
-    """Return the filter for the options, or None if they choose nothing.
+    """Return the filter for the options, or None if they select nothing.
 
-    With `is_newest` it leaves out the changes of other programs, as an undo without a name does, unless
-    --by asks for them.
+    With `is_newest`, leaves out changes of other programs, as an undo without TX does, unless --by
+    selects them.
     """
     from editd.wire.messages import Filter
 

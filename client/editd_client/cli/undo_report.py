@@ -1,4 +1,4 @@
-"""What the verbs that take something back share: how they name a moment, and what they say of conflicts."""
+"""The report of undo, redo and rollback, and the arguments that name a moment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ REFUSED_EXIT_CODE = 1
 
 
 def time_named(text: str) -> Tx:
-    """A transaction, or a time as RFC 3339: `2h` is so long ago, a date or time without a zone is local."""
+    """Return a transaction, or a time as RFC 3339: `2h` is two hours ago, without a zone it is local."""
     return parse_time(text) if is_time(text) else transaction_named(text.strip())
 
 
 def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:
-    """Print what came of it; the exit code tells a dry run whose undo would be refused."""
+    """Print the result. Return the exit code, REFUSED for a dry run with conflicts."""
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
     if not invocation.say_json(result):
         lines = output.applied(result, dry_run=dry_run)
@@ -39,7 +39,7 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
 def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
     for one in conflicts:
         later = f": changed since by {_listed(one.blocking)}" if one.blocking else ""
-        what = "is left where it does not merge" if is_left else "does not merge"
+        what = "keeps the parts that do not merge" if is_left else "does not merge"
         yield f" {output.paint('!', 'red')} {output.plain(one.path)} {what}{later}"
         for hunk in one.hunks if isinstance(one.hunks, list) else ():
             yield from output.diff_lines(hunk)

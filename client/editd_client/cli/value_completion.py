@@ -1,7 +1,7 @@
-"""Completing values: transactions, sessions, leases, dialects and tools, as the running daemon knows them.
+"""Completion of values: transactions, sessions, leases, dialects and tools, from the running daemon.
 
-A shell asks at each press of a key, so a daemon is never started for it, nor waited for: where none runs, or
-it is busy, nothing is offered. Nothing is ever said on standard error, which is the line being typed.
+The shell asks at each press of a key, so a daemon is never started, and a busy one is not waited
+for: the list is then empty. Prints nothing on standard error, which shows the line being typed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUBJECT_LENGTH_MAX = 60  # characters
 
 
 class DaemonValues(StringParamType):
-    """Words of which the daemon knows which there are."""
+    """Words from a list that only the daemon has."""
 
     def __init__(self, values: Values, *, or_files: bool = False) -> None:
         self._values = values
@@ -53,7 +53,7 @@ class DaemonValues(StringParamType):
 
 
 class WorkspacePaths(StringParamType):
-    """Paths, which the shell itself knows best."""
+    """Paths, which the shell itself completes."""
 
     def __init__(self, kind: Literal["file", "dir"]) -> None:
         self._kind = kind
@@ -66,7 +66,7 @@ class WorkspacePaths(StringParamType):
 
 
 def attach(verb: click.Command) -> None:
-    """Have the verb, and the commands below it, complete what it takes, by what it calls that."""
+    """Add completion to the parameters of the verb, and of the commands below it, by their names."""
     for param in verb.params:
         kind = _kind_of(verb, param)
         if kind is not None:
@@ -79,7 +79,7 @@ def attach(verb: click.Command) -> None:
 def _kind_of(verb: click.Command, param: click.Parameter) -> StringParamType | None:
     if isinstance(param, click.Argument):
         if param.name == "name" and verb.name == "open":
-            return None  # a session that there is not yet
+            return None  # a session that does not exist yet
         return ARGUMENTS.get(param.name or "")
     if {"--session", "--of"} & {*param.opts}:
         return SESSIONS
@@ -98,8 +98,8 @@ def _transactions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 
 def _hunks(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Yield the hunks of the transaction that is given, with the first line that each changes."""
-    # Before an option that still lacks its value, click leaves the arguments unparsed.
+    """Yield the hunks of the given transaction, each with its first changed line."""
+    # click leaves the arguments unparsed before an option that still lacks its value.
     given = str(ctx.params.get("transaction") or ctx.args[0])
     shown = ask("show", tx=int(given) if given.isdecimal() else given, diff=False, hunks=True)
     root = _workspace(ctx).root
@@ -171,7 +171,7 @@ def _workspace(ctx: click.Context) -> Workspace:
 
 
 class _Question:
-    """Asks a daemon that runs already, by lines of JSON: no more is imported than that needs."""
+    """A connection to a running daemon, by lines of JSON: imports no more than that needs."""
 
     def __init__(self, workspace: Workspace) -> None:
         stream = connect(workspace.socket_path) if paths.is_running(workspace.state_folder) else None
@@ -187,7 +187,7 @@ class _Question:
         self._stream.close()
 
     def _ask(self, method: str, **params: object) -> dict[str, Any]:
-        """Raises LookupError where the answer is no, OSError where none comes."""
+        """Return the result. Raises LookupError for a refusal, OSError if no answer comes."""
         self._stream.sendall(json.dumps({"id": 1, "method": method, "params": params}).encode() + b"\n")
         with self._stream.makefile("rb") as answers:
             result: dict[str, Any] = json.loads(answers.readline())["result"]
@@ -195,5 +195,5 @@ class _Question:
 
 
 def _plain(text: str) -> str:
-    """On one line, since a shell reads what is offered by lines."""
+    """Return the text on one line, because the shell reads the list by lines."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

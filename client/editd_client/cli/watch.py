@@ -20,20 +20,22 @@ WILDCARD = re.compile(r"[*?\[]")
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Those after this one first.")
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Begin with the transactions after this one."
+)
 @click.option(
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
-    help="Only those of this session. Repeatable.",
+    help="Only transactions of this session. Repeatable.",
 )  # fmt: skip
 @as_json
 @click.pass_obj
 def verb(
     invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...]
 ) -> None:
-    """Print each transaction as it happens, one a line and whoever makes it, until Ctrl-C.
+    """Print each transaction as it happens, one a line, until Ctrl-C.
 
-    With PATHs only those that touch one of them, or what lies below; a PATH with * or ? or [ is a
-    glob, such as 'src/**/*.py'. With --json each event is a line, as the daemon sends it.
+    With PATHs, only transactions that touch one of them or a path below. A PATH with * or ? or [ is a
+    glob, such as 'src/**/*.py'. With --json, each line is an event as the daemon sends it.
 
     \b
     Examples:
@@ -55,7 +57,7 @@ def verb(
 
 
 def _glob(invocation: Invocation, given: str) -> str:
-    """The glob of what the command line names: a path as it is, or a glob relative to the current folder."""
+    """Return the glob for an argument: an existing path, or a glob relative to the current folder."""
     if WILDCARD.search(given) and not os.path.lexists(invocation.absolute(given)):
         return invocation.path(given)
     if invocation.absolute(given) == invocation.workspace.root:
@@ -71,7 +73,7 @@ def _json(happening: Happening) -> str:
 
 
 def _line(happening: Happening) -> str | None:
-    """What a person is told; None for what is for programs."""
+    """Return the line for a person, or None for an event that is only for programs."""
     if happening.transaction is not None:
         return output.one_line(happening.transaction)
     if happening.event == "resync":

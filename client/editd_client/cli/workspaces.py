@@ -1,4 +1,4 @@
-"""`editctl workspaces`: the workspaces that this user's state folders belong to."""
+"""`editctl workspaces`: the workspaces of this user, from their state folders."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 
 
 class RunningWorkspace(Struct, frozen=True):
-    """One workspace, as its state folder describes it."""
+    """One workspace, from its state folder."""
 
     root: str
     id: str
     state_folder: str
     running: bool
     pid: int | None
-    exists: bool  # the folder itself; without it the history alone is left
+    exists: bool  # the workspace's folder; without it only the history remains
 
 
 @click.command()
-@click.option("--running", is_flag=True, help="Only workspaces that have a running daemon.")
+@click.option("--running", is_flag=True, help="Only workspaces with a running daemon.")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, running: bool) -> None:
-    """List your workspaces, and which have a running daemon.
+    """List your workspaces, and the ones that have a running daemon.
 
-    A workspace is listed as long as its history exists. Starts no daemon.
+    Lists a workspace as long as its history exists. Starts no daemon.
 
     \b
     Examples:
       editctl workspaces
       editctl workspaces --running --json | jq -r '.workspaces[].root'
     """
-    found = [one for one in _workspaces() if one.running or not running]
+    workspaces = [one for one in _workspaces() if one.running or not running]
     if invocation.json:
-        output.echo(output.json_text({"workspaces": to_builtins(found)}))
+        output.echo(output.json_text({"workspaces": to_builtins(workspaces)}))
         return
-    for one in found:
+    for one in workspaces:
         state = f"running, pid {one.pid}" if one.running else "not running" if one.exists else "gone"
         output.echo(f"{output.plain(one.root)}  {output.paint(state, 'green' if one.running else None)}")
 
 
 def _workspaces() -> Iterator[RunningWorkspace]:
-    """Yield the workspaces by their paths."""
+    """Yield the workspaces, sorted by their paths."""
     histories = paths.histories_folder()
     try:
         names = os.listdir(histories)

@@ -1,4 +1,4 @@
-"""`editctl write`: a whole file."""
+"""`editctl write`: write a whole file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path")
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--force", is_flag=True, help="Write over whatever is there; the history keeps it.")
-@click.option(
-    "--executable/--not-executable", default=None, help="Its mode; else the file keeps the one it has."
-)
+@click.option("--force", is_flag=True, help="Overwrite the current content. The history keeps it.")
+@click.option("--executable/--not-executable", default=None, help="Mode of the file (default: unchanged).")
 @based
 @merging
 @authored
@@ -40,8 +38,8 @@ def verb(
 ) -> None:
     """Write a whole file, from FILE or standard input.
 
-    Over a file that exists, say which version of it you have seen (--base), or --force: so nobody's
-    work is overwritten unseen.
+    To overwrite a file, give the version that you have seen (--base), or --force. So no change is
+    overwritten unseen.
 
     \b
     Examples:

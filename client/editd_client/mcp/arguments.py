@@ -1,7 +1,7 @@
-"""Arguments of a tool's call: taken in any form with one plain meaning, else refused with the valid ones.
+"""Arguments of a tool call: any form with one plain meaning is accepted, others are refused.
 
-Models send a list as a JSON string, one edit in place of a list, or a number in quotes. A name that is not
-known is never passed over: the refusal lists the valid names and the nearest.
+Models send a list as a JSON string, one edit in place of a list, or a number in quotes. An unknown name
+is never ignored: the refusal lists the valid names and the nearest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SYNONYMS = {
     "filename": "path", "text": "content", "contents": "content", "destination": "to", "new_path": "to",
     "start": "start_line", "end": "end_line",
 }  # fmt: skip
-"""Names that models use for ours: what other systems call the same thing."""
+"""Other systems' names for editd's arguments, which models use."""
 
 SIMILARITY = 0.6
 
@@ -49,14 +49,12 @@ Typed = TypeVar("Typed", bound=messages.Params)
 
 
 def checked(tool: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call of our own tool, in the form that its schema asks for.
+    """Return the arguments of a call of editd's own tool, in the form of its schema.
 
-    Raises EditdError (`invalid_params`) for a name that is unknown or missing.
+    Raises EditdError (`invalid_params`) for an unknown or missing name.
     """
     known = schema["properties"]
-    arguments = {
-        name: value for name, value in given.items() if value is not None
-    }  # null is as good as left out
+    arguments = {name: value for name, value in given.items() if value is not None}  # null means left out
     for name in arguments:
         if name not in known:
             hint = f"It takes {', '.join(known) or 'no argument'}."
@@ -68,17 +66,17 @@ def checked(tool: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> d
 
 
 def edits_of(given: object, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the edits of a call with their operations and fields checked; `schema` is that of one edit.
+    """Return the edits of a call, with operations and fields checked against `schema`, that of one edit.
 
-    Raises EditdError (`invalid_params`) with the valid ones and the nearest.
+    Raises EditdError (`invalid_params`) with the valid names and the nearest.
     """
     if not isinstance(given, list):
-        raise _refused("`edits` is to be a list of edits.", "edits", hint=_ops())
+        raise _refused("`edits` must be a list of edits.", "edits", hint=_ops())
     return [_edit(edit, f"edits[{place}]", schema["properties"]) for place, edit in enumerate(given)]
 
 
 def typed(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
-    """Return the arguments as that request. Raises EditdError (`invalid_params`) that names the field."""
+    """Return the arguments as that request. Raises EditdError (`invalid_params`) with the field's name."""
     try:
         return convert(arguments, kind)
     except msgspec.ValidationError as error:
@@ -89,7 +87,7 @@ def typed(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the name that was probably meant, and a space; nothing if none is near."""
+    """Return a sentence with the nearest known name, and a space; empty if none is near."""
     names = list(known)
     near = [SYNONYMS[name]] if SYNONYMS.get(name) in names else get_close_matches(name, names, 1, SIMILARITY)
     return f"Did you mean `{near[0]}`? " if near else ""
@@ -98,7 +96,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _edit(given: object, where: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     edit = _from_json(given)
     if not isinstance(edit, dict):
-        raise _refused(f"`{where}` is to be an object with `op`.", where, hint=_ops())
+        raise _refused(f"`{where}` must be an object with `op`.", where, hint=_ops())
     op = edit.get("op")
     if not isinstance(op, str) or op not in EDITS:
         what = (
@@ -110,7 +108,7 @@ def _edit(given: object, where: str, properties: Mapping[str, Any]) -> dict[str,
         raise _refused(what, f"{where}.op", hint=hint + _ops())
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(EDITS[op])}
     shown = [name for name in properties if name in fields]
-    # Null is as good as left out. But a null `base` says that there is no such file.
+    # Null means left out, but a null `base` means that there is no such file.
     edit = {name: value for name, value in edit.items() if value is not None or name not in properties}
     for name in edit:
         if name != "op" and name not in fields:
@@ -124,7 +122,7 @@ def _edit(given: object, where: str, properties: Mapping[str, Any]) -> dict[str,
 
 
 def _fitted(value: object, schema: Mapping[str, Any]) -> object:
-    """Return the value in the type of its schema, if its text or its shape says which is meant."""
+    """Return the value in the type of its schema, if its text or its shape makes that clear."""
     match schema.get("type"), value:
         case "array", str():
             found = _from_json(value)
@@ -145,7 +143,7 @@ def _fitted(value: object, schema: Mapping[str, Any]) -> object:
 
 
 def _from_json(value: object) -> object:
-    """Return what a text holds as JSON, if that is an object or a list; else the value itself."""
+    """Return the object or list that a text holds as JSON; otherwise the value itself."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return plain(json.loads(value), from_json=True)
@@ -163,6 +161,6 @@ def _refused(message: str, field: str, *, hint: str = "") -> EditdError:
 
 
 def unknown_name(what: str, name: str, known: Sequence[str]) -> EditdError:
-    """Return the refusal of a name that there is not: `what` is its kind."""
+    """Return the refusal of an unknown name; `what` is its kind."""
     hint = f"{nearest(name, known)}There are {', '.join(known)}."
     return refusal("invalid_params", f"There is no {what} {name!r}.", hint=hint)

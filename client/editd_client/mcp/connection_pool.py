@@ -1,8 +1,8 @@
-"""The link to the daemon: one session, over as many connections as calls run at once.
+"""The connections to the daemon: one session, over as many connections as calls run at once.
 
-Starts the daemon where none answers, opens the session with the first call, attaches further
-connections to it by its token, and asks again where the daemon has gone away in between: what is
-asked carries a `request_id` wherever asking twice would do it twice.
+Starts a daemon if none answers, and opens the session with the first call. Attaches further connections
+to it by its token, and retries a request if the daemon went away: requests carry a `request_id` if a
+second time would have a second effect.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from editd_client.locate import Workspace
 
-AGAIN_SECONDS_MAX = 10.0  # a daemon that is ending or coming is waited for
+AGAIN_SECONDS_MAX = 10.0  # wait for a daemon that stops or starts
 AGAIN_EVERY_SECONDS = 0.1
-CLOSE_SECONDS_MAX = 1.0  # whoever ends the server is not kept waiting
-IDLE_MAX = 8  # connections kept for the next calls: a daemon takes 256 of all its clients
+CLOSE_SECONDS_MAX = 1.0  # do not delay the end of the server
+IDLE_MAX = 8  # connections kept for the next calls, of the daemon's 256 for all clients
 
 Result = TypeVar("Result")
 
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 class SessionClaim(Struct, frozen=True):
     """The session to act in: exactly `name`, or a new session named after it.
 
-    With a token somebody else has opened the session, and it is left open at the end.
+    With a token, another program has opened the session, and it stays open at the end.
     """
 
     name: str
@@ -48,13 +48,13 @@ class SessionClaim(Struct, frozen=True):
 
 
 class CallStream(Struct):
-    """The connection that one call uses, so that another thread can cut it."""
+    """The connection that one call uses, so that another thread can close it."""
 
     stream: socket.socket | None = None
     is_cut: bool = False
 
     def cut(self) -> None:
-        """End the call that waits for an answer here; whether it is still carried out is not known."""
+        """End the call that waits for an answer here; it may still be carried out."""
         self.is_cut = True
         if self.stream is not None:
             with contextlib.suppress(OSError):
@@ -73,8 +73,8 @@ class ConnectionPool:
     workspace: Workspace
     claim: SessionClaim
     actor: str
-    session: str = field(init=False, default="")  # as it was opened; empty before
-    _record: HandleRecord = field(init=False)  # as it was when the last connection entered
+    session: str = field(init=False, default="")  # its name once opened, empty before
+    _record: HandleRecord = field(init=False)  # its state when the last connection entered
     _handle: Handle | None = field(init=False, default=None)
     _idle: list[PooledConnection] = field(init=False, default_factory=list)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
@@ -86,15 +86,15 @@ class ConnectionPool:
         )
 
     def announce(self) -> None:
-        """Let commands in the agent's shell act in the session, also before the first call opens it."""
+        """Let commands in the agent's shell act in the session, even before the first call opens it."""
         with self._lock:
             if self._handle is None:
                 self._handle = leave_handle(self.workspace, self._record)
 
     def ask(self, question: Callable[[Client], Result], line: CallStream | None = None) -> Result:
-        """What the daemon answers; asked again where it went away, or lost the session.
+        """Return the answer of the daemon; retry if the daemon went away or lost the session.
 
-        Raises EditdError for a refusal, Unreachable where no daemon answers, or the line was cut.
+        Raises EditdError for a refusal, Unreachable if no daemon answers or the call was cut.
         """
         line = line or CallStream()
         deadline = time.monotonic() + AGAIN_SECONDS_MAX
@@ -116,13 +116,13 @@ class ConnectionPool:
                     raise
                 self._hang_up()
                 with self._locked_record() as record:
-                    record.token = ""  # It was ended by force, or by its time: open it anew.
+                    record.token = ""  # It was closed by force, or expired: open it again.
             is_first = False
 
     def close(self) -> None:
-        """End the session that was opened here: its leases are free, and what it did stays."""
+        """Close the session if it was opened here: its leases end, and its work stays."""
         if not self._lock.acquire(timeout=CLOSE_SECONDS_MAX):
-            return  # The daemon does not answer; the session ends by its time.
+            return  # The daemon does not answer, and the session will expire.
         try:
             with self._locked_record(CLOSE_SECONDS_MAX) as record:
                 if record.token and self.claim.token is None:
@@ -144,7 +144,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def _connection(self, line: CallStream) -> Iterator[Client]:
-        """A client in the session, for one call; kept for the next where it is still good."""
+        """Yield a client in the session for one call; keep it for the next if it is still usable."""
         connection = self._take()
         line.stream = connection.stream
         if line.is_cut:
@@ -183,7 +183,7 @@ class ConnectionPool:
             return PooledConnection(client, stream)
 
     def _check_served(self, client: Client) -> None:
-        """Raise EditdError (`path_outside`) where EDITD_SOCKET leads to the daemon of another folder."""
+        """Raise EditdError (`path_outside`) if EDITD_SOCKET leads to the daemon of another folder."""
         here, root = self.workspace, root_elsewhere(client, self.workspace)
         if root and (here.found == "named" or os.path.commonpath([root, here.root]) != root):
             raise elsewhere(here, root)
@@ -195,9 +195,9 @@ class ConnectionPool:
     # ── The session ───────────────────────────────────────────────────────────────────────────
 
     def _enter(self, client: Client) -> None:
-        """Act in the session on this connection, and open it where that was not done yet.
+        """Act in the session on this connection, and open it if it is not open yet.
 
-        A session that was ended meanwhile is opened again under the same name: it is still this connection's.
+        A session that has ended meanwhile is opened again under the same name: it still belongs here.
         """
         with self._locked_record() as record:
             try:
@@ -210,10 +210,10 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def _locked_record(self, seconds: float = LOCK_SECONDS_MAX) -> Iterator[HandleRecord]:
-        """What is known of the session; the handle has it, since a command may have opened it."""
+        """Yield the state of the session from the handle, since a command may have opened it."""
         with contextlib.ExitStack() as stack:
             if self._handle is not None:
-                # Without the file, as after a clean-up of the folder, our own copy goes on.
+                # If the file is gone, as after a clean-up of the folder, use the copy in memory.
                 with contextlib.suppress(OSError, ValueError):
                     self._record = stack.enter_context(self._handle.locked(seconds))
             yield self._record
@@ -222,7 +222,7 @@ class ConnectionPool:
 def _taken(name: str) -> EditdError:
     return refusal(
         "unknown_session",
-        f"The session {name!r} is open already, and its token is not known here.",
-        hint="Give its token in EDITD_TOKEN, or another name with --session, or none.",
+        f"The session {name!r} is open already, and this server does not have its token.",
+        hint="Set EDITD_TOKEN to its token, or use another --session, or none.",
         data={"session": name},
     )

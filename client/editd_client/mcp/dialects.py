@@ -1,4 +1,4 @@
-"""The tools of other systems, as the daemon describes them: own names, own schemas, own answers."""
+"""The tools of other systems, from the daemon: their own names, schemas and answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "claude": ("str_replace_based_edit_tool",),
     "codex": ("apply_patch",),
 }
-"""The tools of each dialect, so that a wrong name is refused before there is a daemon to ask."""
+"""The tools of each dialect, to refuse a wrong name before a daemon runs."""
 
 _ANSWER = answered(answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES)
 
@@ -33,7 +33,7 @@ _ANSWER = answered(answer={"type": "string", "description": "The tool's answer i
 def offered_names(chosen: Sequence[str]) -> list[str]:
     """Return the names of editd's own tools and of those of the chosen dialects.
 
-    Raises EditdError (`invalid_params`) for a dialect that there is not.
+    Raises EditdError (`invalid_params`) for an unknown dialect.
     """
     return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, TOOLS)]
 
@@ -41,7 +41,7 @@ def offered_names(chosen: Sequence[str]) -> list[str]:
 def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[McpTool]:
     """Return the tools of the chosen dialects, in that order.
 
-    Raises EditdError (`invalid_params`) for a dialect that there is not.
+    Raises EditdError (`invalid_params`) for an unknown dialect.
     """
     known = {(entry.name, tool.name): tool for entry in entries for tool in entry.tools}
     names = {entry.name: [tool.name for tool in entry.tools] for entry in entries}
@@ -65,7 +65,8 @@ def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) ->
 def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
     """Return each tool of the chosen dialects: its dialect, its name there, and its name here.
 
-    A name that two of them have, or editd itself, has the dialect's before it (`cline_replace`).
+    If two dialects, or a dialect and editd, share a name, it gets the dialect's name as a prefix
+    (`cline_replace`).
     """
     for dialect in chosen:
         if dialect not in tools:

@@ -1,4 +1,4 @@
-"""The options of `editctl mcp`: whose session, and which tools."""
+"""The options of `editctl mcp`: the session, and the tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What the command line and the environment say."""
+    """The values from the command line and the environment."""
 
     workspace: str | None = None
     dialects: tuple[str, ...] = ()
@@ -17,5 +17,5 @@ class Options(Struct, frozen=True, kw_only=True):
     may_undo_others: bool = False
 
     def offers(self, name: str, is_read_only: bool) -> bool:
-        """Return whether a tool is among those to be offered."""
+        """Return whether to offer this tool."""
         return (not self.tools or name in self.tools) and (is_read_only or not self.is_read_only)

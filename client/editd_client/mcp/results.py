@@ -1,6 +1,6 @@
-"""What a tool's call comes to: a short text for the model, and the same as data for programs.
+"""The result of a tool call: a short text for the model, and the same as data for programs.
 
-A client may show its model the one or the other, so each says all that matters. Texts that are not
+A client may show its model either of them, so each has all important facts. Texts that are not
 UTF-8 are `{"base64": …}` in the data, as in the protocol, and have `�` in the text.
 """
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from editd_client.errors import EditdError, Unreachable
 
-DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens: more is asked for by path
+DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens; a larger diff has to be requested by path
 REFUSAL_CHARACTERS_MAX = 4_000  # of a diff or a passage that explains a refusal
 IN_OUR_TOOLS = (
-    # what a refusal says to a program, and what it says to a model here
+    # words of a refusal for a program, and their replacement for a model
     (r"on_conflict: force", "force: true"),
     (r", or use on_conflict: skip to undo only what fits", ""),
     (r"on_stale: merge", 'on_stale: "merge"'),
@@ -49,7 +49,7 @@ IN_OUR_TOOLS = (
     (r"Choose another path, or use overwrite", "Choose another path, or delete that file in the same call"),
     (r"Give its version as base to put the link in its place", "Delete it in the same call"),
     (r"Leave own_only out to take back what others did",
-     "Ask the user, who can run `editctl undo`, or start the server with `editctl mcp --may-undo-others`"),
+     "Ask the user to run `editctl undo`, or to start the server with `editctl mcp --may-undo-others`"),
     (r"It was opened with `unread: reject`", "It has to read a file before it edits it"),
     (r"`lease\.list`", "`lease` with action: list"),
     (r"`lease\.acquire` with `wait`", "`lease` with action: acquire and `wait`"),
@@ -62,7 +62,7 @@ IN_OUR_TOOLS = (
     (r"(Attach it with|Give) the token that `session\.open` returned: ", "Give the token of the session: "),
     (r"`session\.open` opens .*", "Start the server again."),
 )  # fmt: skip
-PLAIN = io.StringIO()  # a stream that is no terminal: no colours
+PLAIN = io.StringIO()  # a stream that is no terminal, so without colours
 
 
 class ToolResult(Struct, frozen=True):
@@ -74,7 +74,7 @@ class ToolResult(Struct, frozen=True):
 
 
 def answer(*texts: str, **data: Any) -> ToolResult:
-    """An answer of these texts and this data, in a form that every JSON parser takes."""
+    """Return a result with these texts and this data, in a form that every JSON parser accepts."""
     return ToolResult(tuple(map(_readable, texts)), json.loads(encode_json(data)))
 
 
@@ -82,10 +82,10 @@ def answer(*texts: str, **data: Any) -> ToolResult:
 
 
 def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> ToolResult:
-    """Return the answer to an applying method.
+    """Return the result of an edit.
 
-    `says` is the answer of a dialect's tool in its own words: the first text. The second has the warnings,
-    and who changed the files since they were read.
+    `says` is the reply of a dialect's tool in its own words, and the first text. The second has the
+    warnings, and the authors of changes since the files were read.
     """
     data: dict[str, Any] = {} if says is None else {"answer": says}
     data["transaction"] = None if result.transaction is None else result.transaction.seq
@@ -106,7 +106,7 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
 
 
 def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
-    """What an undo, a redo or a rollback did, or in a dry run what would be in its way."""
+    """Return the effect of an undo, a redo or a rollback, or the conflicts of a dry run."""
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
     found = applied(result, is_dry_run=is_dry_run)
     if not conflicts:
@@ -119,7 +119,7 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
 
 
 def content(result: ReadResult, start_line: int | None, end_line: int | None) -> ToolResult:
-    """A file: one text that says what it is, and one that is its content."""
+    """Return a file: one text about it, and one with its content."""
     facts = [result.path, f"version {result.version}", f"{result.size} bytes"]
     facts += [_lines(result, start_line or 1, end_line)] if start_line or end_line else []
     facts += ["not text"] if result.encoding is None else []
@@ -132,7 +132,7 @@ def content(result: ReadResult, start_line: int | None, end_line: int | None) ->
 
 
 def _lines(result: ReadResult, first: int, last: int | None) -> str:
-    """Which lines of how many these are."""
+    """Return the range of the lines, and their total number."""
     total = result.lines if isinstance(result.lines, int) else 0
     if first > total:
         return f"line {first} is past the end: it has {total} line{'' if total == 1 else 's'}"
@@ -155,7 +155,7 @@ def diff(result: DiffResult) -> ToolResult:
 
 
 def blame(path: str, result: BlameResult, start_line: int | None, end_line: int | None) -> ToolResult:
-    """Who wrote the lines, neighbours of one transaction together."""
+    """Return the authors of the lines, with neighbours of one transaction joined."""
     wanted = [line for line in result.lines if (start_line or 1) <= line.line <= (end_line or line.line)]
     ranges = list(_ranges(wanted))
     lines = [
@@ -181,7 +181,7 @@ def leases(result: LeaseListResult) -> ToolResult:
 
 
 def refused(error: EditdError) -> ToolResult:
-    """A refusal: what the daemon says, and of its data what helps with the next try."""
+    """Return a refusal: its message, and the data that helps with the next try."""
     message = spoken_here(error.message)
     text = "\n".join((message, *_particulars(error)))
     told = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
@@ -190,14 +190,14 @@ def refused(error: EditdError) -> ToolResult:
 
 
 def spoken_here(text: str) -> str:
-    """Return a refusal's text with the names of our tools and their arguments in place of the protocol's."""
+    """Return a refusal's text with the tools and arguments of MCP in place of the protocol's."""
     for spoken, here in IN_OUR_TOOLS:
         text = re.sub(spoken, here, text)
     return text
 
 
 def unreachable(error: Unreachable) -> ToolResult:
-    """No daemon answers; whether something was done is not known."""
+    """Return the result if no daemon answers; the call may or may not have been carried out."""
     text = f"{error.message} {error.hint}".strip()
     data = answer(error="unreachable", code=None, message=text, data={}).data
     return ToolResult((_readable(text),), data, is_refusal=True)
@@ -224,7 +224,7 @@ def _passage(text: object) -> Iterator[str]:
         yield _cut(text, REFUSAL_CHARACTERS_MAX)
 
 
-# ── What they are made of ─────────────────────────────────────────────────────────────────────
+# ── Parts of the results ──────────────────────────────────────────────────────────────────────
 
 
 def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -> Iterator[str]:
@@ -237,7 +237,7 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
     for file in result.files:
         if file.change is not None:
             yield f" {LETTERS[file.change]} {_moved(file)}"
-    yield from (f"Merged with what was there: {path}" for path in result.merged)
+    yield from (f"Merged with the current content: {path}" for path in result.merged)
     yield from _news(result.files)
     yield from _spoken(warnings)
     if is_dry_run:
@@ -249,7 +249,7 @@ def _spoken(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def _news(files: Iterable[FileResult]) -> Iterator[str]:
-    """Who changed the files since they were read; the edit was made on what they held then."""
+    """Yield the changes by others since the files were read; the edit keeps them."""
     for file in files:
         for transaction in _changed_by(file):
             yield f"{file.path} was changed since you read it, by {one_line(transaction, PLAIN)}"

@@ -1,9 +1,9 @@
 """The MCP server: one client over standard input and output, in either era of MCP's protocol.
 
-The one module that imports the SDK. Each call runs in a thread, so that a call that waits for a
-lease holds up no other; it tells of its progress where the client wants that, and ends when the
-client cancels it. Standard output is the protocol's alone: the SDK turns file descriptor 1 to
-standard error while it serves.
+The only module that imports the SDK. Each call runs in a thread, so that a call that waits for a lease
+blocks no other. A call reports its progress if the client wants that, and ends if the client cancels it.
+Standard output belongs to the protocol: the SDK redirects file descriptor 1 to standard error while it
+serves.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from editd_client.mcp.options import Options
     from editd_client.mcp.results import ToolResult
 
-ROOTS_SECONDS_MAX = 5.0  # a client that says it has roots and does not tell them is not waited for longer
+ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does not send them
 PROGRESS_SECONDS = 1.0
-CALLS_MAX = 128  # at once, each with a thread and a connection: half of those that a daemon takes
+CALLS_MAX = 128  # at once, each with a thread and a connection: half of a daemon's limit
 NAME_CHARACTERS_MAX = 100
-NOBODY = "mcp"  # the session of a client that does not say its name
+NOBODY = "mcp"  # the session of a client without a name
 TERMINATED = 128 + signal.SIGTERM
 
 INSTRUCTIONS = (
-    "Edit files of this workspace through editd: several may edit at once, nothing is overwritten unseen, "
-    "and each edit can be undone alone. A refused call has changed nothing, and says what to do."
+    "Edit files of this workspace through editd: several agents may edit at once, no change is overwritten "
+    "unseen, and each edit can be undone alone. A refused call has changed nothing, and names the next step."
 )
 
 
@@ -69,7 +69,7 @@ def serve(options: Options) -> None:
 
 
 class ToolServer:
-    """One client, and all that is known of it; it has a link to a daemon from its first call on."""
+    """One client, with its pool of connections to a daemon from its first call on."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -77,7 +77,7 @@ class ToolServer:
         self._announcing: asyncio.Task[None] | None = None
         self._tools: dict[str, McpTool] = {}
         self._lock = anyio.Lock()
-        # Of our own: the SDK reads standard input in a thread, too, and calls that wait must not keep it off.
+        # Separate: the SDK reads standard input in a thread, too, and waiting calls must not block it.
         self._threads = anyio.CapacityLimiter(CALLS_MAX)
 
     async def serve(self) -> None:
@@ -92,16 +92,16 @@ class ToolServer:
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     def close(self) -> None:
-        """End the session, if there is one by now."""
+        """Close the session, if it is open."""
         if self._link is not None:
             self._link.close()
 
     def leave_now(self) -> NoReturn:
-        """A signal: end the session, and then the process."""
+        """Handle a signal: close the session, then end the process."""
         self.close()
         os._exit(TERMINATED)
 
-    # ── What MCP asks ─────────────────────────────────────────────────────────────────────────
+    # ── Requests of MCP ───────────────────────────────────────────────────────────────────────────
 
     async def _list(
         self, ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -133,13 +133,13 @@ class ToolServer:
     async def _run(
         self, ctx: ServerRequestContext[Any], tool: McpTool, arguments: dict[str, Any]
     ) -> ToolResult:
-        """Run the tool in a thread, with the client told of it every second; cut where it is cancelled."""
+        """Run the tool in a thread, and report progress every second; cut the call if it is cancelled."""
         link, line, request_id = await self._linked(ctx), CallStream(), str(uuid.uuid4())
 
         def run() -> ToolResult:
             root = link.workspace.root
             try:
-                # A retry begins with the arguments as they were given.
+                # A retry begins with the original arguments.
                 return link.ask(
                     lambda client: tool.run(
                         ToolCall(
@@ -167,10 +167,10 @@ class ToolServer:
         finally:
             telling.cancel()
 
-    # ── What it needs for that ────────────────────────────────────────────────────────────────
+    # ── Tools, workspace and session ──────────────────────────────────────────────────────────────
 
     async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, McpTool]:
-        """Return the tools that are offered, by name; a daemon is asked for those of dialects."""
+        """Return the offered tools by name; the daemon describes those of dialects."""
         options = self._options
         if not self._tools:
             found = own_tools(may_undo_others=options.may_undo_others)
@@ -188,11 +188,11 @@ class ToolServer:
 
     async def _announce(self, ctx: ServerRequestContext[Any]) -> None:
         """Let commands in the agent's shell act in the session from now on, if there is a workspace."""
-        with contextlib.suppress(EditdError):  # A call says why there is none.
+        with contextlib.suppress(EditdError):  # Each call will report the error.
             await self._linked(ctx)
 
     async def _linked(self, ctx: ServerRequestContext[Any]) -> ConnectionPool:
-        """The link to the daemon of the workspace that is meant, which is decided once."""
+        """Return the pool for the daemon of the selected workspace, which is chosen once."""
         async with self._lock:
             if self._link is None:
                 options = self._options
@@ -206,7 +206,7 @@ class ToolServer:
 
 
 async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:
-    """The URIs of the client's roots; none where it has none, does not tell, or speaks the modern era."""
+    """Return the URIs of the client's roots; empty if it sends none, or uses the modern era."""
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.roots is None or not ctx.session.can_send_request:
         return []
@@ -220,7 +220,7 @@ async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:
 
 
 async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
-    """Tell the client once a second that the call goes on; nothing where it has given no token."""
+    """Report once a second that the call still runs; do nothing without a progress token."""
     start = time.monotonic()
     while True:
         await anyio.sleep(PROGRESS_SECONDS)
@@ -235,7 +235,7 @@ def _named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
 
 
 def _readable(name: str) -> str:
-    """A client's name as a session's."""
+    """Return a client's name in the form of a session's name."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()[:NAME_CHARACTERS_MAX] or NOBODY
 
 

@@ -1,7 +1,7 @@
-"""editd's own tools: what a model is told of each, and how a call becomes a request.
+"""editd's own tools: their descriptions for a model, and the conversion of a call to a request.
 
-Arguments are the protocol's by name and meaning, less those that the connection knows (session,
-actor, request id); the protocol's types check them. Paths may also be absolute.
+Arguments have the protocol's names and meaning, without those of the connection (session, actor, request
+id); the protocol's types check them. Paths may also be absolute.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from editd_client.mcp.arguments import Typed
     from editd_client.mcp.results import ToolResult
 
-READ_BYTES_MAX = 1 << 18  # a file that is larger is read by its lines
+READ_BYTES_MAX = 1 << 18  # a larger file must be read by lines
 LEASE_SECONDS = 300.0
 
 
 class ToolCall(Struct, frozen=True):
-    """One call: its arguments, checked for unknown names, and who asks whom."""
+    """One call: its arguments, checked for unknown names, and the client and connection that it uses."""
 
     arguments: dict[str, Any]
     client: Client
@@ -38,11 +38,11 @@ class ToolCall(Struct, frozen=True):
     may_undo_others: bool = False
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
-        """The arguments, and `more`, as that request; a refusal (`invalid_params`) that names the field."""
+        """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
         return arguments.typed({**self.arguments, **more}, kind)
 
     def path(self, given: str) -> str:
-        """A path relative to the root, where it is given as an absolute one below it."""
+        """Return a path relative to the root; an absolute one below the root is converted."""
         for root in (self.root, os.path.realpath(self.root)):
             if given.startswith(root + "/"):
                 return os.path.relpath(given, root)
@@ -53,7 +53,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class McpTool(Struct, frozen=True):
-    """One tool as MCP lists it, and how it is run."""
+    """One tool: its description for MCP, and its function."""
 
     name: str
     description: str
@@ -62,13 +62,13 @@ class McpTool(Struct, frozen=True):
     is_read_only: bool = False
     is_destructive: bool = False
     is_idempotent: bool = False
-    is_own: bool = True  # a dialect's tool judges its arguments by itself
+    is_own: bool = True  # a dialect's tool checks its arguments itself
     title: str = ""
     output: Mapping[str, Any] = msgspec.field(default_factory=dict)
     reaching: frozenset[str] = frozenset()  # arguments that only `--may-undo-others` offers
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call; a refusal (`invalid_params`) names what is unknown or missing."""
+        """Return the arguments of a call. Raises EditdError (`invalid_params`) for a wrong name."""
         return arguments.checked(self.name, self.schema, given) if self.is_own else dict(given)
 
 
@@ -84,15 +84,15 @@ def _of(kind: str, description: str = "", **more: Any) -> dict[str, Any]:
     return {"type": kind, **({"description": description} if description else {}), **more}
 
 
-_TX = {"anyOf": [{"type": "integer"}, {"type": "string"}]}  # some clients warn of a list of types
+_TX = {"anyOf": [{"type": "integer"}, {"type": "string"}]}  # some clients warn about a list of types
 _LINE = _of("integer", minimum=1)
 _PATHS = _of("array", items={"type": "string"})
-_DRY_RUN = _of("boolean", "Show what would change, change nothing")
-_FORCE = _of("boolean", "Even over later changes of the same lines")
+_DRY_RUN = _of("boolean", "Show the changes, make none")
+_FORCE = _of("boolean", "Also undo lines that later transactions have changed")
 
 
 def answered(**properties: Any) -> dict[str, Any]:
-    """Return the schema of a tool's structured answer, which is a refusal's if the call is refused."""
+    """Return the schema of a tool's structured result, which is a refusal's if the call is refused."""
     return {
         "type": "object",
         "properties": {
@@ -112,7 +112,7 @@ CHANGES: dict[str, Any] = {
     "files": _ITEMS,
     "merged": _of("array", items={"type": "string"}),
     "warnings": _of("array", items={"type": "string"}),
-    "changed_by": {**_ITEMS, "description": "By others, since the files were read"},
+    "changed_by": {**_ITEMS, "description": "Transactions of others since the files were read"},
     "diff": _of("string"),
 }
 _UNDONE = answered(**CHANGES, conflicts=_ITEMS)
@@ -126,8 +126,8 @@ _EDIT = {
         "op": _of("string", enum=["replace", "write", "patch", "delete", "move", "chmod"]),
         "path": _of("string", "The file; for all but patch"),
         "old": _of("string", "replace: exact text in the file"),
-        "new": _of("string", "replace: what stands there instead"),
-        "count": _of("integer", "replace: in how many places `old` is, 1 if left out"),
+        "new": _of("string", "replace: the new text"),
+        "count": _of("integer", "replace: exact number of occurrences of `old` (default: 1)"),
         "content": _of("string", "write: the whole file, new or one that you have read"),
         "patch": _of("string", "patch: unified diff of any number of files"),
         "to": _of("string", "move: the new path"),
@@ -139,7 +139,7 @@ _EDIT = {
 _APPLY = _object(
     ("edits",),
     edits=_of("array", items=_EDIT),
-    message=_of("string", "Why, for the log"),
+    message=_of("string", "Reason for the edit, kept in the log"),
     on_stale=_of(
         "string", "If a file changed since you read it: refuse, or merge", enum=["reject", "merge"]
     ),
@@ -162,7 +162,7 @@ def _apply(call: ToolCall) -> ToolResult:
 
 
 def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
-    """A replacement is made on what the file holds now: its text guards it, as in other systems' tools."""
+    """Return the edit; a replacement is guarded by its old text only, as in other systems' tools."""
     return msgspec.structs.replace(edit, guard="text") if isinstance(edit, messages.Replace) else edit
 
 
@@ -179,7 +179,7 @@ def _read(call: ToolCall) -> ToolResult:
         if size > READ_BYTES_MAX:
             raise refusal(
                 "too_large",
-                f"{path} has {size} bytes, and at most {READ_BYTES_MAX} are read at once.",
+                f"{path} has {size} bytes, more than the {READ_BYTES_MAX} of one call.",
                 hint="Read a part of it with start_line and end_line.",
                 data={"path": path, "size": size},
             )
@@ -231,14 +231,14 @@ def _rollback(call: ToolCall) -> ToolResult:
 
 
 def _forced(call: ToolCall, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
-    """`force` as the protocol has it, and the other arguments."""
+    """Return `force` in the protocol's form, and the other arguments."""
     force = call.arguments.pop("force", False)
     if not isinstance(force, bool):
-        raise refusal("invalid_params", "`force` is true or false.", data={"field": "force"})
+        raise refusal("invalid_params", "`force` must be true or false.", data={"field": "force"})
     return ("force" if force else "fail"), call.typed(kind)
 
 
-# ── Looking ───────────────────────────────────────────────────────────────────────────────────
+# ── Inspect ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _log(call: ToolCall) -> ToolResult:
@@ -269,7 +269,7 @@ def _line_number(call: ToolCall, name: str) -> int | None:
     value = call.arguments.pop(name, None)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise refusal("invalid_params", f"`{name}` is the number of a line, from 1.", data={"field": name})
+    raise refusal("invalid_params", f"`{name}` must be the number of a line, from 1.", data={"field": name})
 
 
 # ── Leases ────────────────────────────────────────────────────────────────────────────────────
@@ -295,7 +295,9 @@ def _lease(call: ToolCall) -> ToolResult:
             return results.leases(call.client.lease_list())
         case _:
             raise refusal(
-                "invalid_params", "`action` is acquire, renew, release or list.", data={"field": "action"}
+                "invalid_params",
+                "`action` must be acquire, renew, release or list.",
+                data={"field": "action"},
             )
 
 
@@ -305,8 +307,8 @@ OWN: tuple[McpTool, ...] = (
         "Edit files: all edits together or none, in order, as one transaction that can be undone alone. "
         "Use it for every change of files here, with the edits that belong together in one call. "
         'Example: {"edits": [{"op": "replace", "path": "app.py", "old": "tries = 3", "new": "tries = 9"}]}. '
-        "Others may be editing too: a replace is made where its text is now; any other edit of a file that "
-        "changed since you read it is refused as stale, with what changed, or merged.",
+        "Others may edit too. A replace uses the current content. Any other edit of a file that changed "
+        "since you read it is refused as stale, with the changes, or merged.",
         _APPLY,
         _apply,
         is_destructive=True,
@@ -315,11 +317,11 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "read_file",
-        "Read a text file, whole or some lines. What you read is remembered, so that your edits are refused "
-        "if others changed it since.",
+        "Read a text file, whole or some lines. editd remembers the version, so that your edits are refused "
+        "if others change the file afterwards.",
         _object(
             ("path",), path=_of("string"), start_line=_LINE, end_line=_LINE,
-            at={**_TX, "description": "As it was right after this transaction"},
+            at={**_TX, "description": "The transaction right after which to read it (default: now)"},
         ),
         _read,
         is_read_only=True,
@@ -327,18 +329,18 @@ OWN: tuple[McpTool, ...] = (
         title="Read a file",
         output=answered(
             path=_of("string"), version=_of("string"), size=_of("integer", "Bytes"), encoding=_TEXT_OR_NULL,
-            eol=_of("string"), lines=_of("integer", "Of the whole file, if only some were asked for"),
+            eol=_of("string"), lines=_of("integer", "Of the whole file, if you read a part"),
             content={"description": "The text; {base64} if it is not UTF-8"},
         ),
     ),
     McpTool(
         "undo",
-        "Undo your newest edit, or any transaction of yours, however old. Later changes by anyone are kept; "
-        "if they touch the same lines it is refused.",
+        "Undo your newest edit, or any transaction of yours, however old. Later changes by anyone are kept. "
+        "If they touch the same lines, the undo is refused.",
         _object(
-            tx={**_TX, "description": "Its number in the log"},
+            tx={**_TX, "description": "Number of the transaction in the log"},
             paths={**_PATHS, "description": "Only these files of `tx`"},
-            last=_of("integer", "Your newest so many"), dry_run=_DRY_RUN, force=_FORCE,
+            last=_of("integer", "Number of your newest edits to undo"), dry_run=_DRY_RUN, force=_FORCE,
         ),
         _undo,
         is_destructive=True,
@@ -356,12 +358,12 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "rollback_session",
-        "Roll back all that you did here, as one transaction. What others did stays, and so does what was "
-        "published as a commit.",
+        "Roll back all your work here, as one transaction. The work of others stays, and so does "
+        "published work.",
         _object(
             session=_of("string", "Another session, in place of yours"),
-            since={**_TX, "description": "From this transaction on"},
-            include_published=_of("boolean", "Also what was published; the commit stays"),
+            since={**_TX, "description": "First transaction to roll back"},
+            include_published=_of("boolean", "Also published work; the commit stays"),
             dry_run=_DRY_RUN, force=_FORCE,
         ),
         _rollback,
@@ -372,20 +374,21 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "log",
-        "Who changed what, newest first: edits, undos, and what other programs wrote (`outside`).",
+        "List the transactions with their authors, newest first: edits, undos, and changes by other programs "
+        "(`outside`).",
         _object(
             path=_of("string", "A file or folder"), session=_of("string"), actor=_of("string"),
-            limit=_of("integer", "20 if left out"), before=_of("integer", "Older than this transaction"),
+            limit=_of("integer", "Default: 20"), before=_of("integer", "Only older than this transaction"),
         ),
         _log,
         is_read_only=True,
         is_idempotent=True,
         title="Show the history",
-        output=answered(transactions=_ITEMS, more=_of("boolean", "There are older ones")),
+        output=answered(transactions=_ITEMS, more=_of("boolean", "Whether older ones exist")),
     ),
     McpTool(
         "diff",
-        "What changed after transaction `from` (left out: since the start) up to `to` (left out: now).",
+        "Show the changes after transaction `from` (default: the start) up to `to` (default: now).",
         _object(**{"from": _TX, "to": _TX, "paths": _PATHS}),
         _diff,
         is_read_only=True,
@@ -395,12 +398,12 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "blame",
-        "Which transaction, and who, each line of a file came with.",
+        "Show the transaction and author of each line of a file.",
         _object(("path",), path=_of("string"), start_line=_LINE, end_line=_LINE),
         _blame,
         is_read_only=True,
         is_idempotent=True,
-        title="Show who wrote each line",
+        title="Show the author of each line",
         output=answered(path=_of("string"), version=_of("string"), lines=_ITEMS),
     ),
     McpTool(
@@ -409,9 +412,9 @@ OWN: tuple[McpTool, ...] = (
         _object(
             ("action",), action=_of("string", enum=["acquire", "renew", "release", "list"]),
             paths={**_PATHS, "description": "acquire: paths or globs such as src/**"},
-            ttl=_of("number", "Seconds that it lasts; 300 if left out"),
-            wait=_of("number", "acquire: seconds to wait where others have it"),
-            lease=_of("string", "renew, release: the lease"),
+            ttl=_of("number", "Duration in seconds (default: 300)"),
+            wait=_of("number", "acquire: seconds to wait if others have it"),
+            lease=_of("string", "renew, release: name of the lease"),
         ),
         _lease,
         title="Lease paths",
@@ -424,7 +427,7 @@ OWN: tuple[McpTool, ...] = (
 
 
 def own_tools(*, may_undo_others: bool) -> list[McpTool]:
-    """Return our tools, without the arguments that reach other sessions' work unless that is allowed."""
+    """Return editd's own tools; without `may_undo_others`, without the arguments for others' work."""
     return list(OWN) if may_undo_others else [_without(tool, tool.reaching) for tool in OWN]
 
 

@@ -1,4 +1,4 @@
-"""Which workspace a connection is about: what the command line says, else the client's root, else here."""
+"""The workspace of an MCP connection: from the command line, the client's root, or the current folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def is_named(named: str | None) -> bool:
-    """Does somebody say which it is, so that the client's roots do not matter?"""
+    """Whether the command line or the environment names it, so that the client's roots do not matter."""
     return bool(named or os.environ.get("EDITD_WORKSPACE"))
 
 
 def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
-    """The workspace that is named, else of the client's only root, else of the current folder.
+    """Return the named workspace, otherwise that of the client's root, otherwise of the current folder.
 
-    Of several roots the current folder's workspace is the one that is meant where it holds one of
-    them, else the first root's. Raises EditdError where that is a folder that editd will not own.
+    With several roots, choose the current folder's workspace if it holds one of them, otherwise the first
+    root's. Raises EditdError for a folder that editd refuses to own.
     """
     if is_named(named):
         return find_workspace(named)
@@ -38,7 +38,7 @@ def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
 
 
 def _folder(uri: str) -> str | None:
-    """The folder that a root's URI names; None for what is no folder on this machine."""
+    """Return the folder that a root's URI names; None if that is no folder on this machine."""
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
