@@ -51,6 +51,7 @@ class Salvage(History):
         self._sound = self._objects("sound", self.packs())
         self._borrowed = self._objects("borrowed", [])
         self._pending: dict[Oid, tuple[int, bytes]] = {}
+        self._tried: dict[Oid, bytes] = {}
         self._pending_order: deque[tuple[int, Oid]] = deque()
         self.pending_bytes = 0
         self._tail = JournalPosition(0, 0)
