@@ -184,9 +184,9 @@ class AsyncClient:
         Up to ten thousand unread events are kept. Beyond that, a `resync` replaces the rest, as when the
         daemon leaves some out.
         """
-        heard = self.events(events=events, paths=paths, since=since)
-        await heard.begin()
-        return heard
+        iterator = self.events(events=events, paths=paths, since=since)
+        await iterator.begin()
+        return iterator
 
     def events(
         self,
@@ -327,7 +327,7 @@ class AsyncClient:
         return await _in_thread(self._address.connect)
 
     async def _is_back(self) -> bool:
-        """Whether a daemon that somebody restarted answers, now or within ten seconds."""
+        """Whether a restarted daemon answers, now or within ten seconds."""
         stream = None if self._address is None else await self._again_if_there(self._address.path)
         if stream is not None:
             stream.close()

@@ -353,7 +353,7 @@ class Client:
                 raise Unreachable(f"The daemon went away during a subscription: {error}.") from error
 
     def _begin_again_if_there(self) -> None:
-        """Reconnect if somebody restarts the daemon. It was stopped on purpose, so do not start one."""
+        """Reconnect if another program restarts the daemon. Do not start it: it was stopped on purpose."""
         stream = None if self._address is None else self._address.reconnect_if_running()
         if stream is not None:
             self._begin(stream, None)

@@ -116,7 +116,7 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
 
     said, to_say = os.pipe()
     try:
-        # -P: otherwise Python would import from the current folder, which is somebody's workspace.
+        # -P: otherwise Python would import from the current folder, which may be a workspace.
         nested = ["--nested"] if workspace.is_nested else []
         arguments = ["--workspace", workspace.root, *nested, "--ready-fd", str(to_say)]
         child = subprocess.Popen(

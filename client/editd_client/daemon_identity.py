@@ -26,7 +26,7 @@ def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
     """Return the folder of the client's daemon, if EDITD_SOCKET leads to another workspace."""
     if not os.environ.get("EDITD_SOCKET"):
         return None
-    root: str = client.ask(Request(Status(), lambda told: told["root"]))
+    root: str = client.ask(Request(Status(), lambda status: status["root"]))
     return root if is_elsewhere(root, workspace) else None
 
 

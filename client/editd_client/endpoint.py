@@ -59,7 +59,7 @@ class Endpoint(Struct, frozen=True):
         return self.connect() if stream is None else stream
 
     def reconnect_if_running(self) -> socket.socket | None:
-        """Connect to a daemon that somebody else starts within ten seconds; otherwise return None."""
+        """Connect to a daemon that another program starts within ten seconds; otherwise return None."""
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         while True:
             stream = connect(self.path)

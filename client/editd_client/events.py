@@ -143,7 +143,7 @@ class Events:
         *,
         is_lasting: bool,
     ) -> None:
-        """Make the iterator. `hear` waits up to so many seconds for an event."""
+        """Make the iterator. `hear` waits up to a number of seconds for an event."""
         self._subscription = subscription
         self._hear = hear
         self._unsubscribe = unsubscribe

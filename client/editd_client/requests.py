@@ -61,7 +61,7 @@ def _check_seconds(name: str, seconds: float | None) -> None:
     """Raise EditdError, as the daemon would, for a time that no clock here can wait for."""
     if seconds is not None and not 0 <= seconds <= WAIT_SECONDS_MAX:
         raise refusal(
-            "invalid_params", f"`{name}` must be a number of seconds, up to a day.", data={"field": name}
+            "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
         )
 
 

@@ -90,7 +90,7 @@ class SessionState:
         return Request(named, asked.read, asked.extra)
 
     def may_repeat(self, asked: Request[Any], sends: int) -> bool:
-        """Whether to send a request again that was sent so many times without an answer."""
+        """Whether to send a request again that was sent `sends` times without an answer."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
     def check_size(self, request: bytes) -> None:

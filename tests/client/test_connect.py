@@ -126,7 +126,7 @@ def another(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.mark.parametrize("start", [True, False])
 def test_a_socket_of_another_workspace_is_refused(place: Workplace, another: Path, start: bool) -> None:
-    with pytest.raises(EditdError, match=f"has {place.root}, and not {another}") as refused:
+    with pytest.raises(EditdError, match=f"serves {place.root}, not {another}") as refused:
         Client.connect(str(another), start=start)
     assert refused.value.name == "path_outside"
     assert "EDITD_SOCKET" in refused.value.hint
@@ -146,7 +146,7 @@ def test_a_socket_that_becomes_another_workspaces_is_refused_from_then_on(
         wait_until(lambda: not at.exists(), "the daemon ends")
         at.symlink_to(place.socket)
         for client in (theirs, waiting) * 2:
-            with pytest.raises(EditdError, match=f"has {place.root}") as refused:
+            with pytest.raises(EditdError, match=f"serves {place.root}") as refused:
                 client.apply([write("stray", "x\n")])
             assert refused.value.name == "path_outside"
 

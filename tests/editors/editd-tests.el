@@ -733,7 +733,7 @@
               (let ((editd-without-daemon 'refuse))
                 (should-error (save-buffer) :type 'user-error)
                 (should (buffer-modified-p)))
-              (should (string-match-p "Emacs saves .* by itself: The daemon did not answer"
+              (should (string-match-p "Emacs saves .* without editd: The daemon did not answer"
                                       (saying (save-buffer)))))
           (signal-process pid 'CONT)))
       (should (equal (holds file) "one\ntwo\n"))
@@ -787,7 +787,7 @@
         (eventually (not (editd--live-p workspace)))
         (eventually (not (file-exists-p (editd--workspace-socket workspace))))
         (should (string-match-p
-                 "by itself: There is no program /nonexistent/editctl; see .editd-program"
+                 "without editd: Program /nonexistent/editctl was not found; see .editd-program"
                  (saying (save-buffer))))
         (should (equal (holds file) "one\ntwo\n"))
         (append-text "mine\n")

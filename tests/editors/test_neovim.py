@@ -161,7 +161,7 @@ def test_a_stale_save_is_refused_and_turning_away_leaves_everything_as_it_is(
     vim.command("write")
     asked = vim.lua("_G.asked")
     assert asked[0]["items"] == ["reload", "merge", "overwrite", "cancel"]
-    assert asked[0]["shown"][0] == "Reload: drop what is here"
+    assert asked[0]["shown"][0] == "Reload: drop your changes"
     assert "cancel.txt has changed since it was read (" in asked[0]["prompt"]
     assert " by claude)" in asked[0]["prompt"]
     assert vim.lines == before
@@ -631,9 +631,9 @@ def test_without_a_daemon_vim_writes_asks_before_it_overwrites_and_is_back_with_
     alone.command("call setline(1, 'one')\nwrite\ncall setline(2, 'two')\nwrite")
     assert file.read_text() == TEN.replace("line 1\n", "one\n").replace("line 2\n", "two\n")
     assert not alone.is_modified
-    assert [said.startswith("editd: Vim writes by itself: No editd answers") for said in alone.said()] == [
-        True
-    ]
+    assert [
+        said.startswith("editd: Vim writes without editd: No editd answers") for said in alone.said()
+    ] == [True]
     file.write_text("theirs\n")
     alone.command("call setline(3, 'three')\nwrite")
     assert alone.lua("_G.asked[1].items") == ["reload", "overwrite", "cancel"]
@@ -757,8 +757,10 @@ def test_a_socket_of_another_workspace_leads_no_save_there(place: Workplace) -> 
         editor.edit(another / "text.txt")
         editor.command("call setline(1, 'mine')\nwrite")
         assert (another / "text.txt").read_text() == "mine\n"
-        why = f"No editd answers: the daemon at EDITD_SOCKET has {place.root}, and not {another}"
-        assert [said.startswith(f"editd: Vim writes by itself: {why}") for said in editor.said()] == [True]
+        why = f"No editd answers: the daemon at EDITD_SOCKET serves {place.root}, not {another}"
+        assert [said.startswith(f"editd: Vim writes without editd: {why}") for said in editor.said()] == [
+            True
+        ]
         assert client.log(actor="nvim").transactions == []
         editor.end()
     assert place.files()["text.txt"] == TEN.encode()

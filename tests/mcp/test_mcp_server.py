@@ -725,7 +725,7 @@ def test_a_socket_of_another_workspace_leads_no_edit_there(
     with agent(shared, *words, name="stray", folder=another, **there) as stray:
         said, told = stray.is_refused("apply_edits", edits=[write("stray.txt", "x\n")])
     assert told["error"] == "path_outside"
-    assert f"has {shared.root}, and not {another}" in said
+    assert f"serves {shared.root}, not {another}" in said
     assert "stray.txt" not in shared.files()
 
 

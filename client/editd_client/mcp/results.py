@@ -184,8 +184,8 @@ def refused(error: EditdError) -> ToolResult:
     """Return a refusal: its message, and the data that helps with the next try."""
     message = spoken_here(error.message)
     text = "\n".join((message, *_particulars(error)))
-    told = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
-    data = answer(error=error.name, code=error.code, message=message, data=told).data
+    details = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
+    data = answer(error=error.name, code=error.code, message=message, data=details).data
     return ToolResult((_readable(text),), data, is_refusal=True)
 
 

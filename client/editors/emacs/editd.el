@@ -7,28 +7,28 @@
 ;;; Commentary:
 
 ;; editd is a daemon that makes every edit of a workspace's files an atomic
-;; transaction, whoever makes it, with a history in which any of them can be
-;; undone.  `editd-mode' saves a buffer through it:
+;; transaction, with a history in which each of them can be undone.
+;; `editd-mode' saves a buffer through it:
 ;;
 ;; - A save is made for the version of the file that the buffer was read at.
-;;   Where an agent, a shell or another editor has changed the file since,
+;;   If an agent, a shell or another editor has changed the file since,
 ;;   nothing is overwritten: you choose to reload, to merge or to overwrite.
-;; - A buffer without changes of its own follows its file; one with changes
-;;   gets a mark in the mode line ("editd!"), and `editd-merge'.
-;; - `editd-log', `editd-blame' and `editd-diff' show who did what;
-;;   `editd-undo', `editd-redo' and `editd-rollback' take it back.
+;; - A buffer without changes follows its file.  A buffer with changes gets a
+;;   mark in the mode line ("editd!"), and `editd-merge' merges the file.
+;; - `editd-log', `editd-blame' and `editd-diff' show changes and authors.
+;;   `editd-undo', `editd-redo' and `editd-rollback' take them back.
 ;;
 ;; Turn it on everywhere with
 ;;
 ;;   (global-editd-mode 1)
 ;;
-;; and put the commands on a key of yours with
+;; and bind the commands to a key with
 ;;
 ;;   (global-set-key (kbd "C-c e") editd-command-map)
 ;;
-;; Where no daemon answers, or a file is in no workspace, Emacs saves by
-;; itself and says so.  What is saved that way is in the history all the same,
-;; once a daemon runs.
+;; If no daemon answers, or a file is in no workspace, Emacs saves without
+;; editd and shows a message.  The history records such a save, too, when a
+;; daemon runs.
 
 ;;; Code:
 
@@ -52,50 +52,50 @@
 
 (defcustom editd-workspace nil
   "The workspace of the files below it; nil for the git repository around a file.
-EDITD_WORKSPACE in the environment is taken next, as `editctl' does."
+The next choice is EDITD_WORKSPACE in the environment, as for `editctl'."
   :type '(choice (const :tag "The git repository" nil) directory))
 
 (defcustom editd-start-daemon t
-  "Whether a daemon is started for a workspace that has none."
+  "Whether to start a daemon for a workspace without one."
   :type 'boolean)
 
 (defcustom editd-actor "emacs"
-  "The name under which the history has what you do."
+  "The author of your edits in the history."
   :type 'string)
 
 (defcustom editd-session nil
-  "The name of the session that you edit in, or nil for none."
+  "The name of the session for your edits, or nil for none."
   :type '(choice (const :tag "None" nil) string))
 
 (defcustom editd-timeout 10
-  "How many seconds to wait for the daemon before giving up."
+  "The longest wait for the daemon, in seconds."
   :type 'number)
 
 (defcustom editd-without-daemon 'save
-  "What a save does where no daemon answers.
-`save' lets Emacs save by itself and says so, `ask' asks first,
-and `refuse' leaves the buffer unsaved."
+  "What to do with a save if no daemon answers.
+`save' lets Emacs save without editd and shows a message, `ask' asks
+first, and `refuse' leaves the buffer unsaved."
   :type '(choice (const save) (const ask) (const refuse)))
 
 (defcustom editd-make-backups nil
-  "Whether saving through the daemon makes Emacs's backup files, too.
+  "Whether saving through the daemon also makes Emacs's backup files.
 The history holds every version, so they are not needed."
   :type 'boolean)
 
 (defcustom editd-lockfiles nil
   "Whether Emacs makes its lock files (\".#NAME\") beside files of a workspace.
-The daemon refuses stale saves, and lock files would come into its history."
+The daemon refuses stale saves, and lock files would enter its history."
   :type 'boolean)
 
 (defcustom editd-diff3-program "diff3"
-  "The program that puts conflict markers where both sides changed the same lines."
+  "The program that marks conflicts, if both sides changed the same lines."
   :type 'string)
 
 (defface editd-changed '((t :inherit warning))
-  "The mark of a buffer whose file somebody else has changed.")
+  "Face of the mark for a buffer whose file others have changed.")
 
 (defface editd-margin '((t :inherit shadow))
-  "Who wrote a line, in `editd-blame'.")
+  "Face of a line's author in `editd-blame'.")
 
 (define-error 'editd-error "Editd")
 (define-error 'editd-refused "Refused by editd" 'editd-error)
@@ -105,18 +105,18 @@ The daemon refuses stale saves, and lock files would come into its history."
 ;;; The mode
 
 (cl-defstruct (editd--workspace (:constructor editd--make-workspace (root)) (:copier nil))
-  "A workspace: its ROOT, the CONNECTION to its daemon and how far that is."
-  root connection ready opening (why "It was not looked for yet.") socket events timer)
+  "A workspace: its ROOT, the CONNECTION to its daemon and its state."
+  root connection ready opening (why "No connection was tried yet.") socket events timer)
 
 (defvar-local editd--root nil "The workspace's root, with a slash at its end.")
 (defvar-local editd--path nil "The file's path in the workspace.")
 (defvar-local editd--base nil
   "The version of the file that this buffer was read at.
-Nil where there was no file; `editd--unknown' where it cannot be told.")
+Nil if there was no file; `editd--unknown' if the version is unknown.")
 (defvar-local editd--theirs nil
-  "The version that somebody else gave the file since, `gone', or nil.")
+  "The version of a later change by others, `gone', or nil.")
 (dolist (variable '(editd-mode editd--root editd--path editd--base editd--theirs))
-  (put variable 'permanent-local t))    ; another major mode does not forget what was read
+  (put variable 'permanent-local t))    ; a change of the major mode keeps them
 
 (defconst editd--unknown (make-string 40 ?0) "A version that no file has.")
 
@@ -131,11 +131,11 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
     (define-key map "R" #'editd-rollback)
     (define-key map "s" #'editd-status)
     map)
-  "The commands, for a key of yours.")
+  "Keymap of the commands, to bind to a key.")
 
 ;;;###autoload
 (define-minor-mode editd-mode
-  "Save this buffer through editd, and follow what others do to its file."
+  "Save this buffer through editd, and follow changes of its file."
   :lighter (:eval (editd--lighter))
   (if (not editd-mode)
       (editd--leave)
@@ -149,7 +149,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
   :group 'editd)
 
 (defun editd--turn-on ()
-  "Turn on `editd-mode' where the buffer's file is in a workspace."
+  "Turn on `editd-mode' if the buffer's file is in a workspace."
   (when (and (not editd-mode) (editd--place))
     (editd-mode 1)))
 
@@ -159,12 +159,12 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
     (after-revert-hook editd--note-base -90)
     (after-set-visited-file-name-hook editd--enter-again 0)
     (after-change-major-mode-hook editd--enter-again 0))
-  "What a buffer in `editd-mode' has on its hooks, and how deep.")
+  "The hooks of a buffer in `editd-mode': functions and depths.")
 (pcase-dolist (`(,_ ,function ,_) editd--hooks)
   (put function 'permanent-local-hook t))
 
 (defun editd--enter ()
-  "Follow this buffer's file; nil where it is in no workspace."
+  "Follow this buffer's file; return nil if it is in no workspace."
   (when-let ((place (editd--place)))
     (unless (equal place (cons editd--root editd--path))
       (setq editd--base editd--unknown editd--theirs nil))
@@ -191,14 +191,14 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
     (editd-mode -1)))
 
 (defun editd--lighter ()
-  "The mode line's word: connected, not connected, or changed by somebody else."
+  "Return the mode line's word: connected, not connected, or changed by others."
   (cond (editd--theirs (propertize " editd!" 'face 'editd-changed
-                                   'help-echo "The file was changed by somebody else: M-x editd-merge"))
+                                   'help-echo "Others have changed the file: M-x editd-merge"))
         ((editd--live-p (editd--workspace editd--root)) " editd")
         (t (propertize " editd-" 'help-echo "The daemon does not answer"))))
 
 (defun editd--place ()
-  "The workspace of this buffer's file and the path in it, as a pair, or nil."
+  "Return the workspace of this buffer's file and the path in it, or nil."
   (when-let* ((file (and buffer-file-name
                          (not (file-remote-p buffer-file-name))
                          (file-truename buffer-file-name)))
@@ -209,7 +209,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
       (cons root path))))
 
 (defun editd--root-of (file)
-  "The workspace that FILE is in, with a slash at its end, or nil."
+  "Return the workspace of FILE, with a slash at its end, or nil."
   (let ((named (seq-find (lambda (folder) (and folder (file-in-directory-p file folder)))
                          (list editd-workspace (getenv "EDITD_WORKSPACE")))))
     (when-let ((root (or named (locate-dominating-file file ".git"))))
@@ -219,7 +219,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
 ;;; Saving
 
 (defun editd--around-save (save &rest arguments)
-  "Call SAVE with ARGUMENTS; it is for us to ask about a changed file."
+  "Call SAVE with ARGUMENTS, without Emacs's question about a changed file."
   (let ((buffer (or (buffer-base-buffer) (current-buffer))))
     (if (or (not (buffer-local-value 'editd-mode buffer))
             (verify-visited-file-modtime buffer))
@@ -231,21 +231,21 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
             (with-current-buffer buffer (set-visited-file-modtime known))))))))
 
 (defun editd--write-file ()
-  "Save this buffer through the daemon; nil where Emacs is to save it itself."
+  "Save this buffer through the daemon; return nil if Emacs has to save it."
   (when (and editd-mode (editd--plain-p))
     (editd--make-folder)
     (when editd-make-backups
       (editd--backup))
     (pcase-let ((`(,bytes . ,coding) (editd--encoded)))
       (when (editd--save bytes coding)
-        ;; `basic-save-buffer' takes the coding system from here.
+        ;; `basic-save-buffer' reads the coding system from this variable.
         (setq last-coding-system-used coding)
         (when buffer-file-coding-system-explicit
           (setcar buffer-file-coding-system-explicit coding))
         t))))
 
 (defun editd--plain-p ()
-  "Is what Emacs writes for this buffer just its text, encoded?"
+  "Return whether Emacs would write just this buffer's encoded text."
   (not (or buffer-file-format
            write-region-annotate-functions
            (find-file-name-handler buffer-file-name 'write-region))))
@@ -258,7 +258,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
       (user-error "Canceled"))))
 
 (defun editd--save (bytes coding)
-  "Make BYTES, encoded by CODING, what the file holds; nil where Emacs is to do it."
+  "Write BYTES, encoded by CODING, to the file; return nil if Emacs has to do it."
   (let ((base editd--base) (tick (buffer-chars-modified-tick)) (on-stale nil))
     (catch 'saved
       (while t
@@ -271,7 +271,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
            (pcase (editd--refusal-name refusal)
              ((or "stale" "file_exists")
               (let ((current (editd--version-now)))
-                (cond ((equal current (editd--version bytes)) ; it holds this already
+                (cond ((equal current (editd--version bytes)) ; the file has these bytes already
                        (editd--settle current)
                        (throw 'saved t))
                       (on-stale (editd--mark-conflicts coding)))
@@ -285,7 +285,7 @@ Nil where there was no file; `editd--unknown' where it cannot be told.")
              (_ (throw 'saved (editd--save-refused refusal))))))))))
 
 (defun editd--apply (bytes base on-stale &optional dry)
-  "Have the file, being at BASE, become BYTES.
+  "Request a write of BYTES over BASE.
 ON-STALE and DRY are those of the protocol."
   (editd--request
    'apply
@@ -294,24 +294,24 @@ ON-STALE and DRY are those of the protocol."
       ,@(if dry '(:dry_run t) (list :request_id (editd--request-id))))))
 
 (defun editd--saved (answer bytes coding tick)
-  "Note ANSWER, the daemon's to a save of BYTES, encoded by CODING at TICK."
+  "Handle the daemon's ANSWER to a save of BYTES, encoded by CODING at TICK."
   (let* ((file (aref (plist-get answer :files) 0))
          (version (plist-get file :version))
          (content (plist-get file :content))
          (merged (and content (not (equal (editd--bytes content) bytes)) (editd--bytes content))))
-    (cond ((/= tick (buffer-chars-modified-tick)) ; a timer has changed the buffer while we waited
+    (cond ((/= tick (buffer-chars-modified-tick)) ; a timer has changed the buffer in the meantime
            (unless merged
              (setq editd--base version)
              (set-visited-file-modtime)))
           (t
            (when merged
              (editd--replace (decode-coding-string merged coding))
-             (message "Merged with what others changed in %s" editd--path))
+             (message "Merged with the changes of others in %s" editd--path))
            (editd--settle version)))
     (mapc (lambda (warning) (message "editd: %s" warning)) (plist-get file :warnings))))
 
 (defun editd--backup ()
-  "Make Emacs's backup of this buffer's file, if it is to have one."
+  "Make Emacs's backup of this buffer's file, if needed."
   (let ((backup-by-copying t))
     (unless buffer-backed-up
       (backup-buffer))))
@@ -323,62 +323,62 @@ The answer is `reload', `merge' or `overwrite'; to cancel is an error."
     (while (null choice)
       (pcase (car (read-multiple-choice
                    (editd--who-changed refusal)
-                   (append (and version '((?r "reload" "Give up this buffer's changes and take the file's text")
+                   (append (and version '((?r "reload" "Drop this buffer's changes and take the file's text")
                                           (?m "merge" "Merge this buffer's changes with the file's")))
-                           '((?o "overwrite" "Save all the same; what the file holds stays in the history")
-                             (?d "diff" "Show what was changed in the file")
+                           '((?o "overwrite" "Save this buffer's text; the file's text stays in the history")
+                             (?d "diff" "Show the changes of the file")
                              (?c "cancel" "Do not save")))))
         (?r (setq choice 'reload))
         (?m (setq choice 'merge))
         (?o (setq choice 'overwrite))
         (?d (editd--show-diff (or (plist-get (editd--refusal-data refusal) :diff) "")))
-        (_ (user-error "Not saved: %s was changed by somebody else" editd--path))))
+        (_ (user-error "Not saved: others have changed %s" editd--path))))
     choice))
 
 (defun editd--who-changed (refusal)
-  "Say by whom the file was changed, as REFUSAL has it."
+  "Return a sentence with the authors of the file's changes in REFUSAL."
   (let ((names (seq-uniq (mapcar #'editd--by (plist-get (editd--refusal-data refusal) :changed_by)))))
     (format "%s was changed%s since you read it." editd--path
             (if names (concat " by " (string-join names ", ")) ""))))
 
 (defun editd--save-without (failure)
-  "Do what `editd-without-daemon' says; FAILURE says why there is no daemon."
+  "Follow `editd-without-daemon'; FAILURE is the reason for the missing daemon."
   (pcase editd-without-daemon
     ('refuse (user-error "Not saved: %s" (cadr failure)))
-    ('ask (unless (y-or-n-p (format "%s  Let Emacs save %s by itself? " (cadr failure) editd--path))
+    ('ask (unless (y-or-n-p (format "%s  Let Emacs save %s without editd? " (cadr failure) editd--path))
             (user-error "Not saved: %s" (cadr failure)))))
   (editd--save-by-emacs (cadr failure)))
 
 (defun editd--save-refused (refusal)
-  "Ask whether Emacs is to save what the daemon refused, for the reason in REFUSAL."
-  (unless (y-or-n-p (format "%s  Let Emacs save it by itself? " (cadr refusal)))
+  "Ask whether Emacs shall save after REFUSAL by the daemon."
+  (unless (y-or-n-p (format "%s  Let Emacs save it without editd? " (cadr refusal)))
     (user-error "Not saved: %s" (cadr refusal)))
   (editd--save-by-emacs (cadr refusal)))
 
 (defun editd--save-by-emacs (why)
-  "Return nil, so that Emacs saves by itself, and say WHY.
-Where the file has changed, ask first."
+  "Return nil, so that Emacs saves without editd, and show WHY.
+If the file has changed, ask first."
   (let ((current (editd--version-now)))
     (unless (or (null current)
                 (equal current editd--base)
                 (yes-or-no-p (format "%s has changed since it was read, and editd cannot help.  Save anyway? "
                                      editd--path)))
       (user-error "Not saved: %s" why)))
-  (message "Emacs saves %s by itself: %s" editd--path why)
+  (message "Emacs saves %s without editd: %s" editd--path why)
   nil)
 
 (defun editd--after-save ()
-  "Note what Emacs has saved by itself, and what came in behind a save."
+  "Handle a save by Emacs, or a change of the file right after a save."
   (if (verify-visited-file-modtime (current-buffer))
       (editd--note-base)
     (editd--look)))
 
 
-;;; What the file holds, and what the buffer
+;;; The content of the file and of the buffer
 
 (defun editd--note-base ()
   "Note the version that this buffer was read at.
-It is the file's, where Emacs knows of no change since."
+It is the file's version, if Emacs knows of no change since."
   (let ((now (editd--file-now)))
     (cond ((null now)
            (when (equal editd--base editd--unknown) (setq editd--base nil)))
@@ -393,17 +393,17 @@ It is the file's, where Emacs knows of no change since."
     (setq editd--base version editd--theirs nil)
     (set-visited-file-modtime (if (and now (equal (editd--version (car now)) version))
                                   (cdr now)
-                                -1)) ; as though there had been no file: it has changed for Emacs, too
+                                -1)) ; as for no file: Emacs sees a change, too
     (setq buffer-file-number (nthcdr 10 (file-attributes buffer-file-name)))
     (set-buffer-modified-p nil)
     (force-mode-line-update)))
 
 (defun editd--look (&optional transaction)
-  "Follow what was done to this buffer's file, by TRANSACTION if that is known."
+  "Follow a change of this buffer's file, by TRANSACTION if known."
   (let* ((now (editd--file-now))
          (version (and now (editd--version (car now)))))
     (cond ((and transaction (not (equal version (editd--left-at transaction))))
-           nil)                         ; a later one made what is there: its event is to come
+           nil)                         ; the event of a later transaction is to come
           ((equal version editd--base)
            (setq editd--theirs nil)
            (when now (set-visited-file-modtime (cdr now))))
@@ -415,26 +415,26 @@ It is the file's, where Emacs knows of no change since."
           ((not (equal (or version 'gone) editd--theirs))
            (setq editd--theirs (or version 'gone))
            (message "%s was %s%s%s" editd--path (if now "changed" "removed") (editd--by-whom transaction)
-                    (cond (now "; M-x editd-merge brings it in")
+                    (cond (now "; merge it with M-x editd-merge")
                           ((editd--moved-to transaction)
                            (format ": it is %s now" (editd--moved-to transaction)))
                           (t "")))))
     (force-mode-line-update)))
 
 (defun editd--left-at (transaction)
-  "The version that TRANSACTION has left this buffer's file at, or nil for none."
+  "Return the version of this buffer's file after TRANSACTION, or nil."
   (cl-loop for change across (plist-get transaction :files)
            when (equal (plist-get change :path) (editd--path-value))
            return (plist-get change :version)))
 
 (defun editd--moved-to (transaction)
-  "Where TRANSACTION has moved this buffer's file, or nil."
+  "Return the new path if TRANSACTION moved this buffer's file, or nil."
   (cl-loop for change across (plist-get transaction :files)
            when (equal (plist-get change :from) (editd--path-value))
            return (editd--file-name (plist-get change :path))))
 
 (defun editd--reload ()
-  "Make this buffer what its file holds; point, markers and undo stay."
+  "Put the file's text into this buffer; point, markers and undo stay."
   (let* ((now (editd--file-now))
          (reading (and now (editd--plain-p) (editd--reading (car now)))))
     (if (null reading)
@@ -446,8 +446,8 @@ It is the file's, where Emacs knows of no change since."
       (run-hooks 'after-revert-hook))))
 
 (defun editd--reading (bytes)
-  "The text that Emacs reads from this buffer's file, and the coding system.
-Nil where that text, encoded, would not be BYTES again."
+  "Return Emacs's text for BYTES of this buffer's file, and the coding system.
+Return nil if that text, encoded, would not be BYTES again."
   (let ((file buffer-file-name)
         (coding-system-for-read (or coding-system-for-read (car buffer-file-coding-system-explicit))))
     (if (not enable-multibyte-characters)
@@ -458,7 +458,7 @@ Nil where that text, encoded, would not be BYTES again."
           (cons (buffer-string) last-coding-system-used))))))
 
 (defun editd--replace (text)
-  "Make TEXT what this buffer holds; point, markers and undo stay."
+  "Put TEXT into this buffer; point, markers and undo stay."
   (let ((buffer (current-buffer))
         (multibyte enable-multibyte-characters))
     (with-temp-buffer
@@ -469,11 +469,11 @@ Nil where that text, encoded, would not be BYTES again."
           (save-restriction
             (widen)
             (let ((inhibit-read-only t)
-                  (buffer-file-name nil)) ; so that nobody asks whether the file has changed
+                  (buffer-file-name nil)) ; avoids the question about a changed file
               (replace-buffer-contents source 1.0))))))))
 
 (defun editd--encoded ()
-  "The bytes that Emacs would save, and their coding system, as a pair."
+  "Return the bytes that Emacs would save and their coding system, as a pair."
   (save-restriction
     (widen)
     (let* ((wanted (or coding-system-for-write save-buffer-coding-system buffer-file-coding-system 'no-conversion))
@@ -484,13 +484,13 @@ Nil where that text, encoded, would not be BYTES again."
       (cons (encode-coding-region (point-min) (point-max) coding t) coding))))
 
 (defun editd--holds-p (bytes)
-  "Is this buffer's text BYTES, once it is encoded?"
+  "Return whether this buffer's text is BYTES when encoded."
   (save-restriction
     (widen)
     (equal bytes (encode-coding-region (point-min) (point-max) buffer-file-coding-system t))))
 
 (defun editd--file-now ()
-  "The bytes of this buffer's file and their time, as a pair, or nil."
+  "Return the bytes of this buffer's file and their time, as a pair, or nil."
   (let ((file buffer-file-name) before bytes after (tries 0))
     (while (progn
              (setq before (file-attributes file)
@@ -501,45 +501,45 @@ Nil where that text, encoded, would not be BYTES again."
     (and bytes after (cons bytes (file-attribute-modification-time after)))))
 
 (defun editd--stamp (attributes)
-  "What of a file's ATTRIBUTES changes when it is written."
+  "Return the part of a file's ATTRIBUTES that changes with each write."
   (list (file-attribute-modification-time attributes) (file-attribute-size attributes)
         (file-attribute-inode-number attributes)))
 
 (defun editd--literally (file)
-  "The bytes of FILE."
+  "Return the bytes of FILE."
   (with-temp-buffer
     (set-buffer-multibyte nil)
     (insert-file-contents-literally file)
     (buffer-string)))
 
 (defun editd--version-now ()
-  "The version of this buffer's file, or nil where there is none."
+  "Return the version of this buffer's file, or nil if there is none."
   (when-let ((now (editd--file-now)))
     (editd--version (car now))))
 
 (defun editd--version (bytes)
-  "The version of a file that holds BYTES: git's blob id."
+  "Return the version of a file with BYTES: git's blob id."
   (secure-hash 'sha1 (concat (format "blob %d\0" (length bytes)) bytes)))
 
 (defun editd--value (bytes)
-  "BYTES as they travel in JSON: a text, or base64 where they are none."
+  "Return BYTES for JSON: a text, or base64 if they are not UTF-8."
   (let ((text (decode-coding-string bytes 'utf-8-unix)))
     (if (string-match-p "[^\x00-\xd7ff\xe000-\x10ffff]" text)
         (list :base64 (base64-encode-string bytes t))
       text)))
 
 (defun editd--bytes (value)
-  "The bytes that VALUE stands for, a text or base64 in JSON."
+  "Return the bytes of VALUE, a text or base64 in JSON."
   (if (stringp value)
       (encode-coding-string value 'utf-8-unix)
     (base64-decode-string (plist-get value :base64))))
 
 (defun editd--file-name (value)
-  "The file name that VALUE stands for, a path in JSON."
+  "Return the file name of VALUE, a path in JSON."
   (decode-coding-string (editd--bytes value) (or file-name-coding-system default-file-name-coding-system 'utf-8)))
 
 (defun editd--path-value (&optional path)
-  "PATH, or this buffer's, as it travels in JSON."
+  "Return PATH, or this buffer's, for JSON."
   (editd--value (encode-coding-string (or path editd--path)
                                       (or file-name-coding-system default-file-name-coding-system 'utf-8))))
 
@@ -547,8 +547,8 @@ Nil where that text, encoded, would not be BYTES again."
 ;;; Merging
 
 (defun editd-merge ()
-  "Merge what others did to this buffer's file into the buffer, without saving it.
-Where both changed the same lines there are conflict markers, for `smerge-mode'."
+  "Merge the file's changes into this buffer, without saving it.
+If both changed the same lines, mark the conflicts for `smerge-mode'."
   (interactive)
   (editd--check-here)
   (let ((bytes-and-coding (editd--encoded)))
@@ -565,23 +565,23 @@ Where both changed the same lines there are conflict markers, for `smerge-mode'.
          (signal (car refusal) (cdr refusal)))))))
 
 (defun editd--merged (answer coding)
-  "Take the merge in ANSWER into this buffer; CODING is the buffer's."
+  "Put the merge in ANSWER into this buffer; CODING is the buffer's."
   (let ((file (aref (plist-get answer :files) 0)))
     (editd--replace (decode-coding-string (editd--bytes (plist-get file :content)) coding))
     (editd--now-based-on (plist-get file :base))
-    (message "Merged what others changed in %s; it is not saved yet" editd--path)))
+    (message "Merged the changes of others in %s; it is not saved yet" editd--path)))
 
 (defun editd--now-based-on (version)
-  "Note that this buffer's changes are made for VERSION now."
+  "Make VERSION the base of this buffer's changes."
   (setq editd--base version editd--theirs nil)
   (set-visited-file-modtime)
   (force-mode-line-update))
 
 (defun editd--mark-conflicts (coding)
-  "Merge by markers what both sides changed, in CODING.  Does not return.
-The buffer is then to be saved by the user, for the version that was merged."
+  "Merge the changes of both sides by markers, in CODING.  Does not return.
+The user then saves the buffer, over the version that was merged."
   (let* ((now (or (editd--file-now)
-                  (user-error "Not merged: %s was removed.  Save again to make it anew" editd--path)))
+                  (user-error "Not merged: %s was removed.  Save again to create it" editd--path)))
          (theirs (decode-coding-string (car now) coding))
          (base (decode-coding-string (or (editd--base-bytes) "") coding))
          (mine (save-restriction (widen) (buffer-substring-no-properties (point-min) (point-max))))
@@ -590,7 +590,7 @@ The buffer is then to be saved by the user, for the version that was merged."
     (editd--now-based-on (editd--version (car now)))
     (set-buffer-modified-p t)
     (if (car merged)
-        (message "Merged what others changed in %s; it is not saved yet" editd--path)
+        (message "Merged the changes of others in %s; it is not saved yet" editd--path)
       (smerge-start-session)
       (user-error "Both changed the same lines of %s: resolve the conflicts, then save" editd--path))))
 
@@ -613,7 +613,7 @@ Return whether that is clean, and the text, as a pair."
       (delete-directory folder t))))
 
 (defun editd--base-bytes ()
-  "What the file held when this buffer was read, or nil if nobody knows."
+  "Return the bytes of the version that was read, or nil if unknown."
   (when-let* ((base editd--base)
               (seq (editd--seq-with base)))
     (condition-case nil
@@ -623,7 +623,7 @@ Return whether that is clean, and the text, as a pair."
       (editd-refused nil))))
 
 (defun editd--seq-with (version)
-  "A transaction's number after which this buffer's file was at VERSION, or nil."
+  "Return a transaction after which this buffer's file was at VERSION, or nil."
   (let ((answer (editd--request 'log (list :path (editd--path-value) :limit 1000))))
     (cl-loop for transaction across (plist-get answer :transactions)
              for seq = (plist-get transaction :seq)
@@ -637,7 +637,7 @@ Return whether that is clean, and the text, as a pair."
 
 (defun editd-undo (&optional tx here)
   "Take back transaction TX, a number or an id, or the newest edit.
-HERE, the prefix argument, means in this file only.  Later changes stay."
+HERE, the prefix argument, limits it to this file.  Later changes stay."
   (interactive (list (editd--read-tx "Undo transaction (empty: the newest edit): ") current-prefix-arg))
   (editd--take-back 'undo (append (and tx (list :tx tx))
                                   (and here (list :paths (vector (editd--path-value)))))))
@@ -648,30 +648,30 @@ HERE, the prefix argument, means in this file only.  Later changes stay."
   (editd--take-back 'redo nil))
 
 (defun editd-rollback (session)
-  "Take back all that SESSION did; everybody else's work stays."
+  "Take back all the work of SESSION; the work of others stays."
   (interactive (list (completing-read "Roll back session: " (editd--sessions))))
   (editd--take-back 'rollback (list :session session)))
 
 (defun editd--take-back (method params)
   "Call METHOD with PARAMS.
-Where later changes are in the way, ask whether to force it."
+If later changes overlap, ask whether to force it."
   (condition-case refusal
       (editd--took-back (editd--request method (append params (list :request_id (editd--request-id)))))
     (editd-refused
      (unless (and (equal (editd--refusal-name refusal) "conflict")
-                  (yes-or-no-p (format "%s  Put back the earlier text all the same? "
+                  (yes-or-no-p (format "%s  Put back the earlier text anyway? "
                                        (editd--fact refusal))))
        (signal (car refusal) (cdr refusal)))
      (editd--took-back
       (editd--request method (append params (list :request_id (editd--request-id) :on_conflict "force")))))))
 
 (defun editd--fact (refusal)
-  "Return what REFUSAL says happened, without its hint: that is for programs."
+  "Return the message of REFUSAL without its hint, which is for programs."
   (string-trim-right
    (string-remove-suffix (or (plist-get (editd--refusal-data refusal) :hint) "") (cadr refusal))))
 
 (defun editd--took-back (answer)
-  "Say what ANSWER, of an undo, has done, and follow it in the buffers."
+  "Show the result ANSWER of an undo, and follow it in the buffers."
   (let ((transaction (plist-get answer :transaction)))
     (if (null transaction)
         (message "Nothing to change")
@@ -682,7 +682,7 @@ Where later changes are in the way, ask whether to force it."
     transaction))
 
 (defun editd--sessions ()
-  "The sessions that the history and the daemon know."
+  "Return the sessions in the history and in the daemon."
   (let ((open (plist-get (editd--request 'session.list nil) :sessions))
         (past (plist-get (editd--request 'log '(:limit 1000)) :transactions)))
     (seq-uniq (delq nil (mapcar (lambda (each) (plist-get each :session)) (vconcat open past))))))
@@ -693,7 +693,7 @@ Where later changes are in the way, ask whether to force it."
     (and (not (string-empty-p given)) given)))
 
 (defun editd--tx-at-point ()
-  "The transaction that point is at, in a log or in a blame, or nil."
+  "Return the transaction at point, in a log or in a blame, or nil."
   (when-let ((seq (or (get-text-property (point) 'editd-seq)
                       (and (derived-mode-p 'editd-log-mode) (tabulated-list-get-id)))))
     (format "%s" seq)))
@@ -701,7 +701,7 @@ Where later changes are in the way, ask whether to force it."
 
 ;;; Log, show, diff
 
-(defvar-local editd--log-path nil "The path that this log is of, or nil for all.")
+(defvar-local editd--log-path nil "The path of this log, or nil for all.")
 
 (defvar editd-log-mode-map
   (let ((map (make-sparse-keymap)))
@@ -710,12 +710,12 @@ Where later changes are in the way, ask whether to force it."
     (define-key map "R" #'editd-rollback-at-point)
     (define-key map "+" #'editd-log-more)
     map)
-  "What the keys do in a log.")
+  "Keymap of a log.")
 
-(defvar-local editd--log-limit 100 "How many transactions this log shows.")
+(defvar-local editd--log-limit 100 "The number of transactions in this log.")
 
 (define-derived-mode editd-log-mode tabulated-list-mode "editd-log"
-  "The transactions of a workspace, newest first.
+  "Major mode for the transactions of a workspace, newest first.
 \\{editd-log-mode-map}"
   (setq tabulated-list-format [("Seq" 6 editd--older-p :right-align t) ("Time" 16 t) ("Kind" 9 t)
                                ("By" 18 t) ("What" 0 nil)]
@@ -724,7 +724,7 @@ Where later changes are in the way, ask whether to force it."
 
 (defun editd-log (&optional everything)
   "Show the transactions of this buffer's file.
-EVERYTHING, the prefix argument, means of the whole workspace, as in a
+EVERYTHING, the prefix argument, shows those of the workspace, as in a
 buffer without a file."
   (interactive "P")
   (let ((root (editd--here))
@@ -744,14 +744,14 @@ buffer without a file."
   (revert-buffer))
 
 (defun editd--log-entries ()
-  "The lines of this log."
+  "Return the lines of this log."
   (let ((answer (editd--request 'log `( :limit ,editd--log-limit
                                         ,@(and editd--log-path
                                                (list :path (editd--path-value editd--log-path)))))))
     (mapcar #'editd--log-entry (plist-get answer :transactions))))
 
 (defun editd--log-entry (transaction)
-  "The line of TRANSACTION in a log."
+  "Return the line of TRANSACTION in a log."
   (let ((undone (plist-get transaction :undone_by)))
     (list (plist-get transaction :seq)
           (vector (number-to-string (plist-get transaction :seq))
@@ -762,11 +762,11 @@ buffer without a file."
                           (editd--summary transaction))))))
 
 (defun editd--older-p (one other)
-  "Is log entry ONE older than OTHER?"
+  "Return whether log entry ONE is older than OTHER."
   (< (car one) (car other)))
 
 (defun editd--refresh-logs ()
-  "Bring all logs that are shown up to date."
+  "Update all visible logs."
   (dolist (window (window-list-1 nil nil 'visible))
     (with-current-buffer (window-buffer window)
       (when (derived-mode-p 'editd-log-mode)
@@ -778,16 +778,16 @@ buffer without a file."
   (editd-undo (or (editd--tx-at-point) (user-error "No transaction here"))))
 
 (defun editd-rollback-at-point ()
-  "Take back all that the session of the transaction at point did."
+  "Take back all the work of the session of the transaction at point."
   (interactive)
   (let* ((tx (or (editd--tx-at-point) (user-error "No transaction here")))
          (shown (plist-get (editd--request 'show (list :tx tx :diff :json-false)) :transaction))
-         (session (or (plist-get shown :session) (user-error "Transaction %s is of no session" tx))))
+         (session (or (plist-get shown :session) (user-error "Transaction %s belongs to no session" tx))))
     (when (yes-or-no-p (format "Roll back all of session %s? " session))
       (editd-rollback session))))
 
 (defun editd-show (tx)
-  "Show transaction TX, which is the one at point, with its diff."
+  "Show transaction TX (default: the one at point) with its diff."
   (interactive (list (or (editd--tx-at-point) (editd--read-tx "Show transaction: ")
                          (user-error "No transaction named"))))
   (let* ((root (editd--here))
@@ -802,7 +802,7 @@ buffer without a file."
      root)))
 
 (defun editd-diff (&optional from to)
-  "Show what changed in this buffer's file from transaction FROM to TO.
+  "Show the changes of this buffer's file from transaction FROM to TO.
 They are the workspace as first seen, and the files as they are now;
 a prefix argument asks for others."
   (interactive (and current-prefix-arg
@@ -826,7 +826,7 @@ a prefix argument asks for others."
       (display-buffer (current-buffer)))))
 
 (defun editd--text (value)
-  "VALUE, a text or bytes in JSON or nil, as a text to be shown."
+  "Return VALUE, a text or bytes in JSON or nil, as a text for display."
   (if value (decode-coding-string (editd--bytes value) 'utf-8-unix) ""))
 
 
@@ -838,14 +838,14 @@ a prefix argument asks for others."
     (define-key map "u" #'editd-undo-at-point)
     (define-key map "R" #'editd-rollback-at-point)
     map)
-  "What the keys do in a blame.")
+  "Keymap of a blame.")
 
 (define-derived-mode editd-blame-mode special-mode "editd-blame"
-  "Who wrote each line of a file, and in which transaction.
+  "Major mode for the author and transaction of each line of a file.
 \\{editd-blame-mode-map}")
 
 (defun editd-blame ()
-  "Show who wrote each line of this buffer's file, as it is on the disk."
+  "Show the author of each line of this buffer's file on disk."
   (interactive)
   (editd--check-here)
   (let* ((root editd--root)
@@ -866,7 +866,7 @@ a prefix argument asks for others."
        (current-buffer)))))
 
 (defun editd--insert-blame (line text)
-  "Insert TEXT with what LINE, of a blame, says about it."
+  "Insert TEXT with the facts of LINE, of a blame."
   (let ((start (point))
         (seq (plist-get line :seq)))
     (insert (propertize (format "%5s %-16s %-18s" seq
@@ -877,7 +877,7 @@ a prefix argument asks for others."
     (put-text-property start (point) 'editd-seq seq)))
 
 (defun editd-status ()
-  "Say how the daemon of this workspace is."
+  "Show the status of the daemon of this workspace."
   (interactive)
   (let ((status (editd--request 'status nil)))
     (message "editd %s at %s: %s%s, %s transactions, watcher %s%s"
@@ -889,7 +889,7 @@ a prefix argument asks for others."
     status))
 
 (defun editd--by (who)
-  "By whom WHO, a transaction or a blamed line, is: the actor, and the session."
+  "Return the actor and the session of WHO, a transaction or a blamed line."
   (let ((actor (plist-get who :actor))
         (session (plist-get who :session)))
     (cond ((and actor session (not (equal actor session))) (format "%s in %s" actor session))
@@ -897,22 +897,22 @@ a prefix argument asks for others."
           (t (or (plist-get who :kind) "somebody else")))))
 
 (defun editd--by-whom (transaction)
-  "The words \" by somebody\" for TRANSACTION, which may be nil."
+  "Return the words \" by somebody\" for TRANSACTION, which may be nil."
   (if transaction (concat " by " (editd--by transaction)) ""))
 
 (defun editd--summary (transaction)
-  "What TRANSACTION did, in a line."
+  "Return the message or the files of TRANSACTION, in a line."
   (let ((message (plist-get transaction :message)))
     (if (member message '(nil ""))
         (string-join (editd--files-of transaction) ", ")
       (car (split-string message "\n")))))
 
 (defun editd--files-of (transaction)
-  "The names of the files that TRANSACTION changed."
+  "Return the names of the files of TRANSACTION."
   (mapcar (lambda (change) (editd--file-name (plist-get change :path))) (plist-get transaction :files)))
 
 (defun editd--time (text)
-  "TEXT, a time of the protocol's, as a local time to the minute."
+  "Return TEXT, a time of the protocol, as a local time to the minute."
   (format-time-string "%F %R" (date-to-time (replace-regexp-in-string "\\.[0-9]+" "" text))))
 
 
@@ -921,19 +921,19 @@ a prefix argument asks for others."
 (defvar editd--busy nil "Non-nil while a request waits for its answer: events wait, too.")
 
 (defun editd--heard (workspace method params)
-  "Take in notification METHOD with PARAMS of WORKSPACE."
+  "Queue notification METHOD with PARAMS of WORKSPACE."
   (when (eq method 'event)
     (push params (editd--workspace-events workspace))
     (editd--soon workspace)))
 
 (defun editd--soon (workspace)
-  "Look at the events of WORKSPACE once Emacs has a moment."
+  "Handle the events of WORKSPACE when Emacs is idle."
   (when (and (editd--workspace-events workspace) (not (editd--workspace-timer workspace)))
     (setf (editd--workspace-timer workspace)
           (run-at-time 0 nil #'editd--take-events workspace))))
 
 (defun editd--take-events (workspace)
-  "Follow what the events of WORKSPACE tell."
+  "Follow the events of WORKSPACE."
   (setf (editd--workspace-timer workspace) nil)
   (unless editd--busy
     (let ((events (nreverse (editd--workspace-events workspace)))
@@ -949,7 +949,7 @@ a prefix argument asks for others."
         (editd--look-everywhere workspace changed)))))
 
 (defun editd--look-everywhere (workspace &optional changed)
-  "Look at the files of all buffers of WORKSPACE.
+  "Check the files of all buffers of WORKSPACE.
 CHANGED, a table from paths to transactions, leaves out the others."
   (dolist (buffer (buffer-list))
     (with-current-buffer buffer
@@ -965,15 +965,15 @@ CHANGED, a table from paths to transactions, leaves out the others."
 (defvar editd--workspaces (make-hash-table :test #'equal) "The workspaces by their roots.")
 
 (defun editd--workspace (root)
-  "The workspace at ROOT."
+  "Return the workspace at ROOT."
   (or (gethash root editd--workspaces)
       (puthash root (editd--make-workspace root) editd--workspaces)))
 
 (defun editd--here ()
-  "The root of the workspace that this buffer is in."
+  "Return the root of this buffer's workspace."
   (or editd--root
       (editd--root-of (expand-file-name default-directory))
-      (user-error "This is no workspace of editd")))
+      (user-error "This is not in a workspace of editd")))
 
 (defun editd--check-here ()
   "Refuse a command that needs a file in a workspace."
@@ -981,14 +981,14 @@ CHANGED, a table from paths to transactions, leaves out the others."
     (user-error "This buffer visits no file in a workspace of editd")))
 
 (defun editd--live-p (workspace)
-  "Is WORKSPACE connected to its daemon?"
+  "Return whether WORKSPACE is connected to its daemon."
   (and (editd--workspace-ready workspace)
        (jsonrpc-running-p (editd--workspace-connection workspace))))
 
 (defun editd--request (method params)
   "Call METHOD with PARAMS in this buffer's workspace, and return the answer.
-A connection that ends meanwhile is made anew, and the request is sent
-again: what changes something has a `:request_id', so it takes effect once."
+If the connection ends meanwhile, connect and send the request again:
+each change has a `:request_id', so it takes effect once."
   (let ((workspace (editd--workspace (editd--here))))
     (unwind-protect
         (let ((editd--busy t))
@@ -998,12 +998,12 @@ again: what changes something has a `:request_id', so it takes effect once."
                 (condition-case failure
                     (throw 'answer (jsonrpc-request connection method params :timeout editd-timeout))
                   (error (editd--failed connection failure)))))
-            (signal 'editd-unreachable (list "The daemon ends again and again."))))
+            (signal 'editd-unreachable (list "The daemon exits again and again."))))
       (editd--soon workspace))))
 
 (defun editd--failed (connection failure)
-  "Signal what FAILURE of a request on CONNECTION means.
-Return where the connection has just ended."
+  "Signal the error for FAILURE of a request on CONNECTION.
+Return if the connection has just ended."
   (let ((name (plist-get (alist-get 'jsonrpc-error-data (cddr failure)) :name))
         (message (alist-get 'jsonrpc-error-message (cddr failure))))
     (cond ((and (eq (car failure) 'jsonrpc-error) (equal name "shutting_down"))
@@ -1017,21 +1017,21 @@ Return where the connection has just ended."
              (signal (car failure) (cdr failure)))))))
 
 (defun editd--refusal-name (refusal)
-  "The name of the error REFUSAL, as the protocol has it."
+  "Return the protocol's name of the error REFUSAL."
   (plist-get (nth 2 refusal) :name))
 
 (defun editd--refusal-data (refusal)
-  "The data of the error REFUSAL."
+  "Return the data of the error REFUSAL."
   (plist-get (nth 2 refusal) :data))
 
 (defun editd--request-id ()
-  "A name that no other request has."
+  "Return a name that no other request has."
   (secure-hash 'sha1 (format "%s %s %s %s" (emacs-pid) (current-time) (random) (user-uid))))
 
 (defun editd--connected (workspace)
-  "The connection to WORKSPACE's daemon, made now if need be."
+  "Return the connection to WORKSPACE's daemon, made now if needed."
   (let ((deadline (time-add nil editd-timeout)))
-    (accept-process-output nil 0)       ; the end of the connection may not have been noticed yet
+    (accept-process-output nil 0)       ; Emacs may not have noticed a lost connection yet
     (editd--connect workspace)
     (while (and (editd--workspace-opening workspace) (time-less-p nil deadline))
       (accept-process-output nil 0.02))
@@ -1040,7 +1040,7 @@ Return where the connection has just ended."
       (signal 'editd-unreachable (list (editd--workspace-why workspace))))))
 
 (defun editd--connect (workspace)
-  "Begin to connect WORKSPACE to its daemon, unless it is."
+  "Begin to connect WORKSPACE to its daemon, if it is not connected."
   (unless (or (editd--live-p workspace) (editd--workspace-opening workspace))
     (setf (editd--workspace-opening workspace) t
           (editd--workspace-ready workspace) nil)
@@ -1051,11 +1051,11 @@ Return where the connection has just ended."
         (editd--ask-editctl workspace))))
 
 (defun editd--ask-editctl (workspace)
-  "Have `editctl' tell the socket of WORKSPACE, and start the daemon, if it is to."
+  "Get the socket of WORKSPACE from `editctl', which may start the daemon."
   (condition-case failure
       (let ((default-directory (editd--workspace-root workspace))
             (program (or (executable-find (car editd-program))
-                         (error "There is no program %s; see `editd-program'" (car editd-program))))
+                         (error "Program %s was not found; see `editd-program'" (car editd-program))))
             (arguments (list "-C" (directory-file-name (editd--workspace-root workspace)))))
         (if (or editd-start-daemon
                 (eql 0 (apply #'call-process program nil nil nil
@@ -1068,7 +1068,7 @@ Return where the connection has just ended."
     (error (editd--give-up workspace (error-message-string failure)))))
 
 (defun editd--told (workspace process)
-  "Open the socket of WORKSPACE that PROCESS, an `editctl socket', has told."
+  "Open the socket of WORKSPACE that PROCESS, an `editctl socket', has printed."
   (unless (process-live-p process)
     (let* ((said (with-current-buffer (process-buffer process) (string-trim (buffer-string))))
            (socket (car (last (split-string said "\n")))))
@@ -1080,20 +1080,20 @@ Return where the connection has just ended."
         (error (editd--give-up workspace (error-message-string failure)))))))
 
 (defun editd--give-up (workspace why)
-  "Note WHY there is no connection to WORKSPACE's daemon."
+  "Record WHY there is no connection to WORKSPACE's daemon."
   (setf (editd--workspace-opening workspace) nil
         (editd--workspace-why workspace) why)
   (force-mode-line-update t))
 
 (defun editd--open (workspace socket)
-  "Connect WORKSPACE to the daemon at SOCKET, and ask to be told of changes."
+  "Connect WORKSPACE to the daemon at SOCKET, and subscribe to changes."
   (let ((connection (editd--open-socket
                      socket
                      (lambda (_connection method params) (editd--heard workspace method params))
                      (lambda (connection) (editd--lost workspace connection)))))
     (setf (editd--workspace-connection workspace) connection)
     (let ((failed (lambda (&rest _)
-                    (when (jsonrpc-running-p connection) ; otherwise it is lost, which is told by itself
+                    (when (jsonrpc-running-p connection) ; otherwise its loss is handled elsewhere
                       (editd--give-up workspace "The daemon does not answer.")
                       (ignore-errors (jsonrpc-shutdown connection))))))
       (jsonrpc-async-request
@@ -1107,7 +1107,8 @@ Return where the connection has just ended."
           :success-fn (lambda (_) (editd--opened workspace socket))))))))
 
 (defun editd--open-socket (socket heard lost)
-  "A connection to SOCKET; HEARD is called with notifications, LOST when it ends."
+  "Return a connection to SOCKET.
+Call HEARD with each notification, and LOST at the end of the connection."
   (let ((connection (make-instance
                      'jsonrpc-process-connection
                      :name "editd"
@@ -1116,7 +1117,7 @@ Return where the connection has just ended."
                                                       :noquery t :coding 'utf-8-emacs-unix))
                      :notification-dispatcher heard
                      :on-shutdown lost)))
-    ;; What is said holds whole files: it is not logged.  The slot's name depends on the version.
+    ;; Messages hold whole files: do not log them.  The slot's name depends on the version.
     (cl-loop for (slot . value) in '((-events-buffer-scrollback-size . 0)
                                      (-events-buffer-config . (:size 0)))
              when (slot-exists-p connection slot)
@@ -1124,7 +1125,7 @@ Return where the connection has just ended."
     connection))
 
 (defun editd--opened (workspace socket)
-  "Note that WORKSPACE is connected at SOCKET, and look what has happened before."
+  "Record that WORKSPACE is connected at SOCKET, and check for earlier changes."
   (setf (editd--workspace-opening workspace) nil
         (editd--workspace-ready workspace) t
         (editd--workspace-socket workspace) socket)
@@ -1133,9 +1134,9 @@ Return where the connection has just ended."
   (force-mode-line-update t))
 
 (defun editd--lost (workspace connection)
-  "Note that CONNECTION to WORKSPACE has ended, and try again in a while.
-Where it has ended before its daemon answered, and was made to a socket
-of old, that was a daemon in the midst of ending: ask for a new one now."
+  "Record that CONNECTION to WORKSPACE has ended, and retry after a while.
+If it ended before its daemon answered, and was made to an old socket,
+that daemon was exiting: request a new one now."
   (when (eq connection (editd--workspace-connection workspace))
     (setf (editd--workspace-ready workspace) nil)
     (cond ((and (editd--workspace-opening workspace) (editd--workspace-socket workspace))
@@ -1146,7 +1147,7 @@ of old, that was a daemon in the midst of ending: ask for a new one now."
            (run-at-time 2 nil #'editd--connect-again workspace)))))
 
 (defun editd--connect-again (workspace)
-  "Connect WORKSPACE to its daemon again, where a buffer follows a file in it."
+  "Connect WORKSPACE to its daemon again, if a buffer follows a file in it."
   (when (seq-some (lambda (buffer)
                     (and (buffer-local-value 'editd-mode buffer)
                          (equal (buffer-local-value 'editd--root buffer) (editd--workspace-root workspace))))

@@ -1,4 +1,4 @@
--- Loaded once, by whatever manages the plugins. Nothing is connected to before a file of a workspace is read.
+-- Loaded once, by any plugin manager. Connects only when a file of a workspace is read.
 if vim.g.loaded_editd then
   return
 end

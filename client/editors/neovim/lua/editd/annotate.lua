@@ -1,4 +1,4 @@
---- Who changed what, at the ends of lines: virtual text from the daemon's `blame`.
+--- Authors of lines, as virtual text at their ends, from the daemon's `blame`.
 local buffers = require('editd.buffers')
 local config = require('editd.config')
 local connection = require('editd.connection')
@@ -9,7 +9,7 @@ local M = {}
 
 local api = vim.api
 local space = api.nvim_create_namespace('editd_annotate')
-local shown = {} -- buffer number -> true or false, where the user has said so
+local shown = {} -- buffer number -> true or false, if the user has set it
 
 local function is_on(buf)
   if shown[buf] == nil then
@@ -18,7 +18,7 @@ local function is_on(buf)
   return shown[buf]
 end
 
---- Return how long ago, in one short word.
+--- Return the age in one short word.
 local function age(seconds)
   local minutes = math.floor((os.time() - seconds) / 60)
   if minutes < 1 then
@@ -59,7 +59,7 @@ local function draw(buf, state, lines)
   end
 end
 
---- Draw the buffer's annotations anew, once its lines' authors are known.
+--- Draw the buffer's annotations again, when the authors of its lines are known.
 function M.refresh(buf)
   local state = buffers.get(buf)
   local daemon = state and connection.of(state.root)
@@ -73,7 +73,7 @@ function M.refresh(buf)
   end)
 end
 
---- Show them or hide them, whichever is not so now; `on` says which.
+--- Toggle the annotations; `on` sets them to that.
 function M.toggle(buf, on)
   if on == nil then
     on = not is_on(buf)

@@ -1,4 +1,4 @@
---- The version of some bytes: git's blob id, which is what editd calls a version.
+--- The version of some bytes: git's blob id, which editd uses as the version.
 local bit = require('bit')
 local band, bor, bxor, bnot, rol, tobit = bit.band, bit.bor, bit.bxor, bit.bnot, bit.rol, bit.tobit
 local lshift = bit.lshift
@@ -8,7 +8,7 @@ local M = {}
 
 local words = {}
 
---- Take 64 bytes of `text` from `at` on into the five words of `state`.
+--- Mix 64 bytes of `text` from `at` on into the five words of `state`.
 local function block(state, text, at)
   local w = words
   for index = 0, 15 do
@@ -58,7 +58,7 @@ local function sha1(text)
   return table.concat(digits)
 end
 
---- Return the version of `bytes`, as `git hash-object --no-filters` says it.
+--- Return the version of `bytes`, the same as `git hash-object --no-filters`.
 function M.version(bytes)
   return sha1('blob ' .. #bytes .. '\0' .. bytes)
 end

@@ -1,11 +1,11 @@
---- The buffers that are editd's: which version each was read at, and what has happened to its file since.
+--- The buffers that editd follows: the version that each was read at, and the changes of its file since.
 ---
---- A state, one for each such buffer:
+--- One state for each such buffer:
 ---   root, path    the workspace, and the path in it
----   base          the version that the buffer was read at, or last saved as; vim.NIL: there was no file
----   base_lines    the lines of that version, which a merge begins from
----   is_new        Vim has not read this file, and takes it for one that is not there
----   stale         what has happened to the file since, where the buffer could not follow
+---   base          the version that the buffer was read at, or last saved as; vim.NIL: no file
+---   base_lines    the lines of that version, the base of a merge
+---   is_new        Vim has not read this file, and takes it for a new one
+---   stale         the change of the file since, if the buffer could not follow
 ---   saving        the save that waits for its answer, see `saving`
 local blob = require('editd.blob')
 local codec = require('editd.codec')
@@ -24,12 +24,12 @@ local group = api.nvim_create_augroup('editd_buffers', { clear = true })
 local states = {} -- buffer number -> state
 local listeners = {}
 
---- Return the state of `buf` (0: the current one), or nil where the buffer is not editd's.
+--- Return the state of `buf` (0: the current one), or nil if editd does not follow it.
 function M.get(buf)
   return states[buf == 0 and api.nvim_get_current_buf() or buf]
 end
 
---- Return the numbers of the buffers of the workspace `root` (of all, without it) that hold `path` (any).
+--- Return the numbers of the buffers of the workspace `root` (nil: of all) that hold `path` (nil: any).
 function M.all(root, path)
   local found = {}
   for buf, state in pairs(states) do
@@ -41,7 +41,7 @@ function M.all(root, path)
   return found
 end
 
---- Have `listener(buf)` called whenever the buffer agrees with its file anew.
+--- Call `listener(buf)` whenever the buffer agrees with its file again.
 function M.on_settled(listener)
   listeners[#listeners + 1] = listener
 end
@@ -73,10 +73,10 @@ local function watch(buf)
   on('FileChangedShell', function()
     M.on_file_changed(buf)
   end)
-  vim.bo[buf].autoread = false -- it is followed here, and with less upheaval
+  vim.bo[buf].autoread = false -- this module follows the file, with smaller changes
 end
 
---- Leave `buf` to Vim from here on.
+--- Leave `buf` to Vim from now on.
 function M.detach(buf)
   if not states[buf] then
     return
@@ -91,14 +91,14 @@ function M.detach(buf)
   end
 end
 
---- Return the version that `buf` was read at, and its lines; nil where its bytes cannot be given back
---- as they were, so that a save would change more than what was typed.
+--- Return the version that `buf` was read at, and its lines. Return nil if its bytes cannot be
+--- reproduced, so that a save would change more than the user typed.
 local function what_was_read(buf, name, is_renamed)
   local disk = codec.read(name)
   if not disk then
     return vim.NIL, { '' }
   end
-  if is_renamed or vim.bo[buf].modified then -- or recovered from a swap file, say
+  if is_renamed or vim.bo[buf].modified then -- for example recovered from a swap file
     return blob.version(disk), codec.decode(disk).lines
   end
   local before = { vim.fn.getpos("'["), vim.fn.getpos("']") }
@@ -113,7 +113,7 @@ local function what_was_read(buf, name, is_renamed)
   return blob.version(bytes), lines_of(buf)
 end
 
---- Take a buffer that was read just now, or given another name, if it is a file of a workspace.
+--- Follow a buffer that was just read or renamed, if it is a file of a workspace.
 function M.attach(buf, is_renamed)
   local name = api.nvim_buf_get_name(buf)
   M.detach(buf)
@@ -126,7 +126,7 @@ function M.attach(buf, is_renamed)
   end
   local base, base_lines = what_was_read(buf, name, is_renamed)
   if base == nil then
-    tell.once('inexact' .. buf, path .. ' is left to Vim, which does not hold its bytes as they are', vim.log.levels.DEBUG)
+    tell.once('inexact' .. buf, path .. ' is left to Vim, because Vim cannot reproduce its bytes', vim.log.levels.DEBUG)
     return
   end
   local is_new = is_renamed or base == vim.NIL
@@ -143,7 +143,7 @@ function M.attach(buf, is_renamed)
   end
 end
 
---- Vim has found that the file is another; where editd tells what happens, that is no news.
+--- Handle Vim's notice of a changed file; ignore it if editd reports the change.
 function M.on_file_changed(buf)
   local state = states[buf]
   if state and connection.of(state.root).state == 'ready' then
@@ -153,7 +153,7 @@ function M.on_file_changed(buf)
   end
 end
 
---- Have Vim note the file's time, so that it does not warn of what we know.
+--- Update the time that Vim remembers for the file, so that it does not warn of a known change.
 local function note_time(buf)
   vim.schedule(function()
     if states[buf] and api.nvim_buf_is_loaded(buf) and not states[buf].is_new then
@@ -167,7 +167,7 @@ function M.unmark(buf)
   vim.b[buf].editd_stale = nil
 end
 
---- Say in the buffer that its file is another now; `why` is `what` in words, and the `version` (nil: gone).
+--- Mark the buffer as stale; `why` is `what` in words, and the `version` (nil: deleted).
 function M.mark(buf, why)
   local state = states[buf]
   local is_news = not state.stale or state.stale.what ~= why.what
@@ -184,8 +184,8 @@ function M.mark(buf, why)
   end
 end
 
---- Note that `buf` is as its file is. Older states of the undo are then other than the file, which only a
---- write tells Vim: so there is one, which our BufWriteCmd answers at once.
+--- Mark `buf` as unmodified. Vim learns only from a write that the older undo states differ from the
+--- file. So make a write, which our BufWriteCmd answers at once.
 function M.unmodify(buf)
   local state = states[buf]
   vim.bo[buf].modified = true
@@ -197,8 +197,8 @@ function M.unmodify(buf)
   vim.bo[buf].modified = false
 end
 
---- Have Vim know that a file that it takes for a new one is there, so that it does not warn of it: it only
---- knows of those that it has read. Nothing is lost by that: the buffer is as the file, and undo stays.
+--- Let Vim know that a file exists that it takes for a new one, so that it does not warn: Vim knows only
+--- files that it has read. Nothing is lost: the buffer agrees with the file, and undo stays.
 local function adopt_new(buf)
   api.nvim_buf_call(buf, function()
     local view = vim.fn.winsaveview()
@@ -207,7 +207,7 @@ local function adopt_new(buf)
   end)
 end
 
---- The buffer holds `version`, whose lines are `lines`, or did until it was changed further.
+--- Set the buffer's base to `version` with `lines`; the buffer may have changed further since.
 function M.settle(buf, version, lines)
   local state = states[buf]
   if state.is_new and version ~= vim.NIL and not vim.bo[buf].modified then
@@ -231,7 +231,7 @@ local function set_format(buf, options)
   end
 end
 
---- Make the buffer hold what its file holds: `bytes`, of that `version`. Undo brings back what it held.
+--- Put the file's content, `bytes` of that `version`, into the buffer. Undo brings the old text back.
 function M.take(buf, bytes, version)
   local state = states[buf]
   local read = codec.decode(bytes)
@@ -248,11 +248,11 @@ function M.take(buf, bytes, version)
   api.nvim_exec_autocmds('FileChangedShellPost', { buffer = buf, modeline = false })
   if codec.as_it_is(buf) ~= bytes then
     M.detach(buf)
-    tell.say(state.path .. ' is left to Vim, which does not hold its bytes as they are', vim.log.levels.WARN)
+    tell.say(state.path .. ' is left to Vim, because Vim cannot reproduce its bytes', vim.log.levels.WARN)
   end
 end
 
---- Put what the file holds, `bytes` of `version`, into a buffer with changes; return how many conflicts are marked.
+--- Merge the file's content, `bytes` of `version`, into a changed buffer; return the number of conflicts.
 function M.merge_into(buf, bytes, version, theirs)
   local state = states[buf]
   local read = codec.decode(bytes)
@@ -267,7 +267,7 @@ function M.merge_into(buf, bytes, version, theirs)
   return conflicts
 end
 
---- Return whether conflicts that a merge has marked in the buffer are still there.
+--- Return whether the buffer still has conflicts that a merge has marked.
 function M.has_markers(buf)
   local state = states[buf]
   if state.is_marked then
@@ -281,7 +281,7 @@ function M.has_markers(buf)
   return state.is_marked
 end
 
---- Ask for what the file holds: `callback(err, file)`, where the buffer is still there.
+--- Read the file: `callback(err, file)`, if the buffer still exists.
 function M.read(buf, callback)
   local state = states[buf]
   connection.of(state.root):request('read', { path = state.path }, function(err, file)
@@ -305,10 +305,10 @@ local function gone(buf, transaction)
   if transaction then
     what = what .. ' (' .. tell.author(transaction) .. ')'
   end
-  M.mark(buf, { what = what, hint = ':write would make it anew.' })
+  M.mark(buf, { what = what, hint = ':write creates it again.' })
 end
 
---- Follow the file, or say why not; `transaction` is the one that changed it, where that is known.
+--- Follow the file, or mark the buffer; `transaction` is the one that changed it, if known.
 function M.refresh(buf, transaction)
   M.read(buf, function(err, file)
     local state = states[buf]
@@ -331,12 +331,12 @@ function M.refresh(buf, transaction)
       M.settle(buf, file.version, lines_of(buf))
     else
       local by = transaction and ' (' .. tell.author(transaction) .. ')' or ''
-      M.mark(buf, { what = 'has changed' .. by, version = file.version, hint = ':Editd merge takes it in, :Editd reload drops what is here.' })
+      M.mark(buf, { what = 'has changed' .. by, version = file.version, hint = ':Editd merge merges it, :Editd reload drops your changes.' })
     end
   end)
 end
 
---- Compare the version of the buffer with that of its file, and follow where they differ.
+--- Compare the version of the buffer with that of its file, and follow the file if they differ.
 function M.look(buf)
   local state = states[buf]
   connection.of(state.root):request('stat', { paths = { state.path } }, function(err, result)
@@ -379,7 +379,7 @@ connection.on_event(function(daemon, event)
   end
 end)
 
---- Take the buffers that are there, and those that will be read.
+--- Follow the open buffers, and those that will be read.
 function M.start()
   local readers = api.nvim_create_augroup('editd', { clear = true })
   api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufFilePost' }, {

@@ -1,8 +1,8 @@
---- A buffer's text as bytes, and bytes as a buffer's text, both made by Vim itself.
+--- Conversion of a buffer's text to bytes and back, both done by Vim itself.
 ---
---- What Vim writes to another file is, by construction, what it would have written to this one: the
---- encoding, the line ends, the byte-order mark and the last line's end are all its own. The same
---- holds the other way round. So nothing here knows what an encoding is.
+--- Vim writes to another file exactly the bytes that it would write to this one: with its encoding, line
+--- ends, byte-order mark and last line's end. The same is true for reading. So this module needs no
+--- knowledge of encodings.
 local M = {}
 
 local function read(name)
@@ -34,7 +34,7 @@ local function with_options(options, body)
   return result
 end
 
---- Return the bytes that `buf` stands for as it is, its last line with an end only if that has one.
+--- Return the unchanged bytes of `buf`, its last line with an end only if it has one.
 function M.as_it_is(buf)
   local fixes = vim.bo[buf].fixendofline
   vim.bo[buf].fixendofline = false
@@ -43,7 +43,7 @@ function M.as_it_is(buf)
   return bytes
 end
 
---- Return what `:write` would write of `buf`, with its `++opt` in `arguments`; else nil and why not.
+--- Return the bytes that `:write` would write of `buf`, with `++opt` in `arguments`; or nil and the error.
 function M.encode(buf, arguments)
   local name = vim.fn.tempname()
   local ok, why = pcall(with_options, { fsync = false, patchmode = '', cpoptions = 'aABceFs' }, function()
@@ -59,7 +59,7 @@ function M.encode(buf, arguments)
   return bytes
 end
 
---- Return what Vim makes of `bytes`: `lines`, and the options that go with them.
+--- Return Vim's reading of `bytes`: the `lines`, and their options.
 function M.decode(bytes)
   local name = vim.fn.tempname()
   local file = assert(io.open(name, 'wb'))

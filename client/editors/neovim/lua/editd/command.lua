@@ -1,4 +1,4 @@
---- `:Editd`, its verbs and what completes them.
+--- The command `:Editd`, its verbs and their completion.
 local buffers = require('editd.buffers')
 local connection = require('editd.connection')
 local hunks = require('editd.hunks')
@@ -10,7 +10,7 @@ local M = {}
 
 local api = vim.api
 
---- Return the connection of the workspace that the current buffer, or folder, is in; nil, and say so, where none is.
+--- Return the connection of the workspace of the current buffer or folder; or nil, after a message.
 function M.daemon()
   local state = buffers.get(0)
   local root = state and state.root or vim.b.editd_root or workspace.around(workspace.real(vim.fn.getcwd()))
@@ -24,20 +24,20 @@ end
 local function state_here()
   local state = buffers.get(0)
   if not state then
-    tell.say('this buffer is no file of a workspace', vim.log.levels.ERROR)
+    tell.say('this buffer has no file in a workspace', vim.log.levels.ERROR)
   end
   return state
 end
 
 local function number_of(text)
   if text and not text:match('^%x+$') then
-    tell.say('"' .. text .. '" is no transaction', vim.log.levels.ERROR)
+    tell.say('"' .. text .. '" is not a transaction', vim.log.levels.ERROR)
     return nil, false
   end
   return tonumber(text) or text, true
 end
 
---- Say what an undo, a redo or a rollback has done.
+--- Print the result of an undo, a redo or a rollback.
 local function said(what)
   return function(err, result)
     if err then
@@ -49,7 +49,7 @@ local function said(what)
       paths[#paths + 1] = file.path
     end
     local transaction = connection.present(result.transaction)
-    tell.say(transaction and what .. ' as ' .. transaction.seq .. ': ' .. table.concat(paths, ' ') or 'there was nothing to change')
+    tell.say(transaction and what .. ' as ' .. transaction.seq .. ': ' .. table.concat(paths, ' ') or 'nothing to change')
   end
 end
 
@@ -57,7 +57,7 @@ local function id(what)
   return table.concat({ 'nvim', what, (vim.uv or vim.loop).hrtime(), vim.fn.getpid(), os.time() }, '-')
 end
 
---- Undo by the daemon; `params` are those of its method.
+--- Call the daemon's undo, redo or rollback; `params` are those of the method.
 function M.undo(daemon, params)
   params.request_id = id('undo')
   daemon:request('undo', params, said('undone' .. (params.tx and ' ' .. params.tx or '')))
@@ -179,7 +179,7 @@ end
 
 local arguments = { undo = seqs, show = seqs, diff = seqs, rollback = sessions }
 
---- Return what the word under the cursor may become, from what is known already: nothing is asked.
+--- Return the completions of the word under the cursor, from cached values, without a request.
 function M.complete(lead, line)
   local words = vim.split(line:gsub('^.-Editd!?%s*', ''), '%s+')
   local choices
@@ -195,12 +195,12 @@ function M.complete(lead, line)
   end, choices or {})
 end
 
---- Carry out `:Editd VERB …`; without a verb, `status`.
+--- Run `:Editd VERB …`; without a verb, `status`.
 function M.run(given)
   local words = vim.list_extend({}, given.fargs)
   local name = table.remove(words, 1) or 'status'
   if not verbs[name] then
-    tell.say('there is no :Editd ' .. name .. '; there are ' .. table.concat(vim.fn.sort(vim.tbl_keys(verbs)), ', '), vim.log.levels.ERROR)
+    tell.say('there is no :Editd ' .. name .. '. Use one of ' .. table.concat(vim.fn.sort(vim.tbl_keys(verbs)), ', '), vim.log.levels.ERROR)
     return
   end
   local daemon = M.daemon()

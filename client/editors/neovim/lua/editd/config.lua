@@ -1,27 +1,27 @@
---- What the user may set, with what holds where nothing is said. `:help editd-setup` explains each.
+--- The user's settings, with their defaults. `:help editd-setup` explains each.
 local M = {}
 
 M.defaults = {
-  enabled = true, -- a boolean, or a function of (path) that says whether a file is editd's
-  actor = 'nvim', -- whose edits these are, in the history
-  session = nil, -- the session that they are made in; none if nil
+  enabled = true, -- a boolean, or a function of (path) that returns whether editd follows the file
+  actor = 'nvim', -- the author of your edits in the history
+  session = nil, -- the session of your edits; none if nil
   editctl = { 'editctl' }, -- the command that starts a daemon
-  start = true, -- start a daemon where none answers
-  fallback = true, -- where there is none, let Vim write by itself
+  start = true, -- start a daemon if none answers
+  fallback = true, -- without a daemon, let Vim write
   reload = true, -- buffers without changes follow their files
-  wait_milliseconds = 1000, -- so long does a :write wait for its answer; then it goes on behind
+  wait_milliseconds = 1000, -- the longest wait of a :write for its answer, which may come later
   bytes_max = 4 * 1024 * 1024, -- larger files are left to Vim
   annotate = {
-    enabled = false, -- who changed what, at the ends of lines
-    others_only = true, -- not what this actor wrote
-    recent_hours = 24, -- nor what is older
+    enabled = false, -- show the authors of recent changes, at the ends of lines
+    others_only = true, -- no lines by this actor
+    recent_hours = 24, -- no older lines
   },
   icons = { stale = '!', virtual = '▎' },
 }
 
 M.values = vim.deepcopy(M.defaults)
 
---- Take the user's settings over the defaults; a name that is none of ours is told.
+--- Override the defaults with the user's settings; warn about unknown names.
 function M.set(given)
   for name in pairs(given or {}) do
     if M.defaults[name] == nil and name ~= 'session' then

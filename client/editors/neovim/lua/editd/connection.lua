@@ -1,11 +1,11 @@
---- One connection to the daemon of each workspace: asks without waiting, connects again by itself.
+--- One connection to the daemon of each workspace: sends requests without waiting, and reconnects.
 ---
 ---   closed ──open──▶ connecting ──hello──▶ ready ──lost──▶ waiting ──timer──▶ connecting
 ---                        └──failed──▶ waiting
 ---
---- A request made while there is no connection waits for one; if none comes to be, it is answered with
---- the error `unreachable`. A request that was sent and not answered is sent again only where that is
---- safe: it only reads, or it has a `request_id`.
+--- A request without a connection waits for one. If the connection fails, its answer is the error
+--- `unreachable`. A request that was sent but not answered is sent again only if that is safe: it only
+--- reads, or it has a `request_id`.
 local config = require('editd.config')
 local workspace = require('editd.workspace')
 
@@ -20,9 +20,9 @@ local Connection = {}
 Connection.__index = Connection
 
 local connections = {} -- root -> Connection
-local handlers = {} -- what is told of events and of being connected: functions of (connection, event)
+local handlers = {} -- listeners to events and new connections: functions of (connection, event)
 
---- Return the connection of the workspace `root`; it is not opened by this.
+--- Return the connection of the workspace `root`, without opening it.
 function M.of(root)
   if not connections[root] then
     connections[root] = setmetatable({
@@ -32,18 +32,18 @@ function M.of(root)
       sent = {},
       last_id = 0,
       failures = 0,
-      recent = {}, -- seq -> transaction, of the newest
+      recent = {}, -- seq -> transaction, the newest ones
     }, Connection)
   end
   return connections[root]
 end
 
---- Return every connection that there is.
+--- Return all connections.
 function M.all()
   return vim.tbl_values(connections)
 end
 
---- Have `handler` called with each event, and with `{event = 'connected'}` once there is a connection.
+--- Call `handler` with each event, and with `{event = 'connected'}` after each connection.
 function M.on_event(handler)
   handlers[#handlers + 1] = handler
 end
@@ -56,7 +56,7 @@ local function unreachable(why)
   }
 end
 
---- Return `value`, with nil for the null of the wire.
+--- Return `value`, or nil for a null of the wire.
 function M.present(value)
   if value == vim.NIL then
     return nil
@@ -64,7 +64,7 @@ function M.present(value)
   return value
 end
 
---- Ask the daemon; `callback(error, result)` is called once, later, from the main loop.
+--- Send a request; `callback(error, result)` is called once, later, from the main loop.
 function Connection:request(method, params, callback)
   local ask = { method = method, params = params, callback = callback }
   ask.again = params.request_id ~= nil or (not params.edits and vim.tbl_contains({ 'read', 'stat', 'log', 'show', 'blame', 'diff', 'status', 'session.list' }, method))
@@ -78,7 +78,7 @@ function Connection:request(method, params, callback)
   end
 end
 
---- Connect where there is no connection; `may_start`: a daemon may be started where none answers.
+--- Connect if not connected; with `may_start`, start a daemon if none answers.
 function Connection:open(may_start)
   if self.state == 'connecting' or self.state == 'ready' then
     return
@@ -94,10 +94,10 @@ function Connection:open(may_start)
   end)
 end
 
---- Connect to `socket`; `otherwise(why)` where nobody answers there.
+--- Connect to `socket`; call `otherwise(why)` if no daemon answers.
 function Connection:connect(socket, otherwise)
   if not workspace.is_ours(socket) then
-    otherwise('there is no socket of yours at ' .. socket)
+    otherwise('you have no socket at ' .. socket)
     return
   end
   local pipe = uv.new_pipe(false)
@@ -118,7 +118,7 @@ function Connection:start()
   local command = vim.list_extend({}, config.values.editctl)
   vim.list_extend(command, { '-C', self.root, 'socket' })
   if vim.fn.executable(command[1]) == 0 then
-    self:failed('`' .. command[1] .. '` is not to be found')
+    self:failed('`' .. command[1] .. '` was not found')
     return
   end
   local lines, ended = {}, false
@@ -159,7 +159,7 @@ function Connection:start()
   vim.defer_fn(function()
     if not ended then
       vim.fn.jobstop(job)
-      finish('`editctl socket` does not end')
+      finish('`editctl socket` does not exit')
     end
   end, START_MILLISECONDS)
 end
@@ -190,14 +190,14 @@ function Connection:connected(pipe)
     elseif workspace.is_elsewhere(result.workspace.root, self.root) then
       self:drop()
       self.sent = {}
-      self:failed(('the daemon at EDITD_SOCKET has %s, and not %s'):format(result.workspace.root, self.root))
+      self:failed(('the daemon at EDITD_SOCKET serves %s, not %s'):format(result.workspace.root, self.root))
     else
       self:ready(result)
     end
   end })
 end
 
---- Return the messages that `chunk` completes; nil where it is no MessagePack. Runs outside of the main loop.
+--- Return the messages that `chunk` completes, or nil for malformed MessagePack. Runs outside the main loop.
 function Connection:messages(chunk)
   local found, at = {}, 1
   while at <= #chunk do
@@ -240,7 +240,7 @@ function Connection:send(ask)
   self.pipe:write(vim.mpack.encode({ 0, self.last_id, ask.method, { ask.params } }))
 end
 
---- Take an answer or an event that has come.
+--- Handle an answer or an event.
 function Connection:take(message)
   if message[1] == 1 then
     local ask = self.sent[message[2]]
@@ -266,7 +266,7 @@ function Connection:tell(event)
   end
 end
 
---- The connection has ended; what may be asked again waits for the next one.
+--- Handle the end of the connection; repeatable requests wait for the next one.
 function Connection:lost(why)
   local by_intent = self.was_ended
   self:drop()
@@ -282,7 +282,7 @@ function Connection:lost(why)
   end
   self.state, self.why = 'waiting', why
   self:tell({ event = 'lost' })
-  -- Who ended the daemon on purpose does not want it back at once; a save, or its being there, brings it back.
+  -- A daemon that was stopped on purpose is not started again at once, but by a save or by another program.
   if #self.queue > 0 then
     self:open(true)
   else
@@ -290,7 +290,7 @@ function Connection:lost(why)
   end
 end
 
---- No connection came to be: nobody waits any longer, and it is tried again later.
+--- Handle a failed connection: fail all waiting requests, and try again later.
 function Connection:failed(why)
   self.state, self.why = 'waiting', why
   local queue = self.queue
@@ -333,7 +333,7 @@ function Connection:drop()
   self.was_ended = false
 end
 
---- End the connection for good, as when the editor ends.
+--- Close the connection for good, at the end of the editor.
 function Connection:close()
   self:stop_timer()
   self:drop()

@@ -6,7 +6,7 @@ local M = {}
 
 local ANSWER_MILLISECONDS = 3000
 
-local health = vim.health or require('health') -- 0.8 and later, and before it
+local health = vim.health or require('health') -- 0.8 and later; before 0.8
 
 local function reporter(new, old)
   return function(...)
@@ -14,12 +14,12 @@ local function reporter(new, old)
   end
 end
 
--- The names are those of 0.9 and later, and before them.
+-- The names of 0.9 and later, and before them those of earlier versions.
 local start, ok = reporter('start', 'report_start'), reporter('ok', 'report_ok')
 local warn, fail, info = reporter('warn', 'report_warn'), reporter('error', 'report_error'), reporter('info', 'report_info')
 
 local function check_programs()
-  start('editd: what it needs')
+  start('editd: requirements')
   if vim.fn.has('nvim-0.7') == 1 then
     ok('Neovim is 0.7 or later')
   else
@@ -29,7 +29,7 @@ local function check_programs()
   if vim.fn.executable(command) == 1 then
     ok('`' .. command .. '` is ' .. vim.fn.exepath(command))
   else
-    warn('`' .. command .. '` is not to be found, so no daemon can be started from here', {
+    warn('`' .. command .. '` was not found, so Neovim cannot start a daemon', {
       'Install editd (`pipx install editd`), or name the command: require("editd").setup{editctl = {"/path/to/editctl"}}',
     })
   end
@@ -43,7 +43,7 @@ local function check_status(status)
   end
   local watcher = status.watcher
   if watcher.state == 'ready' then
-    ok('the watcher sees ' .. watcher.directories .. ' directories')
+    ok('the watcher watches ' .. watcher.directories .. ' directories')
   else
     warn('the watcher is ' .. watcher.state)
   end
@@ -71,7 +71,7 @@ local function check_daemon(root)
   elseif err then
     fail(err.message, { tostring(err.data.hint) })
   else
-    fail('editd has not answered within three seconds', { 'Its log is in $XDG_STATE_HOME/editd; `editctl status` asks it again.' })
+    fail('editd has not answered within three seconds', { 'Run `editctl status`, or read its log in $XDG_STATE_HOME/editd.' })
   end
 end
 
@@ -80,14 +80,14 @@ local function check_buffers(root)
   for _, buf in ipairs(buffers.all(root)) do
     local state = buffers.get(buf)
     if state.stale then
-      warn(state.path .. ' ' .. state.stale.what, { ':Editd merge in that buffer takes it in' })
+      warn(state.path .. ' ' .. state.stale.what, { 'Run :Editd merge in that buffer' })
     else
       ok(state.path .. ' is saved through editd')
     end
   end
 end
 
---- Report on the programs, and on each workspace that a buffer, or the current folder, is in.
+--- Report on the programs, and on the workspace of each buffer and of the current folder.
 function M.check()
   check_programs()
   local roots = {}

@@ -1,4 +1,4 @@
---- Differences between lists of lines: put into a buffer, followed from line to line, merged three ways.
+--- Differences between lists of lines: applied to a buffer, followed line by line, merged three ways.
 local M = {}
 
 local diff = vim.text and vim.text.diff or vim.diff
@@ -7,7 +7,7 @@ local function joined(lines)
   return table.concat(lines, '\n') .. '\n'
 end
 
---- Return what turns `before` into `after`: lines `from` up to, not including, `to` become
+--- Return the changes from `before` to `after`: lines `from` up to, not including, `to` become
 --- `first` up to, not including, `last` of `after`.
 function M.between(before, after)
   local found = {}
@@ -20,7 +20,7 @@ function M.between(before, after)
   return found
 end
 
---- Make `buf` hold `lines`, touching only what differs: cursors, marks and folds elsewhere stay.
+--- Make `buf` hold `lines`, with the smallest changes: cursors, marks and folds in other places stay.
 function M.put(buf, lines)
   local changes = M.between(vim.api.nvim_buf_get_lines(buf, 0, -1, false), lines)
   local modifiable = vim.bo[buf].modifiable
@@ -60,7 +60,7 @@ local function reach(changes, index, to)
   return index, to
 end
 
---- Return what `side` has for the lines `from` up to `to` of the base, whose changes are `low` to `high`.
+--- Return the lines of `side` for lines `from` up to `to` of the base, with its changes `low` to `high`.
 local function part(side, changes, low, high, from, to)
   local before, after = changes[low - 1], changes[high - 1]
   local first = from + (before and before.last - before.to or 0)
@@ -68,8 +68,8 @@ local function part(side, changes, low, high, from, to)
   return vim.list_slice(side, first, last - 1)
 end
 
---- Return the lines that come of `mine` and `theirs`, both made of `base`, and how many conflicts are
---- marked among them. `names` are those of the two sides.
+--- Return the merge of `mine` and `theirs`, both made from `base`, and the number of marked conflicts.
+--- `names` are those of the two sides.
 function M.merge(base, mine, theirs, names)
   local a, b = M.between(base, mine), M.between(base, theirs)
   local out, conflicts, copied, i, j = {}, 0, 1, 1, 1

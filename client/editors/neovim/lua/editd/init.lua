@@ -1,11 +1,11 @@
---- editd for Neovim: saves go through the daemon, and buffers follow what others write. See |editd.txt|.
+--- editd for Neovim: saves go through the daemon, and buffers follow changes by others. See |editd.txt|.
 local buffers = require('editd.buffers')
 local config = require('editd.config')
 local connection = require('editd.connection')
 
 local M = {}
 
---- Take the user's settings; without this call the defaults hold. |editd-setup|
+--- Set the user's settings; without this call the defaults are used. |editd-setup|
 function M.setup(given)
   config.set(given)
   if config.values.annotate.enabled then
@@ -20,7 +20,7 @@ function M.setup(given)
   end
 end
 
---- Return what a status line shows of `buf` (the current one): '' where it is not editd's.
+--- Return the text for a status line of `buf` (the current one): '' if editd does not follow it.
 function M.statusline(buf)
   local state = buffers.get(buf or 0)
   if not state then
@@ -37,7 +37,7 @@ function M.statusline(buf)
   return text
 end
 
---- Return what is known of `buf` (the current one), for those who script it: nil where it is not editd's.
+--- Return the state of `buf` (the current one) for scripts: nil if editd does not follow it.
 function M.info(buf)
   local state = buffers.get(buf or 0)
   if not state then
@@ -54,7 +54,7 @@ function M.info(buf)
   }
 end
 
---- Ask the daemon of the current buffer's workspace anything that its protocol has, without waiting for it:
+--- Send any request of the protocol to the daemon of the current buffer's workspace, without waiting:
 --- `callback(error, result)`.
 function M.request(method, params, callback)
   local daemon = require('editd.command').daemon()

@@ -1,8 +1,8 @@
 --- Saving a buffer through the daemon, against the version that it was read at.
 ---
---- Vim must know whether a write went well before it ends (`:wq`), so a write waits for its answer, at
---- most `wait_milliseconds`, while timers and channels go on. What is not answered by then stays
---- 'modified', and is settled when the answer comes. Nothing is given up before its bytes are safe.
+--- Vim must know whether a write succeeded before the write ends (`:wq`). So a write waits for its answer,
+--- up to `wait_milliseconds`, while timers and channels run. Without an answer the buffer stays 'modified'
+--- until it comes. No text is given up before its bytes are safe.
 local blob = require('editd.blob')
 local buffers = require('editd.buffers')
 local codec = require('editd.codec')
@@ -18,12 +18,12 @@ local api = vim.api
 local present = connection.present
 local STALE = { stale = true, file_exists = true, base_required = true }
 local NOT_EDITDS = { unreachable = true, path_protected = true, path_outside = true, not_a_file = true, too_large = true }
-local CHOICES = { reload = 'Reload: drop what is here', merge = 'Merge: both', overwrite = 'Overwrite: keep what is here' }
+local CHOICES = { reload = 'Reload: drop your changes', merge = 'Merge: keep both', overwrite = 'Overwrite: keep your text' }
 local CANCEL = 'Cancel'
 
 local count = 0
 
---- Return an id that no other request has, of this editor or another, now or later.
+--- Return an id for a request that no other has, of this editor or another, now or later.
 local function request_id()
   count = count + 1
   return table.concat({ 'nvim', uv.os_gethostname(), uv.os_getpid(), uv.hrtime(), os.time(), count }, '-')
@@ -33,7 +33,7 @@ local function lines_of(buf)
   return api.nvim_buf_get_lines(buf, 0, -1, false)
 end
 
---- Run Vim's own write of `buf`; `how` are the modifiers before it. Return whether it went well.
+--- Run Vim's own write of `buf` with the modifiers `how`. Return whether it succeeded.
 local function run_write(buf, how, target, arguments)
   local ok, why = pcall(api.nvim_buf_call, buf, function()
     vim.cmd(how .. ' write! ' .. arguments .. ' ' .. (target and vim.fn.fnameescape(target) or ''))
@@ -44,7 +44,7 @@ local function run_write(buf, how, target, arguments)
   return ok
 end
 
---- Let Vim write to another file, with the autocommands that belong to that; nothing of ours is asked.
+--- Let Vim write to another file, with the autocommands for that, without editd.
 local function write_elsewhere(buf, target, arguments)
   local before = vim.go.eventignore
   vim.go.eventignore = before == '' and 'BufWriteCmd' or before .. ',BufWriteCmd'
@@ -52,7 +52,7 @@ local function write_elsewhere(buf, target, arguments)
   vim.go.eventignore = before
 end
 
---- Say what Vim says of a write.
+--- Print Vim's message of a write.
 local function announce(buf, save, result)
   local transaction = present(result.transaction)
   local text = string.format('"%s" %dL, %dB written', vim.fn.fnamemodify(api.nvim_buf_get_name(buf), ':~:.'), #save.lines, #save.bytes)
@@ -71,7 +71,7 @@ local function keep_undo(buf)
   end
 end
 
---- The bytes of `save` are in the file and in the history.
+--- Handle a save whose bytes are in the file and in the history.
 local function saved(buf, save, result)
   local file = result.files[1]
   if api.nvim_buf_get_changedtick(buf) == save.tick then
@@ -79,7 +79,7 @@ local function saved(buf, save, result)
   end
   local content = present(file.content)
   if content and content ~= save.bytes then
-    -- What was sent is the base of what was typed since; the file is the other side.
+    -- The sent text is the base of the text typed since; the file is the other side.
     if vim.bo[buf].modified then
       buffers.get(buf).base_lines = save.lines
       buffers.merge_into(buf, content, file.version, 'the file')
@@ -98,7 +98,7 @@ end
 
 local submit
 
---- Put the file into the buffer, with both sides' changes, for the user to look at and to write.
+--- Merge the file into the buffer, for the user to check and to write.
 local function merge_here(buf, message)
   buffers.read(buf, function(err, file)
     if err then
@@ -133,7 +133,7 @@ local function who_changed(err)
   return #authors > 0 and ' (' .. table.concat(authors, '; ', math.max(1, #authors - 2)) .. ')' or ''
 end
 
---- The file is another than the one that was read: let the user say what is to be done.
+--- Handle a file that has changed since it was read: let the user choose.
 local function choose(buf, save, err)
   local state = buffers.get(buf)
   local current = type(err.data) == 'table' and err.data.current
@@ -158,7 +158,7 @@ local function choose(buf, save, err)
     if choice == 'overwrite' and save.offline then
       M.by_vim(buf, save)
     elseif choice == 'overwrite' then
-      -- Against what is there now: whoever comes in between is not overwritten unseen either.
+      -- Save over the present version: a further change in between is not overwritten either.
       submit(buf, { arguments = save.arguments, base = err.name == 'stale' and current or nil, force = err.name ~= 'stale' })
     elseif choice == 'merge' then
       submit(buf, { arguments = save.arguments, merge = true })
@@ -172,7 +172,7 @@ local function choose(buf, save, err)
   end)
 end
 
---- Vim writes, since no daemon does; what has changed since it was read is not overwritten unasked.
+--- Let Vim write without a daemon, but ask before it overwrites a change that was not read.
 function M.by_vim(buf, save)
   if not run_write(buf, 'noautocmd keepalt', nil, save.arguments) then
     return
@@ -192,10 +192,10 @@ local function fall_back(buf, save, err)
   end
   local state = buffers.get(buf)
   if save.late then
-    tell.say(state.path .. ' is not saved: ' .. err.message .. ' :write again has Vim write it.', vim.log.levels.ERROR)
+    tell.say(state.path .. ' is not saved: ' .. err.message .. ' Use :write again to let Vim write it.', vim.log.levels.ERROR)
     return
   end
-  tell.once('fallback' .. state.root, 'Vim writes by itself: ' .. err.message, vim.log.levels.WARN)
+  tell.once('fallback' .. state.root, 'Vim writes without editd: ' .. err.message, vim.log.levels.WARN)
   local disk = codec.read(api.nvim_buf_get_name(buf))
   local version = disk and blob.version(disk) or vim.NIL
   if version ~= state.base and not save.force and blob.version(save.bytes) ~= version then
@@ -215,7 +215,7 @@ local function refused(buf, save, err)
     fall_back(buf, save, err)
   else
     tell.refusal(err)
-    tell.say(buffers.get(buf).path .. ' is not saved. :noautocmd write writes it without editd.', vim.log.levels.WARN)
+    tell.say(buffers.get(buf).path .. ' is not saved. Use :noautocmd write to write it without editd.', vim.log.levels.WARN)
   end
 end
 
@@ -223,7 +223,7 @@ local function answered(buf, save, err, result)
   local state = buffers.get(buf)
   save.done = true
   if not state or state.saving ~= save or not api.nvim_buf_is_loaded(buf) then
-    return -- given up, or the buffer is gone
+    return -- cancelled, or the buffer is gone
   end
   state.saving = nil
   if err then
@@ -251,8 +251,8 @@ local function edit_of(state, save)
   return edit
 end
 
---- Send the buffer's bytes, and wait a little for the answer. `save` says how: `force`, `merge`, or
---- another `base` than the buffer's own.
+--- Send the buffer's bytes, and wait a little for the answer. `save` has the options: `force`, `merge`,
+--- or another `base` than the buffer's.
 function submit(buf, save)
   local state = buffers.get(buf)
   local bytes, why = codec.encode(buf, save.arguments)
@@ -264,7 +264,7 @@ function submit(buf, save)
   state.saving = save
   local params = { edits = { edit_of(state, save) }, request_id = request_id(), message = 'Save ' .. state.path }
   params.on_stale = save.merge and 'merge' or 'reject'
-  params.return_content = true -- a merge, or a formatter of the workspace's, may have made it another
+  params.return_content = true -- a merge or a formatter of the workspace may have changed it
   connection.of(state.root):request('apply', params, function(err, result)
     answered(buf, save, err, result)
   end)
@@ -273,11 +273,11 @@ function submit(buf, save)
   end, 2)
   if not save.done then
     save.late = true
-    tell.say(state.path .. ' is not saved yet: editd has not answered. It goes on; :write! has Vim write it now.', vim.log.levels.WARN)
+    tell.say(state.path .. ' is not saved yet: editd has not answered. The save continues. Use :write! to let Vim write it now.', vim.log.levels.WARN)
   end
 end
 
---- Write `buf` as `:write` asked for it (BufWriteCmd); `target` is the file's full name.
+--- Write `buf` for `:write` (BufWriteCmd); `target` is the file's full name.
 function M.on_write(buf, target)
   local arguments = vim.v.cmdarg
   local is_forced = vim.v.cmdbang == 1
@@ -292,10 +292,10 @@ function M.on_write(buf, target)
   end
   if state.saving then
     if not is_forced then
-      tell.say('an earlier save of ' .. state.path .. ' is not answered yet. :write! has Vim write it now.', vim.log.levels.ERROR)
+      tell.say('an earlier save of ' .. state.path .. ' is not answered yet. Use :write! to let Vim write it now.', vim.log.levels.ERROR)
       return
     end
-    -- What is still under way is refused as stale once it arrives: its base is no more.
+    -- The earlier save will be refused as stale when it arrives, because its base is outdated.
     state.saving = nil
     api.nvim_exec_autocmds('BufWritePre', { buffer = buf, modeline = false })
     M.by_vim(buf, { arguments = arguments })
@@ -325,12 +325,12 @@ function M.on_write(buf, target)
   end)
 end
 
---- `:Editd merge`: take what the file holds into the buffer.
+--- Run `:Editd merge`: merge the file into the buffer.
 function M.merge(buf)
   merge_here(buf, '')
 end
 
---- `:Editd reload`: drop what is in the buffer; undo brings it back.
+--- Run `:Editd reload`: drop the changes of the buffer; undo brings them back.
 M.reload = reload
 
 return M

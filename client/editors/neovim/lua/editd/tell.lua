@@ -1,21 +1,21 @@
---- What is said to the user.
+--- Messages to the user.
 local M = {}
 
 local said = {}
 
---- The commands here for what a hint tells a program to send.
+--- The commands of this plugin for the parts of a hint that are for programs.
 local HERE = {
   ['use on_conflict: force'] = 'use :Editd! with the same command',
   ['ask for on_stale: merge'] = 'merge it',
   ['Use include_published'] = 'Run `editctl rollback --include-published`',
 }
 
---- Say `text`; `level` is one of vim.log.levels, INFO where it is left out.
+--- Show `text`; `level` is one of vim.log.levels (default: INFO).
 function M.say(text, level)
   vim.notify('editd: ' .. text, level or vim.log.levels.INFO, { title = 'editd' })
 end
 
---- Say a thing that is to be known but not to be repeated: once for each `key`.
+--- Show a message only once for each `key`.
 function M.once(key, text, level)
   if not said[key] then
     said[key] = true
@@ -23,12 +23,12 @@ function M.once(key, text, level)
   end
 end
 
---- Allow `key` to be said again.
+--- Allow the message of `key` again.
 function M.again(key)
   said[key] = nil
 end
 
---- Say what the daemon refused, with its hint. The message holds the hint already, as its last part.
+--- Show the daemon's refusal with its hint. The message ends with the hint.
 function M.refusal(err)
   local hint = type(err.data) == 'table' and err.data.hint
   local text = err.message
@@ -41,7 +41,7 @@ function M.refusal(err)
   M.say(text, vim.log.levels.ERROR)
 end
 
---- Return who made a transaction, and which it is, in a few words.
+--- Return the author and the number of a transaction, in a few words.
 function M.author(transaction)
   local text = transaction.seq .. ' by ' .. transaction.actor
   if transaction.session and transaction.session ~= vim.NIL then

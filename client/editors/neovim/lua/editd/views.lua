@@ -1,4 +1,4 @@
---- What is shown in buffers of its own: the log, a transaction, a difference, who wrote which line.
+--- Views in buffers of their own: the log, a transaction, a diff, the authors of lines.
 local connection = require('editd.connection')
 local tell = require('editd.tell')
 
@@ -7,7 +7,7 @@ local M = {}
 local api = vim.api
 local present = connection.present
 
---- Return a time of the wire as the local clock has it, to the minute.
+--- Return a time of the wire in local time, to the minute.
 function M.clock(time)
   local seconds = M.seconds(time)
   return seconds and os.date('%Y-%m-%d %H:%M', seconds) or '                '
@@ -19,7 +19,7 @@ function M.seconds(time)
   if not year then
     return nil
   end
-  -- Days since the epoch, by the civil calendar; os.time would take it for local time.
+  -- Days since the epoch in the civil calendar, because os.time expects local time.
   local y, m = tonumber(year), tonumber(month)
   y = m <= 2 and y - 1 or y
   local era = math.floor(y / 400)
@@ -29,7 +29,7 @@ function M.seconds(time)
   return days * 86400 + hour * 3600 + minute * 60 + second
 end
 
---- Show `lines` in a buffer called `name`, made anew or filled again; return its number.
+--- Show `lines` in a buffer called `name`, new or filled again; return its number.
 function M.show(name, lines, filetype, how)
   local full = 'editd://' .. name
   local buf = vim.fn.bufnr('^' .. vim.fn.escape(full, '[]*?{}\\,') .. '$')
@@ -80,7 +80,7 @@ local function wrap(daemon, callback)
   end
 end
 
---- Show the newest `limit` transactions, of `path` alone if there is one. <CR> shows one, u undoes it.
+--- Show the newest `limit` transactions, only of `path` if given. <CR> shows one, u undoes it.
 function M.log(daemon, limit, path)
   daemon:request('log', { limit = limit, path = path }, wrap(daemon, function(result)
     local lines = {}
@@ -109,7 +109,7 @@ function M.log(daemon, limit, path)
   end))
 end
 
---- Show one transaction with what it changed.
+--- Show one transaction with its changes.
 function M.transaction(daemon, tx)
   daemon:request('show', { tx = tx }, wrap(daemon, function(result)
     local transaction = result.transaction
@@ -120,7 +120,7 @@ function M.transaction(daemon, tx)
   end))
 end
 
---- Show what has changed since transaction `from` (the baseline), in `path` if there is one.
+--- Show the changes since transaction `from` (the baseline), only of `path` if given.
 function M.diff(daemon, from, path)
   local params = { from = from, paths = path and { path } or nil }
   daemon:request('diff', params, wrap(daemon, function(result)
@@ -133,7 +133,7 @@ function M.diff(daemon, from, path)
   end))
 end
 
---- Show beside `buf` with which transaction each line of the file came. <CR> shows that transaction.
+--- Show beside `buf` the transaction of each line of the file. <CR> shows that transaction.
 function M.blame(daemon, buf, path, origins)
   local window = vim.fn.bufwinid(buf)
   daemon:request('blame', { path = path }, wrap(daemon, function(result)

@@ -1,18 +1,18 @@
---- Where a file belongs: the workspace around it, its path in there, and where the daemon listens.
+--- The place of a file: its workspace, its path in there, and the daemon's socket.
 local uv = vim.uv or vim.loop
 
 local M = {}
 
-local roots = {} -- folder -> root, or false; looked for once a folder
+local roots = {} -- folder -> root, or false; searched once for each folder
 
---- Return `path` with every link on the way followed; of a file that is not there, that of its folder.
+--- Return the real path of `path`; for a missing file, the real path of its folder with its name.
 function M.real(path)
   local real = uv.fs_realpath(path)
   if real then
     return real
   end
   if uv.fs_lstat(path) then
-    return nil -- a link that leads nowhere
+    return nil -- a dangling link
   end
   local folder = uv.fs_realpath(vim.fn.fnamemodify(path, ':h'))
   return folder and (folder == '/' and '' or folder) .. '/' .. vim.fn.fnamemodify(path, ':t')
@@ -39,7 +39,7 @@ local function root_of(folder)
   return root ~= home and root or nil -- editd owns neither / nor a home
 end
 
---- Return the root of the workspace that `folder`, by its real path, is in; nil where it is in none.
+--- Return the root of the workspace of `folder`, a real path, or nil.
 function M.around(folder)
   if roots[folder] == nil then
     roots[folder] = root_of(folder) or false
@@ -47,7 +47,7 @@ function M.around(folder)
   return roots[folder] or nil
 end
 
---- Return the root and the path in it of the file `name`; nil where editd has nothing to do with it.
+--- Return the root and the path in it of the file `name`, or nil if no workspace holds it.
 function M.locate(name)
   if name == '' or name:match('^%a[%w+.-]*://') then
     return nil
@@ -63,12 +63,12 @@ function M.locate(name)
   return root, path:sub(#root + 2)
 end
 
---- Look anew, as after a `git init`.
+--- Forget the cached roots, as after a `git init`.
 function M.forget()
   roots = {}
 end
 
---- Return where the daemon of `root` listens, in the order that the protocol gives.
+--- Return the socket of the daemon of `root`, by the protocol's order.
 function M.socket(root)
   local given = vim.env.EDITD_SOCKET
   if given and given ~= '' then
@@ -76,7 +76,7 @@ function M.socket(root)
   end
   local folder
   local runtime = vim.env.XDG_RUNTIME_DIR
-  if runtime and runtime:sub(1, 1) == '/' then -- a relative one is to be ignored, says the XDG specification
+  if runtime and runtime:sub(1, 1) == '/' then -- the XDG specification ignores a relative one
     folder = runtime .. '/editd'
   elseif uv.fs_stat('/run/user/' .. uv.getuid()) then
     folder = '/run/user/' .. uv.getuid() .. '/editd'
@@ -87,14 +87,14 @@ function M.socket(root)
   return folder .. '/' .. vim.fn.sha256(root):sub(1, 16) .. '.sock'
 end
 
---- Is `served`, the folder of a daemon, another than `root`? EDITD_SOCKET may have been set for another one.
---- A folder that is not here is that of a daemon in a container, whose socket was handed out.
+--- Return whether `served`, the folder of a daemon, is not `root`: EDITD_SOCKET may be set for another
+--- workspace. A folder that does not exist here belongs to a daemon in a container.
 function M.is_elsewhere(served, root)
   local there, here = uv.fs_stat(served), uv.fs_stat(root)
   return there ~= nil and here ~= nil and (there.dev ~= here.dev or there.ino ~= here.ino)
 end
 
---- Is the socket there, and ours? Somebody else's in a folder that all may write to is not spoken to.
+--- Return whether the socket exists and is ours. One of another user in a shared folder is not used.
 function M.is_ours(socket)
   local stat = uv.fs_stat(socket)
   return stat ~= nil and stat.type == 'socket' and stat.uid == uv.getuid()
