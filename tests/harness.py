@@ -18,7 +18,7 @@ from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.pack_worker import Packer
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset

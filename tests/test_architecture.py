@@ -83,3 +83,29 @@ def test_the_top_level_holds_what_the_owner_fixed() -> None:
     }  # fmt: skip
     extra = {p.name for p in TOP.iterdir() if not p.name.startswith(".")} - allowed
     assert not extra, f"not of the house: {sorted(extra)}"
+
+
+def test_no_module_is_named_after_an_activity() -> None:
+    """A module is a noun: the thing that it holds."""
+    files = [file for folder in ("daemon", "client") for file in modules(folder)]
+    assert not [file for file in files if file.endswith("ing.py")]
+
+
+SAME_THING = {
+    # what the wire carries, and what the engine makes of it, until one type serves for both
+    "Apply", "Change", "Chmod", "Delete", "EditText", "Move", "Part", "Patch", "Position", "Published",
+    "Replace", "Restore", "Symlink", "TextEdit", "Tool", "Transaction", "Undo", "Write",
+    "Workspace",  # as the daemon describes it, and as the client finds it
+}  # fmt: skip
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """But for the errors, of which the client has one for each code, and for `SAME_THING`."""
+    homes: dict[str, list[str]] = {}
+    for file in [file for folder in ("daemon", "client") for file in modules(folder)]:
+        for node in ast.parse((TOP / file).read_text(), file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(file)
+    errors = ["client/editd_client/errors.py", "daemon/editd/errors.py"]
+    shared = {name for name, files in homes.items() if len(files) > 1 and sorted(files) != errors}
+    assert shared == SAME_THING, shared ^ SAME_THING

@@ -10,7 +10,7 @@ import pytest
 import injection
 from damage import copy, prepare
 from editd.store.journal import JournalPosition
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.pack_worker import Packer
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage

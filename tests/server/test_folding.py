@@ -9,7 +9,7 @@ import pytest
 
 import folding
 from editd.system.filesystem import open_folder
-from editd.system.name_folding import folding_of
+from editd.system.name_collisions import folding_of
 from editd_client.errors import EditdError
 from torment import transactions
 from workplace import write

@@ -11,7 +11,7 @@ import pytest
 import machine as machines
 from editd.store.acknowledged import read_acknowledged
 from editd.store.journal import JournalPosition, frames
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.salvage import Salvage
 from harness import Harness, apply
 from harness import write as edit

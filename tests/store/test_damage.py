@@ -11,7 +11,7 @@ import pytest
 
 from damage import copy, layout, prepare, readable, state_files
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
 from editd.store.verify import verify_full

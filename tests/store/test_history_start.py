@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage
 from editd.store.verify import verify_full

@@ -12,7 +12,7 @@ from editd.errors import UnknownTransaction
 from editd.store.compaction import CompactionLimits, Compactor
 from editd.store.head import move_head
 from editd.store.journal import JournalPosition
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.pack_worker import Packer
 from editd.store.verify import verify_quick
 from editd.system.atomic_file import sync_path

@@ -48,14 +48,14 @@ from editd.server.systemd import SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
 from editd.store.head import move_head
 from editd.store.manifest import write_manifest
-from editd.store.mending import open_history
+from editd.store.open_history import open_history
 from editd.store.salvage import Salvage
 from editd.store.verify import is_begun
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.flock import NO_LOCKS, Flock, holder_of, take, take_folder
 from editd.system.memory import release_free_memory
-from editd.system.name_folding import folding_of
+from editd.system.name_collisions import folding_of
 from editd.system.systemd_notify import SystemdNotifier
 from editd.tools.api import ToolSettings
 from editd.tools.context import ToolSet

@@ -24,7 +24,7 @@ from msgspec import Struct
 from editd.wire.codec import convert, params_of, plain
 from editd.wire.envelope import BadCall, Envelope, Id, JsonRpc, MessagePackRpc, Response, RpcCall
 from editd.wire.errors import Malformed
-from editd.wire.framing import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.frame_codec import Frames, HeaderFrames, LineFrames, MessagePackFrames
 from editd.wire.limits import ANSWER_BYTES_MAX
 from editd.wire.messages import Error, Params
 

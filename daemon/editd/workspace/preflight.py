@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from editd.errors import NotAFile, PermissionDenied
 from editd.system.filesystem import RealFolder
-from editd.system.name_folding import folding_elsewhere
+from editd.system.name_collisions import folding_elsewhere
 from editd.workspace.directories import NO_WAY, folders_below, open_nearest, stat_directory
 from editd.workspace.reader import refusal_of
 from editd.workspace.staged_change import StagedChange, is_temporary, item_of, split

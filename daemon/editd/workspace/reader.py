@@ -32,7 +32,7 @@ NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _BECAME_ANOTHER = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})  # between stat and open
 
 
-class StatResult(Struct, frozen=True):
+class FileStat(Struct, frozen=True):
     """What lstat says of a path, enough to tell whether it is still what it was."""
 
     kind: Literal["file", "symlink", "folder", "other"]
@@ -87,7 +87,7 @@ class WorkspaceReader:
                 return None
             raise refusal_of(error, path, "could not be read") from error
 
-    def entry(self, path: WorkspacePath) -> StatResult | None:
+    def entry(self, path: WorkspacePath) -> FileStat | None:
         """Return what lstat says of `path`; None if there is no such thing. Raises as `read` does."""
         try:
             above, name = split(path.raw)
@@ -222,10 +222,10 @@ def read_name(
     raise InUse(path.text)
 
 
-def stat_result_of(found: os.stat_result) -> StatResult:
+def stat_result_of(found: os.stat_result) -> FileStat:
     """The facts of a stat result that tell whether a path is what it was."""
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return StatResult(_kind_of(found.st_mode), found.st_mode, found.st_nlink, identity)
+    return FileStat(_kind_of(found.st_mode), found.st_mode, found.st_nlink, identity)
 
 
 def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:

@@ -13,7 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from editd.system.name_folding import folding_mounts
+from editd.system.name_collisions import folding_mounts
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
 from editd.workspace.staged_change import is_temporary
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from editd.system.clock import boot_id
 from editd.system.filesystem import missing_calls, open_folder
 from editd.system.mounts import mount_of, mounts, mounts_below
-from editd.system.name_folding import folding_mounts
+from editd.system.name_collisions import folding_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

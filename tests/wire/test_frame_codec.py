@@ -1,4 +1,4 @@
-"""wire.framing: where one message ends and the next begins."""
+"""wire.frame_codec: where one message ends and the next begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.wire.errors import Malformed
-from editd.wire.framing import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.frame_codec import Frames, HeaderFrames, LineFrames, MessagePackFrames
 from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:
