@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.wire.connection import Reply
     from editd_client.changesets import Steps
     from editd_client.events import ClientSubscription, Happening
-    from editd_client.requests import Request
+    from editd_client.requests import PreparedCall
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class AsyncMethod(Generic[Given, Result]):
         def __get__(self, client: AsyncClient | None, kind: type[AsyncClient]) -> Any: ...
 
 
-def request_method(build: Callable[Given, Request[Result]]) -> AsyncMethod[Given, Result]:
+def request_method(build: Callable[Given, PreparedCall[Result]]) -> AsyncMethod[Given, Result]:
     """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
@@ -219,7 +219,7 @@ class AsyncClient:
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────
 
-    async def ask(self, asked: Request[Result]) -> Result:
+    async def ask(self, asked: PreparedCall[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
         asked = self._conversation.prepared(asked)
         clock = asyncio.get_running_loop().time
@@ -261,7 +261,7 @@ class AsyncClient:
         if number is not None and self._link is not None and not self._link.is_over:
             await self.ask(requests.unsubscribe(number))
 
-    def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
+    def subscribing(self, subscription: ClientSubscription) -> PreparedCall[messages.SubscribeResult]:
         """Return the request that makes the subscription."""
         return self._conversation.subscribing(subscription)
 
@@ -353,12 +353,12 @@ class _Link(asyncio.Protocol):
         self.closed = asyncio.Event()
         self._conversation = conversation
         self._wire = ClientConnection()
-        self._waiting: dict[Any, tuple[Request[Any], asyncio.Future[CallOutcome[Any]]]] = {}
+        self._waiting: dict[Any, tuple[PreparedCall[Any], asyncio.Future[CallOutcome[Any]]]] = {}
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._transport: asyncio.Transport | None = None
 
-    async def exchange(self, asked: Request[Result]) -> Result:
+    async def exchange(self, asked: PreparedCall[Result]) -> Result:
         """Send one request and wait for its answer. Raises OSError if the connection is lost."""
         await self._may_write.wait()
         if self.is_over or self._transport is None:

@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.requests import Request
+from editd_client.requests import PreparedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ def tool(
 
 # ── The requests, without a connection ────────────────────────────────────────────────────────
 
-Steps = Generator[Request[Any], Any, Result]
+Steps = Generator[PreparedCall[Any], Any, Result]
 """A generator of requests, each made from the answers before it; a refusal is thrown into it."""
 
 NOTHING = messages.ApplyResult(transaction=None, files=[])
@@ -181,7 +181,7 @@ class ChangesetDraft:
                 yield requests.abort(self._name[0])
         self._name = None
 
-    def _commit(self, name: str) -> Request[messages.ApplyResult]:
+    def _commit(self, name: str) -> PreparedCall[messages.ApplyResult]:
         return requests.commit(name, on_stale=self._opening.on_stale, request_id=self._request_id)
 
     def _committed_before(self) -> Steps[messages.ApplyResult]:
@@ -195,7 +195,7 @@ class ChangesetDraft:
         result = yield self._commit(last)
         return result
 
-    def _within(self, build: Callable[[str], Request[Result]]) -> Steps[Result]:
+    def _within(self, build: Callable[[str], PreparedCall[Result]]) -> Steps[Result]:
         """Send a request about the changeset; open it again if it was lost with its connection."""
         while True:
             name = yield from self._opened()

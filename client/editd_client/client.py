@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from editd_client.events import ClientSubscription
-    from editd_client.requests import Request
+    from editd_client.requests import PreparedCall
 
 SILENCE_SECONDS_MAX = 120.0  # far longer than any answer that does not wait on purpose
 RECEIVE_BYTES = 1 << 18
@@ -60,7 +60,7 @@ class Method(Generic[Given, Result]):
         def __get__(self, client: Client | None, kind: type[Client]) -> Any: ...
 
 
-def request_method(build: Callable[Given, Request[Result]]) -> Method[Given, Result]:
+def request_method(build: Callable[Given, PreparedCall[Result]]) -> Method[Given, Result]:
     """Return the method of that name, with the parameters and the docstring of `build`."""
 
     @functools.wraps(build)
@@ -211,12 +211,12 @@ class Client:
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────
 
-    def ask(self, asked: Request[Result]) -> Result:
+    def ask(self, asked: PreparedCall[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
         with self._alone():
             return self._ask(asked)
 
-    def _ask(self, asked: Request[Result]) -> Result:
+    def _ask(self, asked: PreparedCall[Result]) -> Result:
         asked = self._conversation.prepared(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         sends = 0
@@ -281,7 +281,7 @@ class Client:
         except (OSError, Malformed):
             return False
 
-    def _exchange(self, asked: Request[Result]) -> Result:
+    def _exchange(self, asked: PreparedCall[Result]) -> Result:
         """Send one request and wait for its answer. Raises OSError if the connection is lost."""
         assert self._stream is not None, "there is a connection"
         method = asked.params.method

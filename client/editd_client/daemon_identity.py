@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Status
 from editd_client.errors import EditdError, refusal
-from editd_client.requests import Request
+from editd_client.requests import PreparedCall
 
 if TYPE_CHECKING:
     from editd_client.client import Client
@@ -26,7 +26,7 @@ def root_elsewhere(client: Client, workspace: Workspace) -> str | None:
     """Return the folder of the client's daemon, if EDITD_SOCKET leads to another workspace."""
     if not os.environ.get("EDITD_SOCKET"):
         return None
-    root: str = client.ask(Request(Status(), lambda status: status["root"]))
+    root: str = client.ask(PreparedCall(Status(), lambda status: status["root"]))
     return root if is_elsewhere(root, workspace) else None
 
 

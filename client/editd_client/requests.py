@@ -27,7 +27,7 @@ Name = TypeVar("Name", bound=str)
 Told = TypeVar("Told", bound=messages.Message)
 
 
-class Request(Struct, Generic[Result], frozen=True):
+class PreparedCall(Struct, Generic[Result], frozen=True):
     """One request, not sent yet. `read` converts the plain values of the answer to its result.
 
     `extra` is the time in seconds that it may wait on purpose, beyond the usual limit; None: for ever.
@@ -38,14 +38,14 @@ class Request(Struct, Generic[Result], frozen=True):
     extra: float | None = 0.0
 
 
-def call(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> Request[Told]:
+def call(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> PreparedCall[Told]:
     """Return the request whose answer is a `result`."""
-    return Request(params, lambda plain: convert(plain, result), extra)
+    return PreparedCall(params, lambda plain: convert(plain, result), extra)
 
 
-def call_without_result(params: messages.Params) -> Request[None]:
+def call_without_result(params: messages.Params) -> PreparedCall[None]:
     """Return the request whose answer has no data."""
-    return Request(params, _nothing)
+    return PreparedCall(params, _nothing)
 
 
 def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ def _nothing(plain: Any) -> None:
 
 def hello(
     client: str | None = None, session: str | None = None, token: str | None = None
-) -> Request[messages.HelloResult]:
+) -> PreparedCall[messages.HelloResult]:
     """Introduce this client (default: EDITD_ACTOR, then the login name), and act in `session`.
 
     `token` attaches the client to an open session. Refused with `unknown_session` if the session is open
@@ -92,12 +92,12 @@ def hello(
     )
 
 
-def status() -> Request[messages.StatusResult]:
+def status() -> PreparedCall[messages.StatusResult]:
     """Return the daemon's status, at once even if it is busy."""
     return call(messages.Status(), messages.StatusResult)
 
 
-def check(*, repair: bool = False, lose: bool = False) -> Request[messages.CheckResult]:
+def check(*, repair: bool = False, lose: bool = False) -> PreparedCall[messages.CheckResult]:
     """Verify that history, journal and files agree. Waits for as long as that takes.
 
     With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
@@ -106,7 +106,7 @@ def check(*, repair: bool = False, lose: bool = False) -> Request[messages.Check
     return call(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
 
 
-def shutdown() -> Request[None]:
+def shutdown() -> PreparedCall[None]:
     """Stop the daemon: returns when it has accepted, and waits until it closes the connection."""
     return call_without_result(messages.Shutdown())
 
@@ -122,7 +122,7 @@ def read(
     session: str | None = None,
     start_line: int | None = None,
     end_line: int | None = None,
-) -> Request[messages.ReadResult]:
+) -> PreparedCall[messages.ReadResult]:
     """Return the current file, or as of right after `at`, or with the staged edits of `changeset`.
 
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
@@ -134,17 +134,17 @@ def read(
     return call(asked, messages.ReadResult)
 
 
-def dialects() -> Request[messages.DialectsResult]:
+def dialects() -> PreparedCall[messages.DialectsResult]:
     """Return the edit tools of other systems for `Tool`, with the schemas of their arguments."""
     return call(messages.Dialects(), messages.DialectsResult)
 
 
-def stat(paths: Sequence[str]) -> Request[messages.StatResult]:
+def stat(paths: Sequence[str]) -> PreparedCall[messages.StatResult]:
     """Return the version, mode, size (in bytes) and kind of each path, all None for a missing file."""
     return call(messages.Stat(paths=list(paths)), messages.StatResult)
 
 
-def settle(timeout: float | None = None) -> Request[messages.SettleResult]:
+def settle(timeout: float | None = None) -> PreparedCall[messages.SettleResult]:
     """Return the newest transaction when all earlier changes are recorded.
 
     The daemon applies `timeout`, in seconds (None: 60), and refuses with `timeout` after it.
@@ -167,7 +167,7 @@ def apply(
     dry_run: bool = False,
     return_content: bool = False,
     diff: bool = False,
-) -> Request[messages.ApplyResult]:
+) -> PreparedCall[messages.ApplyResult]:
     """Make all `edits` one transaction, or none of them.
 
     Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others: see the
@@ -193,27 +193,27 @@ def begin(
     actor: str | None = None,
     message: str | None = None,
     on_stale: messages.OnStale | None = None,
-) -> Request[messages.BeginResult]:
+) -> PreparedCall[messages.BeginResult]:
     """Open a changeset to collect edits in steps; `Client.transaction` does this itself."""
     return call(
         messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale), messages.BeginResult
     )
 
 
-def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> Request[messages.ApplyResult]:
+def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> PreparedCall[messages.ApplyResult]:
     """Add edits to a changeset, and return the effect of all staged edits."""
     return call(messages.Stage(changeset=changeset, edits=list(edits)), messages.ApplyResult)
 
 
 def commit(
     changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
-) -> Request[messages.ApplyResult]:
+) -> PreparedCall[messages.ApplyResult]:
     """Apply the staged edits as one transaction. After a refusal the changeset stays open."""
     asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
     return call(asked, messages.ApplyResult)
 
 
-def abort(changeset: str) -> Request[None]:
+def abort(changeset: str) -> PreparedCall[None]:
     """Abort a changeset."""
     return call_without_result(messages.Abort(changeset=changeset))
 
@@ -235,7 +235,7 @@ def undo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
-) -> Request[messages.UndoResult]:
+) -> PreparedCall[messages.UndoResult]:
     """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
 
     Without any of them, takes back the newest edit that is not undone. Of `tx`, it can be limited to some
@@ -273,7 +273,7 @@ def redo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
-) -> Request[messages.UndoResult]:
+) -> PreparedCall[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refusals as for `undo`."""
     asked = messages.Redo(
         session=session,
@@ -298,7 +298,7 @@ def rollback(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
     include_published: bool = False,
-) -> Request[messages.UndoResult]:
+) -> PreparedCall[messages.UndoResult]:
     """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
     Published work stays, unless `include_published` is true.
@@ -326,7 +326,7 @@ def restore(
     message: str | None = None,
     request_id: str | None = None,
     dry_run: bool = False,
-) -> Request[messages.ApplyResult]:
+) -> PreparedCall[messages.ApplyResult]:
     """Put the workspace, or `paths`, back to the state right after `to` (a transaction or a time).
 
     First waits for as long as it takes to record the changes of other programs.
@@ -357,7 +357,7 @@ def log(
     kind: messages.Kind | Sequence[messages.Kind] | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Request[messages.LogResult]:
+) -> PreparedCall[messages.LogResult]:
     """Return transactions, newest first, `limit` at most. `more` is true if that left some out.
 
     Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
@@ -377,7 +377,7 @@ def log(
     return call(asked, messages.LogResult)
 
 
-def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> Request[messages.ShowResult]:
+def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> PreparedCall[messages.ShowResult]:
     """Return one transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
 
     With `hunks`, also returns the hunks of each file, with their numbers for `undo`.
@@ -391,7 +391,7 @@ def diff(
     *,
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
-) -> Request[messages.DiffResult]:
+) -> PreparedCall[messages.DiffResult]:
     """Return the diff from right after `from_` (None: the baseline) to right after `to` (None: now).
 
     Without `to`, first waits for as long as it takes to record the changes of other programs.
@@ -411,7 +411,7 @@ def publish(
     branch: str | None = None,
     author: str | None = None,
     dry_run: bool = False,
-) -> Request[messages.PublishResult]:
+) -> PreparedCall[messages.PublishResult]:
     """Commit the work of one or more sessions, or of `from_` to `to`, onto a branch of the user's git.
 
     With `dry_run` nothing is changed: the result shows the content of the commit.
@@ -435,7 +435,7 @@ def session_open(
     unread: Literal["allow", "reject"] = "allow",
     ttl: float | None = None,
     fresh: bool = False,
-) -> Request[messages.SessionOpenResult]:
+) -> PreparedCall[messages.SessionOpenResult]:
     """Open a session, and act in it from now on. `ttl` in seconds.
 
     With `fresh` it gets a name that no session had before: `name`, or `NAME-2`, `NAME-3` …
@@ -448,12 +448,12 @@ def session_open(
     return call(asked, messages.SessionOpenResult)
 
 
-def session_close(session: str | None = None, *, force: bool = False) -> Request[None]:
+def session_close(session: str | None = None, *, force: bool = False) -> PreparedCall[None]:
     """Close a session (default: this client's own)."""
     return call_without_result(messages.SessionClose(session=session, force=force))
 
 
-def session_list(*, all: bool = False, stat: bool = False) -> Request[messages.SessionListResult]:  # noqa: A002
+def session_list(*, all: bool = False, stat: bool = False) -> PreparedCall[messages.SessionListResult]:  # noqa: A002
     """List the open sessions; with `all` also closed ones. `stat` counts edits, files and lines of each."""
     extra = None if stat else 0.0
     return call(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
@@ -461,7 +461,7 @@ def session_list(*, all: bool = False, stat: bool = False) -> Request[messages.S
 
 def lease_acquire(
     paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
-) -> Request[messages.LeaseAcquireResult]:
+) -> PreparedCall[messages.LeaseAcquireResult]:
     """Lease the paths that match these globs; `ttl` and `wait` in seconds.
 
     Refused with `leased` if another session has them, and after `wait` with `timeout`.
@@ -471,32 +471,32 @@ def lease_acquire(
     return call(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
 
 
-def lease_renew(lease: str, ttl: float) -> Request[messages.LeaseRenewResult]:
+def lease_renew(lease: str, ttl: float) -> PreparedCall[messages.LeaseRenewResult]:
     """Extend a lease to `ttl` seconds from now."""
     return call(messages.LeaseRenew(lease=lease, ttl=ttl), messages.LeaseRenewResult)
 
 
-def lease_release(lease: str, *, force: bool = False) -> Request[None]:
+def lease_release(lease: str, *, force: bool = False) -> PreparedCall[None]:
     """End a lease. `force` is needed for that of another session."""
     return call_without_result(messages.LeaseRelease(lease=lease, force=force))
 
 
-def lease_list() -> Request[messages.LeaseListResult]:
+def lease_list() -> PreparedCall[messages.LeaseListResult]:
     """List the held leases, and count the requests that wait for one."""
     return call(messages.LeaseList(), messages.LeaseListResult)
 
 
-def exec_begin(command: str, *, session: str | None = None) -> Request[messages.ExecBeginResult]:
+def exec_begin(command: str, *, session: str | None = None) -> PreparedCall[messages.ExecBeginResult]:
     """Announce a command that changes files. Waits for as long as it takes to record earlier changes."""
     return call(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
 
 
-def exec_end(name: str, status: int) -> Request[messages.ExecEndResult]:
+def exec_end(name: str, status: int) -> PreparedCall[messages.ExecEndResult]:
     """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction."""
     return call(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
 
 
-def blame(path: str) -> Request[messages.BlameResult]:
+def blame(path: str) -> PreparedCall[messages.BlameResult]:
     """Return the transaction of each line. Slow for a file with very many versions."""
     return call(messages.Blame(path=path), messages.BlameResult)
 
@@ -509,7 +509,7 @@ def subscribe(
     events: Sequence[messages.EventKind] | None = None,
     paths: Sequence[str] | None = None,
     since: int | None = None,
-) -> Request[messages.SubscribeResult]:
+) -> PreparedCall[messages.SubscribeResult]:
     """Subscribe to these `events`, about files that match these globs, after `since`."""
     asked = messages.Subscribe(
         events=None if events is None else list(events),
@@ -519,7 +519,7 @@ def subscribe(
     return call(asked, messages.SubscribeResult)
 
 
-def unsubscribe(subscription: int) -> Request[None]:
+def unsubscribe(subscription: int) -> PreparedCall[None]:
     """End a subscription; closing the events does this."""
     return call_without_result(messages.Unsubscribe(subscription=subscription))
 
@@ -527,17 +527,17 @@ def unsubscribe(subscription: int) -> Request[None]:
 # ── Maintenance ───────────────────────────────────────────────────────────────────────────────
 
 
-def gc(*, dry_run: bool = False) -> Request[messages.GcResult]:
+def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
     """Compact transactions beyond `history.keep`, and free unused data. Waits for as long as that takes."""
     return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
 
 
-def config_reload() -> Request[messages.ConfigReloadResult]:
+def config_reload() -> PreparedCall[messages.ConfigReloadResult]:
     """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
     return call(messages.ConfigReload(), messages.ConfigReloadResult)
 
 
-def hooks_run(paths: Sequence[str], *, session: str | None = None) -> Request[messages.HooksRunResult]:
+def hooks_run(paths: Sequence[str], *, session: str | None = None) -> PreparedCall[messages.HooksRunResult]:
     """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
     return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
 

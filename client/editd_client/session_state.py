@@ -26,7 +26,7 @@ from editd_client.author import current_actor
 from editd_client.daemon_identity import elsewhere, is_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import ClientSubscription
-from editd_client.requests import Identified, Request
+from editd_client.requests import Identified, PreparedCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,20 +76,20 @@ class SessionState:
 
     # ── Requests ──
 
-    def prepared(self, asked: Request[Result]) -> Request[Result]:
+    def prepared(self, asked: PreparedCall[Result]) -> PreparedCall[Result]:
         """Return the request ready to send: with its actor, and repeatable if it changes something."""
         params = asked.params
         if isinstance(params, Signed) and params.actor is None and not self._is_signed:
             params = msgspec.structs.replace(params, actor=current_actor())
-            asked = Request(params, asked.read, asked.extra)
+            asked = PreparedCall(params, asked.read, asked.extra)
         if not self.is_lasting or not isinstance(params, Identified) or params.request_id is not None:
             return asked
         if not isinstance(params, messages.Commit) and params.dry_run:
             return asked
         named = msgspec.structs.replace(params, request_id=os.urandom(16).hex())
-        return Request(named, asked.read, asked.extra)
+        return PreparedCall(named, asked.read, asked.extra)
 
-    def may_repeat(self, asked: Request[Any], sends: int) -> bool:
+    def may_repeat(self, asked: PreparedCall[Any], sends: int) -> bool:
         """Whether to send a request again that was sent `sends` times without an answer."""
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
@@ -102,7 +102,7 @@ class SessionState:
                 hint="Send the edits in several requests.",
             )
 
-    def outcome(self, asked: Request[Result], answer: Reply | Failure) -> CallOutcome[Result]:
+    def outcome(self, asked: PreparedCall[Result], answer: Reply | Failure) -> CallOutcome[Result]:
         """Return the outcome of a request, and apply its effects to this state, in the order of answers."""
         if isinstance(answer, Failure):
             error = answer.error
@@ -132,7 +132,7 @@ class SessionState:
         """Whether a new connection needs a hello; the first one only if it may lead elsewhere."""
         return self.generation > 0 or self.named is not None
 
-    def hello(self, first: messages.Params | None) -> Request[messages.HelloResult]:
+    def hello(self, first: messages.Params | None) -> PreparedCall[messages.HelloResult]:
         """Return the hello of a new connection, sent before the request `first`.
 
         If the daemon is dying, this is lost rather than the request. If the daemon serves another
@@ -143,7 +143,7 @@ class SessionState:
             # That request introduces the client itself: the session of before may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
         params = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
-        return Request(params, self._greeted)
+        return PreparedCall(params, self._greeted)
 
     def _greeted(self, plain: Any) -> messages.HelloResult:
         result = convert(plain, messages.HelloResult)
@@ -157,7 +157,7 @@ class SessionState:
             one for one in self.subscriptions if one.number is None and not one.is_over and one.error is None
         ]
 
-    def unreachable(self, asked: Request[Any], error: Exception) -> Unreachable:
+    def unreachable(self, asked: PreparedCall[Any], error: Exception) -> Unreachable:
         """Return the error for a connection lost before the answer, with the unknown effect in its hint."""
         params = asked.params
         text = f"The daemon went away during `{params.method}`: {_reason(error)}."
@@ -176,12 +176,12 @@ class SessionState:
             if subscription.number == params["subscription"]:
                 subscription.take(params)
 
-    def subscription(self, asked: Request[messages.SubscribeResult]) -> ClientSubscription:
+    def subscription(self, asked: PreparedCall[messages.SubscribeResult]) -> ClientSubscription:
         """Return a new subscription, not requested yet."""
         assert isinstance(asked.params, messages.Subscribe), "the request is a subscribe"
         return ClientSubscription(asked.params)
 
-    def subscribing(self, subscription: ClientSubscription) -> Request[messages.SubscribeResult]:
+    def subscribing(self, subscription: ClientSubscription) -> PreparedCall[messages.SubscribeResult]:
         """Return the request for it, first or again; the events after the answer belong to it."""
 
         def begin(plain: Any) -> messages.SubscribeResult:
@@ -191,7 +191,7 @@ class SessionState:
                 self.subscriptions.append(subscription)
             return result
 
-        return Request(subscription.asked, begin)
+        return PreparedCall(subscription.asked, begin)
 
     def not_subscribed(self, subscription: ClientSubscription, refusal: EditdError) -> None:
         """End a subscription that was refused, and wake its reader. A daemon that is exiting refuses all."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from editd_client.requests import Request
+    from editd_client.requests import PreparedCall
 
 Result = TypeVar("Result")
 
@@ -38,7 +38,7 @@ class PatientClient(Client):
         super().__init__(at, reconnect=reconnect)
         self._path = path
 
-    def ask(self, asked: Request[Result]) -> Result:
+    def ask(self, asked: PreparedCall[Result]) -> Result:
         method = asked.params.method
         if method in ASKED_BY_PAGES:
             return super().ask(asked)

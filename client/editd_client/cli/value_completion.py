@@ -32,7 +32,7 @@ TRANSACTIONS_MAX = 50
 SUBJECT_LENGTH_MAX = 60  # characters
 
 
-class DaemonValues(StringParamType):
+class DaemonValueArgument(StringParamType):
     """Words from a list that only the daemon has."""
 
     def __init__(self, values: Values, *, or_files: bool = False) -> None:
@@ -52,7 +52,7 @@ class DaemonValues(StringParamType):
         return found or ([CompletionItem(incomplete, type="file")] if self._or_files else [])
 
 
-class WorkspacePaths(StringParamType):
+class PathArgument(StringParamType):
     """Paths, which the shell itself completes."""
 
     def __init__(self, kind: Literal["file", "dir"]) -> None:
@@ -136,32 +136,32 @@ def _tools(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
                 yield tool["name"], _plain(tool["description"].partition("\n")[0][:SUBJECT_LENGTH_MAX])
 
 
-TRANSACTIONS = DaemonValues(_transactions)
-SESSIONS = DaemonValues(_sessions)
-DIALECTS = DaemonValues(_dialects)
-FILES = WorkspacePaths("file")
+TRANSACTIONS = DaemonValueArgument(_transactions)
+SESSIONS = DaemonValueArgument(_sessions)
+DIALECTS = DaemonValueArgument(_dialects)
+FILES = PathArgument("file")
 
 ARGUMENTS: dict[str, StringParamType] = {
     "transaction": TRANSACTIONS,
     "when": TRANSACTIONS,
-    "words": DaemonValues(_transactions, or_files=True),
+    "words": DaemonValueArgument(_transactions, or_files=True),
     "path": FILES,
     "paths": FILES,
     "source": FILES,
     "target": FILES,
     "session": SESSIONS,
     "name": SESSIONS,
-    "lease": DaemonValues(_leases),
+    "lease": DaemonValueArgument(_leases),
     "dialect": DIALECTS,
-    "tool": DaemonValues(_tools),
+    "tool": DaemonValueArgument(_tools),
 }
 OPTIONS: dict[str, StringParamType] = {
     "TX": TRANSACTIONS,
     "WHEN": TRANSACTIONS,
     "SEQ": TRANSACTIONS,
     "PATH": FILES,
-    "PATH:K": DaemonValues(_hunks),
-    "DIR": WorkspacePaths("dir"),
+    "PATH:K": DaemonValueArgument(_hunks),
+    "DIR": PathArgument("dir"),
 }
 
 
