@@ -94,14 +94,14 @@ def test_what_the_daemon_does_by_itself_is_tried_again(faulty: Workplace) -> Non
         for number in range(4):
             client.apply([write("a", f"{number}\n")])
         wait_until(lambda: not client.status().journal["unpacked"], "it is not packed")
-        assert "what is done in the background failed" in faulty.log()
+        assert "background work failed" in faulty.log()
     faulty.stop()
     faulty.write({"a": "theirs\n"})
     known = len(faulty.log())
     with faulty.start() as client:
         wait_until(lambda: client.status().head == 5, "what was written meanwhile is not recorded")
         wait_until(lambda: client.status().state == "ready", "it is still looking through the files")
-        assert "the workspace is not looked through yet: [Errno 24] Too many open files" in faulty.log()
+        assert "the workspace is not scanned yet: [Errno 24] Too many open files" in faulty.log()
         keep = faulty.folder / "config" / "editd" / "config.toml"
         wait_until(lambda: "the history could not be compacted" in faulty.log()[known:], "nobody looked")
         keep.parent.mkdir()

@@ -1,1 +1,1 @@
-"""The socket and what hangs on it: the only floor that is async. It holds no policy."""
+"""The socket and the services on it: the only floor that is async. It holds no policy."""

@@ -1,4 +1,4 @@
-"""Waiting without a timer of one's own: for an event, or until anything happens at all."""
+"""Waiting in the event loop without polling: for an event with a timeout, or for any activity at all."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Activity:
-    """The sign that something has happened, for those that have nothing to do until then.
+    """A wake-up call for background tasks that have nothing to do until the next activity.
 
-    A daemon to which nothing happens is not woken by any timer: each task of the background looks whether
-    something is left to do, and if not, asks to be called by the next `note`.
+    No timer wakes an idle daemon. Each background task checks for work left, and if there is none,
+    registers a call with `once` that the next `note` makes.
     """
 
     def __init__(self) -> None:
@@ -22,19 +22,19 @@ class Activity:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def once(self, call: Callable[[], None]) -> None:
-        """Have `call` called in the loop's thread when something happens, once."""
+        """Call `call` in the loop's thread at the next activity, once."""
         self._loop = asyncio.get_running_loop()
         self._calls.append(call)
 
     def note(self) -> None:
-        """Say that something happens: a request, a transaction, a client that leaves. In any thread."""
+        """Report activity: a request, a transaction, a client that leaves. Safe in any thread."""
         if self._calls and self._loop is not None:
             calls, self._calls = self._calls, []
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(_call_each, calls)
 
     async def wait(self) -> None:
-        """Return when something happens."""
+        """Wait for the next activity."""
         event = asyncio.Event()
         self.once(event.set)
         await event.wait()
@@ -46,7 +46,7 @@ def _call_each(calls: list[Callable[[], None]]) -> None:
 
 
 async def first_of(events: Sequence[asyncio.Event], seconds: float | None) -> None:
-    """Return when one of the events is set, or after so long."""
+    """Wait until one of the events is set, or for `seconds`."""
     tasks = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -56,11 +56,11 @@ async def first_of(events: Sequence[asyncio.Event], seconds: float | None) -> No
 
 
 async def wait_event(event: asyncio.Event, seconds: float) -> bool:
-    """Return when it is set, or after so long: whether it is set.
+    """Wait up to `seconds` for `event`; return whether it was set.
 
-    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes in the same turn of the loop as what
-    is waited for (https://github.com/python/cpython/issues/86296): the task goes on, and whoever cancelled
-    it waits for its end for ever.
+    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes in the same turn of the loop as the
+    awaited result (https://github.com/python/cpython/issues/86296). The task then goes on, and the
+    canceller waits for its end for ever.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

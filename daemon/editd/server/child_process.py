@@ -1,10 +1,10 @@
 """A child process that answers framed requests (`system.frames`) over its standard input and output.
 
-Exec'ed, never forked: a forked child would keep the daemon's flock. It runs in a session of its own,
-so that an interrupt at the terminal reaches the daemon alone, and it ends when its input closes, be
-that by `close` or by the daemon's death. What it writes to its standard error goes to the log.
+Exec'ed, never forked, because a forked child would keep the daemon's flock. It runs in a session of its own,
+so that an interrupt at the terminal reaches the daemon alone. It ends when its input closes: by `close`, or
+by the daemon's death. Its standard error goes to the log.
 
-Whether a child that died is started again is its owner's decision.
+The owner of a child decides whether to start it again after its death.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PYTHON = (sys.executable, "-P", "-m")  # -P: nothing is imported from the current folder, be it a workspace
-CLOSE_SECONDS = 5.0  # a pack that is being written takes less; what is cut off is done again
-LINE_BYTES_MAX = 64 * 1024  # of a child's complaints; a longer one is logged in pieces
+PYTHON = (sys.executable, "-P", "-m")  # -P: import nothing from the current folder, which may be a workspace
+CLOSE_SECONDS = 5.0  # writing a pack takes less; interrupted work is done again
+LINE_BYTES_MAX = 64 * 1024  # of a child's standard error; a longer line is logged in pieces
 _INPUT, _OUTPUT = 0, 1
 
 
 class ChildProcess:
-    """One process. `on_frame` gets each frame it sends; `on_death` its exit status, if nobody closed it."""
+    """One process. `on_frame` gets each frame, `on_death` the exit status unless `close` ended it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ChildProcess:
         self._closing = False
 
     async def start(self) -> None:
-        """Start it; raises OSError where that fails. A Child is started once."""
+        """Start it, once. Raises OSError if that fails."""
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         await loop.subprocess_exec(lambda: _Pipes(self), *self._argv, start_new_session=True)
@@ -62,16 +62,16 @@ class ChildProcess:
         return self._transport.get_pid()
 
     def send(self, frame: frames.Frame) -> None:
-        """Send one frame. To a child that has ended it is not sent: `on_death` tells its owner."""
+        """Send one frame. A child that has ended gets nothing: its owner learns of that by `on_death`."""
         assert self._transport is not None, "not started"
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
         if stream is not None and not stream.is_closing():
             stream.write(frames.pack(frame))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Close its input, give it `seconds` to end, then kill it. Returns when it is gone.
+        """Close its input, wait `seconds` for its end, then kill it. Returns when it has ended.
 
-        From here on nothing more is heard of it, neither frames nor its death.
+        From here on, neither `on_frame` nor `on_death` is called.
         """
         if self._transport is None or self._ended is None:
             return
@@ -84,11 +84,11 @@ class ChildProcess:
                 await asyncio.shield(self._ended)
         except TimeoutError:
             log.warning("%s did not end within %s s and is killed", self._name, seconds)
-            self._transport.close()  # which kills, and hangs up on what it has left behind, too
+            self._transport.close()  # kills it, and closes the pipes that its own children still hold
             await self._ended
 
     def kill(self) -> None:
-        """End it at once; `on_death` tells when it is gone."""
+        """Kill it at once; `on_death` follows when it has ended."""
         if self._transport is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._transport.kill()
@@ -122,15 +122,15 @@ class ChildProcess:
 async def answering(
     argv: Sequence[str], request: frames.Frame, *, nice: int = 0
 ) -> AsyncIterator[tuple[ChildProcess, asyncio.Future[frames.Frame | None]]]:
-    """A process for one request, and what it will answer: None where it died first. At the end it is closed.
+    """Start a process for one request; yield it and its future answer, None if it dies. Close it at the end.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if it cannot be started.
     """
     answer: asyncio.Future[frames.Frame | None] = asyncio.get_running_loop().create_future()
 
-    def heard(said: frames.Frame | None) -> None:
+    def heard(frame: frames.Frame | None) -> None:
         if not answer.done():
-            answer.set_result(said)
+            answer.set_result(frame)
 
     child = ChildProcess(argv, nice=nice, on_frame=heard, on_death=lambda _: heard(None))
     await child.start()
@@ -142,7 +142,7 @@ async def answering(
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """What comes out of the child, put together to frames and lines."""
+    """The protocol of a child's pipes, which joins its output to frames and lines."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
@@ -150,7 +150,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._complaint = b""  # a line that has no end yet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It runs. What it sends may be here before `subprocess_exec` returns, and be a reason to kill it."""
+        """Keep the transport now: output may come before `subprocess_exec` returns, and lead to `kill`."""
         self._child._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -166,13 +166,13 @@ class _Pipes(asyncio.SubprocessProtocol):
             self._child._garbled(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended and all that it wrote has been read."""
+        """Report the end of the process, when all its output has been read."""
         if self._complaint:
             self._child._complained(self._complaint)
         self._child._gone()
 
-    def _complain(self, said: bytes) -> None:
-        *lines, self._complaint = said.split(b"\n")
+    def _complain(self, data: bytes) -> None:
+        *lines, self._complaint = data.split(b"\n")
         if len(self._complaint) > LINE_BYTES_MAX:
             lines, self._complaint = [*lines, self._complaint], b""
         for line in lines:
@@ -190,7 +190,7 @@ class _Pipes(asyncio.SubprocessProtocol):
 
 
 def _be_nice(pid: int, nice: int) -> None:
-    """From out here, for code that runs between fork and exec could block on a lock of the parent."""
+    """Set the niceness from the parent: code between fork and exec could block on a lock of the parent."""
     try:
         os.setpriority(os.PRIO_PROCESS, pid, nice)
     except (ProcessLookupError, PermissionError) as error:

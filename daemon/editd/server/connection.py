@@ -2,13 +2,13 @@
 
     it sends faster than it is answered   reading pauses at `requests_waiting_max`
     it does not read its answers          reading pauses, then the connection is cut off
-    it sends what is no request           it is answered; where the stream cannot go on, closed
-    it is not one who may speak           it is closed before a byte is read
-    it is one too many                    it is told `overloaded`, and closed
+    it sends an invalid request           it gets an error; if the stream cannot go on, it is closed
+    it has no permission to connect       it is closed before a byte is read
+    it is one too many                    it gets the error `overloaded`, and is closed
 
-However much one client sends, others are served in between: a turn takes so many requests of it,
-and no more. Holds no policy and knows no method: requests go to `on_request`, whose answers come
-back by `reply` and `refuse`, each request's once.
+Other clients are served in between, however much one client sends, because a turn takes a limited number
+of its requests. Holds no policy and knows no method: requests go to `on_request`, and each is answered
+once by `reply` or `refuse`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OVERLOADED_SECONDS = 1.0  # for one client too many to say in which encoding it wants to be told so
-LARGE_BYTES = 64 * KIB  # of a request: from here on it is counted what they are together
+OVERLOADED_SECONDS = 1.0  # for a client above the limit to send a first byte, which shows the encoding
+LARGE_BYTES = 64 * KIB  # of a request: above this, it counts towards `requests_bytes_max`
 TURN_SECONDS = 0.02  # of reading one client's requests; then it is the others' turn
 CLOSE_SECONDS = 5.0  # for a client to read its last answers
 
 
 class Connections:
-    """All who are connected. `connect` is what the listening socket calls for each new one.
+    """All connected clients. The listening socket calls `connect` for each new one.
 
-    `on_request` gets every request, on the loop's thread; `on_end` every client that is gone.
+    `on_request` gets every request, on the loop's thread. `on_end` gets every client that has disconnected.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Connections:
         self._connected: set[SocketConnection] = set()
         self._turned_away: set[SocketConnection] = set()
         self._are_gone = asyncio.Event()
-        self._kept = 0  # bytes that are no whole message yet, of all of them
+        self._kept = 0  # bytes of incomplete messages, of all clients
         self._held = 0  # bytes of large requests that are not answered yet
 
     def connect(self) -> SocketConnection:
@@ -72,14 +72,14 @@ class Connections:
         return iter(tuple(self._connected))
 
     async def finish(self) -> None:
-        """Close every connection; return when what was said is sent, or is not read for so long."""
+        """Close every connection; return when all answers are sent, or unread for CLOSE_SECONDS."""
         for client in self:
             client.close()
         if self._connected:
             await wait_event(self._are_gone, CLOSE_SECONDS + TURN_SECONDS)
 
     def enter(self, client: SocketConnection) -> bool:
-        """Take `client` in, if there is room."""
+        """Add `client` if there is room; return whether there was."""
         has_room = len(self._connected) < self.limits.connections_max
         (self._connected if has_room else self._turned_away).add(client)
         self._are_gone.clear()
@@ -94,18 +94,18 @@ class Connections:
             self._are_gone.set()
 
     def make_room(self, client: SocketConnection) -> None:
-        """`client` has sent more: where all have sent too much that is not whole, end who has sent most."""
+        """Count the incomplete messages of `client`; if all have too many bytes, end the largest sender."""
         self._kept += client.count_kept()
         if self._kept > self.limits.incoming_bytes_max:
             self._kept = sum(one.kept + one.count_kept() for one in (*self._connected, *self._turned_away))
         if self._kept > self.limits.incoming_bytes_max:
             most = max((*self._connected, *self._turned_away), key=lambda one: one.kept)
-            most.send_away("All clients together have sent too much that is not whole yet.")
+            most.send_away("All clients together have sent too many bytes of incomplete messages.")
 
     def hold(self, request: Request, size: int) -> Callable[[], object] | None:
-        """Count a large request for as long as it is there; what is returned ends that at once.
+        """Count a large request for as long as it exists; the returned function ends that at once.
 
-        None: there are too many of them.
+        Returns None if there are too many bytes of them.
         """
         if self._held + size > self.limits.requests_bytes_max:
             return None
@@ -120,20 +120,20 @@ class Connections:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether as many are being turned away as are connected: then no more are told why."""
+        """Whether more clients are being refused than may connect: further ones get no error."""
         return len(self._turned_away) > self.limits.connections_max
 
 
 class ReadState(enum.Enum):
-    """Where a client's requests stand between its turns."""
+    """The state of a client's requests between its turns."""
 
-    DRY = enum.auto()  # all that is whole was taken
+    DRY = enum.auto()  # every complete request was taken
     TAKING = enum.auto()  # in the middle of a turn
     HELD = enum.auto()  # there may be more to take, and reading is paused
 
 
 class SocketConnection(asyncio.Protocol):
-    """One connection. `connection` is its wire, where `hello` sets the form of errors."""
+    """One connection. Its `connection` is the protocol state, in which `hello` sets the form of errors."""
 
     def __init__(self, clients: Connections) -> None:
         self.connection = Connection()
@@ -144,68 +144,68 @@ class SocketConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_welcome = False
         self._does_not_read = False
-        self._has_ended = False  # it will say no more, and may still listen
+        self._has_ended = False  # it sends no more, but may still read
         self._pace = ReadState.DRY
         self._next_turn: asyncio.Handle | None = None
         self._hang_up: asyncio.TimerHandle | None = None
-        self.kept = 0  # bytes of it that are no whole message yet, as last counted
+        self.kept = 0  # bytes of its incomplete messages, as last counted
         self._held = 0  # bytes of its large requests that are not answered yet
         self._let_go: dict[int, tuple[int, Callable[[], object]]] = {}  # by the request's id()
         self.on_reading_again: Callable[[], None] | None = None
 
-    # ── What the dispatcher says ───────────────────────────────────────────────────────────────
+    # ── Calls by the dispatcher ────────────────────────────────────────────────────────────────
 
     def reply(self, request: Request, result: Message) -> None:
-        """Answer `request`; for a notification, or a client that is gone, nothing is sent."""
+        """Answer `request`. A notification, or a client that has disconnected, gets no answer."""
         self._answered(request)
         self._answer(self.connection.reply(request.id, result))
 
     def refuse(self, request: Request, refusal: Error) -> None:
-        """Answer `request` with an error, as `reply` does."""
+        """Answer `request` with an error, as `reply` answers with a result."""
         self._answered(request)
         self._answer(self.connection.refuse(request.id, refusal))
 
     def fail(self, request: Request) -> None:
-        """Tell who asked of a fault of ours; the log has it whole."""
+        """Answer `request` with an internal error; the log has the details."""
         if self.connection.is_waiting_for(request.id):
             self.refuse(
-                request, error("internal_error", "editd failed on this request. Its log tells where.")
+                request, error("internal_error", "editd failed on this request. See the daemon's log.")
             )
         else:
             self.close()
 
     def notify(self, method: str, params: Any) -> None:
-        """Say something unasked."""
+        """Send a notification."""
         self._send(self.connection.notify(method, params))
 
     def send(self, data: bytes) -> None:
-        """Say something unasked that is encoded already."""
+        """Send a notification that is already encoded."""
         self._send(data)
 
     @property
     def is_reading(self) -> bool:
-        """Whether it has left no more unread than `outgoing_bytes_pause`."""
+        """Whether no more than `outgoing_bytes_pause` of its answers are unread."""
         return not self._does_not_read
 
     @property
     def is_gone(self) -> bool:
-        """Whether it hears no more answers; what it has asked for is done all the same."""
+        """Whether it can receive no more answers; its requests are carried out all the same."""
         transport = self._transport
         return transport is None or transport.is_closing() or has_hung_up(transport.get_extra_info("socket"))
 
     def close(self) -> None:
-        """Hang up once what was said is sent, or is not read for so long."""
+        """Close the connection when all answers are sent, or unread for CLOSE_SECONDS."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._hang_up_within(CLOSE_SECONDS)
 
     def count_kept(self) -> int:
-        """Count what is kept of it anew, and return how much more that is."""
+        """Count the bytes of its incomplete messages again, and return the increase."""
         before, self.kept = self.kept, self.connection.kept
         return self.kept - before
 
     def send_away(self, why: str) -> None:
-        """Say `overloaded`, and hang up."""
+        """Send the error `overloaded`, and close the connection."""
         log.warning("closed a connection of %s, which kept %s bytes waiting", self.peer, self.kept)
         self._clients.release_kept(self.kept)
         self.kept = 0
@@ -213,13 +213,13 @@ class SocketConnection(asyncio.Protocol):
         self.close()
 
     def _hang_up_within(self, seconds: float) -> None:
-        """However much is unread by then; a transport that is gone must not be told so again."""
+        """Abort after `seconds`, however much is unread. A closed transport must not be aborted again."""
         assert self._transport is not None
         if self._hang_up is not None:
             self._hang_up.cancel()
         self._hang_up = self._loop.call_later(seconds, self._transport.abort)
 
-    # ── What asyncio says ──────────────────────────────────────────────────────────────────────
+    # ── Calls by asyncio ───────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -228,7 +228,7 @@ class SocketConnection(asyncio.Protocol):
         except OSError:
             self.peer = None
         if self.peer is None or not self._clients.may_speak(self.peer):
-            log.warning("dropped a connection: %s may not speak here", self.peer)
+            log.warning("dropped a connection: %s has no permission to connect", self.peer)
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=self._limits.outgoing_bytes_pause)
@@ -244,7 +244,7 @@ class SocketConnection(asyncio.Protocol):
         self._clients.make_room(self)
 
     def eof_received(self) -> bool:
-        """It has said all, as `socat` does with a pipe; what it has asked is answered first."""
+        """Note that it sends no more, as `socat` with a pipe does. Its requests are answered first."""
         self._has_ended = True
         self.connection.feed_end()
         if self._next_turn is None:
@@ -272,7 +272,7 @@ class SocketConnection(asyncio.Protocol):
     # ── The pace ───────────────────────────────────────────────────────────────────────────────
 
     def _take_turn(self) -> None:
-        """Take what is whole, but no more than one turn's share; then pause, or read on."""
+        """Take complete requests, but no more than one turn's share; then pause, or read on."""
         assert self._transport is not None
         self._next_turn = None
         self._pace = ReadState.TAKING
@@ -301,7 +301,7 @@ class SocketConnection(asyncio.Protocol):
             self.close()
 
     def _deliver(self, incoming: Incoming, size: int) -> None:
-        """`size` is how many bytes it was."""
+        """Handle one incoming message of `size` bytes."""
         if isinstance(incoming, BadRequest):
             self._send(incoming.answer)
             if incoming.fatal:
@@ -317,10 +317,10 @@ class SocketConnection(asyncio.Protocol):
             self.close()
 
     def _request_large(self, request: Request, size: int) -> None:
-        """As `_request`, where there is room for it."""
+        """Do as `_request`, if there is room for the request."""
         let_go = self._clients.hold(request, size)
         if let_go is None:
-            full = "The daemon is busy with requests of as many bytes as it takes at once."
+            full = "The requests under way have as many bytes as the daemon takes at once."
             self.refuse(request, error("overloaded", f"{full} Try again."))
             return
         self._let_go[id(request)] = (size, let_go)
@@ -330,7 +330,7 @@ class SocketConnection(asyncio.Protocol):
     def _request(self, request: Request) -> None:
         try:
             self._clients.on_request(self, request)
-        except Exception:  # a fault of ours
+        except Exception:  # our bug
             log.exception("a request of %s failed", self.peer)
             self.fail(request)
 
@@ -351,7 +351,7 @@ class SocketConnection(asyncio.Protocol):
         if not data or self._transport is None or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > self._limits.outgoing_bytes_max:
-            log.warning("cut off %s: it does not read what it is sent", self.peer)
+            log.warning("cut off %s: it does not read its answers", self.peer)
             self._transport.abort()
             return
         self._transport.write(data)
@@ -362,6 +362,6 @@ class SocketConnection(asyncio.Protocol):
         return self._does_not_read or is_ahead or self._held > self._limits.message_bytes_max
 
     def _go_on(self) -> None:
-        """Take the next turn after the others have had theirs, if there is room for what comes."""
+        """Take the next turn after the other clients' turns, if there is room for more requests."""
         if self._pace is ReadState.HELD and self._next_turn is None and not self._is_full:
             self._next_turn = self._loop.call_soon(self._take_turn)

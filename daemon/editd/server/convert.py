@@ -1,7 +1,7 @@
-"""Between the wire's words and the house's: the only module that knows both.
+"""Conversion between the types of the wire and the types of the engine: the only module that knows both.
 
-Strings become paths, versions and changesets; outcomes become results. What has passed here need not be
-checked again.
+Strings become paths, versions and changesets; outcomes become results. Converted values need no second
+check.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Made = TypeVar("Made", changeset.Change, transaction.Touch)
 _VERSION = re.compile(r"[0-9a-f]{40}")
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 EDITS_MAX = 100_000  # in one changeset
-NAMES_MAX = 1000  # sessions, actors, kinds or paths in one question; SQLite takes 32,766 values
+NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
 
-LINES_MAX = 2**31  # more than any file that is read has
+LINES_MAX = 2**31  # more lines than any file that is read has
 
 ANYBODY = "unknown"
 
@@ -47,7 +47,7 @@ ANYBODY = "unknown"
 
 
 def apply(params: messages.Apply, reader: Reader, actor: str | None, session: str | None) -> Apply:
-    """`actor` and `session` are what hello said, where the request itself says nothing."""
+    """Convert an apply request, whose own fields override the connection's `actor` and `session`."""
     authorship = authorship_of(params, actor, session)
     return Apply(
         edits(params.edits),
@@ -60,7 +60,7 @@ def apply(params: messages.Apply, reader: Reader, actor: str | None, session: st
 
 
 def fingerprint(params: messages.Params) -> str:
-    """A short name for the whole of a request, to tell a retry from another request with its id."""
+    """Return a short hash of a whole request, to tell a retry from another request with the same id."""
     content = repr(msgspec.to_builtins(params)).encode("utf-8", "surrogateescape")
     return hashlib.sha256(params.method.encode() + content).hexdigest()[:16]
 
@@ -76,19 +76,19 @@ def path(text: str) -> WorkspacePath:
 
 
 def time_us(text: str) -> int:
-    """The microseconds since the epoch of a time on the wire."""
+    """Parse a time of the wire to microseconds since the epoch."""
     try:
         return microseconds(text)
     except (ValueError, OverflowError):
         raise InvalidParams(
-            f"{text[:100]!r} is no time.", hint="Times are as in RFC 3339: `2026-03-01T12:00:00Z`."
+            f"{text[:100]!r} is not a time.", hint="Write times as in RFC 3339: `2026-03-01T12:00:00Z`."
         ) from None
 
 
 def several(given: Name | list[Name] | None) -> tuple[Name, ...]:
-    """Return the names that a request gives as one, as a list, or not at all.
+    """Return the names of a field that holds one name, a list, or nothing.
 
-    Raises InvalidParams for an empty list, which a client may mean as "none" or as "all".
+    Raises InvalidParams for an empty list, because clients use it for "none" and for "all".
     """
     if given == []:
         raise InvalidParams("An empty list names nothing.", hint="Leave the field out for all.")
@@ -117,8 +117,8 @@ def authorship_of(
     actor: str | None,
     session: str | None,
 ) -> transaction.Authorship:
-    """Who a request is by; `actor` and `session` are the connection's, where it says nothing itself."""
-    # There `session` is whose work it is, and not who asks.
+    """Return the author of a request; `actor` and `session` are the connection's defaults."""
+    # In these requests, `session` names the session whose work is undone, not the author.
     is_about = isinstance(params, messages.Undo | messages.Rollback)
     own = None if is_about else params.session
     return transaction.Authorship(
@@ -177,7 +177,7 @@ def _base(base: str | UnsetType | None) -> changeset.Base | None:
 
 
 def base_of(version: str | None) -> changeset.Base:
-    """What an author had read: that version, or that there is no such file."""
+    """Return an author's base: that version, or the absence of the file."""
     return changeset.Base(_version(version))
 
 
@@ -194,7 +194,7 @@ def _bytes(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise InvalidParams("The content holds a surrogate that stands for no byte.") from None
+        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 
 
 # ── results ──
@@ -244,9 +244,9 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
 
 
 def _shown(changes: Iterable[Made]) -> list[Made]:
-    """The changes as a person counts them: a move is one, under its new path.
+    """Return the changes as a person counts them: a move is one change, under its new path.
 
-    One onto another file is two, as in git: what it writes over is to be seen.
+    A move onto another file is two, as in git, so that the overwritten file is visible.
     """
     given = [replace(one, source=None) if one.source and one.before else one for one in changes]
     left = {one.source for one in given if one.source is not None}
@@ -311,14 +311,15 @@ def changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]
 
 
 def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
-    """The lines that are asked for, from 1 and both included; None for the whole file."""
+    """Return the requested lines, from 1 and both included; None for the whole file."""
     if params.start_line is None and params.end_line is None:
         return None
     first = 1 if params.start_line is None else params.start_line
     last = LINES_MAX if params.end_line is None else params.end_line
     if not 1 <= first <= last:
         raise InvalidParams(
-            f"Lines {first} to {last} make no range.", hint="They count from 1; both ends are included."
+            f"Lines {first} to {last} are not a range.",
+            hint="Count lines from 1; both ends are included.",
         )
     return first, last
 
@@ -383,7 +384,7 @@ def _file_result(
     diff: bool,
     unchanged: bool = False,
 ) -> messages.FileResult:
-    """`held` has what each path of the transaction held before it, so also where a file was moved from."""
+    """Convert the change of one file; `held` has the state of each path before, also of a move's source."""
     report = given.reports.get(change.path, changeset.FileReport())
     before = change.before
     if change.source is not None:

@@ -1,9 +1,9 @@
 """A daemon's life: taking the workspace, opening its history, serving, and ending cleanly.
 
-taken      the flock is ours, and nobody else's daemon can be on this workspace
-scanning   the socket answers; what needs the history waits until the baseline is in it
+taken      the flock is ours, so no other daemon can be on this workspace
+scanning   the socket answers; requests for the history wait until the baseline is in it
 ready      everything is served
-draining   nothing new is taken; what is under way is finished, packed and synced
+draining   no new requests are taken; those under way are finished, packed and synced
 ended      the socket is gone, the flock is free
 """
 
@@ -83,10 +83,10 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES = 1024 * 1024
 LOG_FILES = 3
-LOST_SECONDS = 1.0  # between two looks at the socket, if the system cannot notify of its loss
+LOST_SECONDS = 1.0  # between two checks of the socket, if the system cannot notify of its loss
 GIVE_BACK_SECONDS = 1.0  # after a client has left, before its memory goes back to the system
-WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; else a scan follows it
-DRAIN_SECONDS = 10.0  # for what is under way when the daemon is told to end
+WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; after that, a scan follows it
+DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
 HANDOVER_SECONDS = 30.0  # for another daemon to see that its socket is gone, and to end
 
 
@@ -95,7 +95,7 @@ class AlreadyRunning(Exception):
 
 
 def _real_path(path: str) -> str:
-    """The path with the symlinks among its folders followed; its last name may be one of our own links."""
+    """Return the path with symlinked folders resolved; its last name may be one of our own links."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
@@ -108,7 +108,7 @@ class Daemon:
         idle_seconds: float | None = None,
         notifier: SystemdNotifier | None = None,
     ) -> None:
-        """`idle_seconds`, where given, goes over the configuration's."""
+        """`idle_seconds` overrides the configuration."""
         self._places = places
         self._config = config
         self._configuration = Configuration(config, places.name)
@@ -116,7 +116,7 @@ class Daemon:
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
-        self._found_at: tuple[int, int] | None = None  # whereabouts of the socket, where we have made it
+        self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -133,13 +133,13 @@ class Daemon:
         self._is_draining = False
         self._stop = asyncio.Event()
         self._last_client = time.monotonic()
-        self._stirred = asyncio.Event()  # the daemon is to look whether it should end
+        self._stirred = asyncio.Event()  # the daemon has to check whether it should end
         self._giving_back: asyncio.TimerHandle | None = None
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Serve until told to end. `ready` is called when the socket answers.
+        """Serve until a signal or a request to end. Calls `ready` when the socket answers.
 
-        Raises AlreadyRunning, Refused or OSError where the workspace cannot be taken.
+        Raises AlreadyRunning, Refused or OSError if the workspace cannot be taken.
         """
         flock = self._take()
         root: Flock | None = None
@@ -147,9 +147,9 @@ class Daemon:
             root = self._take_root()
             self._places.check_not_nested()
             if self._notifier.listener is not None:
-                # Whoever has made it keeps it: who comes after our end waits there for the next daemon.
+                # systemd owns this socket: leave it. Clients that connect after our end wait in its backlog.
                 if inode_of(self._places.socket) != inode_of(self._notifier.listener.getsockname()):
-                    log.warning("what was handed over is not where clients look: %s", self._places.socket)
+                    log.warning("clients look for the socket elsewhere, at %s", self._places.socket)
                 await self._serve(self._notifier.listener, ready)
                 return
             listening = bind(self._places.socket)
@@ -168,13 +168,13 @@ class Daemon:
         path = os.path.join(self._places.state, "lock")
         flock = take(path)
         if flock is None and self._notifier.listener is not None:
-            # All clients come to us, so the daemon that has it has lost its socket, and ends: `_is_lost`.
+            # systemd sends all clients to us, so the other daemon has lost its socket and ends: `_is_lost`.
             flock = _wait_for(path)
         if flock is None:
             raise AlreadyRunning(self._places.root)
         listener = self._notifier.listener
         address = self._places.socket if listener is None else listener.getsockname()
-        with open(path, "wb", opener=_private) as file:  # for who looks for us elsewhere
+        with open(path, "wb", opener=_private) as file:  # for clients that use another socket path
             file.write(f"{os.getpid()} ".encode() + os.fsencode(address) + b"\n")
         with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
             file.write(os.fsencode(self._places.root) + b"\n")
@@ -183,7 +183,7 @@ class Daemon:
     def _take_root(self) -> Flock | None:
         """Lock the workspace's folder itself, which has one inode by whatever path it is reached.
 
-        None where its file system locks no folders. Raises PermissionDenied.
+        Returns None if its file system has no locks on folders. Raises PermissionDenied.
         """
         try:
             taken = take_folder(self._places.root)
@@ -249,11 +249,11 @@ class Daemon:
     async def _wind_up(
         self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, services: Services | None
     ) -> None:
-        """Each of the last steps, whatever becomes of the others. Raises what the first that failed did."""
+        """Take each of the last steps, even if others fail. Raises the first failure."""
 
         async def end_workshop() -> None:
             assert services is not None
-            await services.queue.idle()  # a thread may be in the engine yet
+            await services.queue.idle()  # a thread may still be in the engine
             services.guard.sessions.close_all()
 
         async def end_engine() -> None:
@@ -289,7 +289,10 @@ class Daemon:
     def _open(
         self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, seen: int | None = None
     ) -> Services:
-        """Open the history and recover; `seen` as `Watching.start`. Raises HistoryDamaged, IoError."""
+        """Open the history and recover. `seen` goes to `WorkspaceWatcher.start`.
+
+        Raises HistoryDamaged, IoError.
+        """
         history = open_history(self._places.state)
         config = self._config
         uncovered = load_uncovered(self._places.state)
@@ -335,7 +338,7 @@ class Daemon:
         return services
 
     def _configure(self, config: Config, searcher: RegexPool) -> None:
-        """Take what the daemon itself can take while it runs."""
+        """Apply the settings that the daemon itself can change while it runs."""
         self._config = config
         self._stirred.set()
         searcher.seconds = config.regex_seconds
@@ -357,7 +360,7 @@ class Daemon:
         return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)
 
     async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> None:
-        """Take the baseline, then serve what has waited for it."""
+        """Take the baseline, then serve the requests that waited for it."""
         try:
             seen = await self._watching.ready(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
@@ -368,9 +371,9 @@ class Daemon:
         except (Refused, OSError) as error:
             log.critical("the baseline failed: %s", error)
             self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
-        except Exception:  # a fault of ours: who waits for the baseline is told, rather than waiting for ever
+        except Exception:  # our bug: answer the requests that wait for the baseline
             log.exception("the baseline failed")
-            self._failed = Broken("The baseline failed; its log tells where.", hint="Start it again.")
+            self._failed = Broken("The baseline failed.", hint="See the daemon's log, and start it again.")
         self._is_scanning = False
         self._activity.note()
         gc.collect()
@@ -380,11 +383,11 @@ class Daemon:
             self._answer(params, caller, call)
 
     async def _look_through(self, services: Services) -> None:
-        """Record what was changed while no daemon was there; what fails of it, the watching mends later."""
+        """Record changes made while no daemon ran. If that fails, the watcher repairs it later."""
         try:
             await services.watching.rescan()
         except (Refused, OSError) as error:
-            log.error("the workspace is not looked through yet: %s", error)
+            log.error("the workspace is not scanned yet: %s", error)
         finally:
             self._is_scanning = False
             self._activity.note()
@@ -478,7 +481,7 @@ class Daemon:
         )
 
     def _attach(self, params: messages.Hello, caller: ClientState) -> None:
-        """The session that a connection names is its own from here on. Raises UnknownSession."""
+        """Attach the connection to the session that it names. Raises UnknownSession."""
         if self._dispatch is not None:
             self._dispatch.sessions.hello(params.session, params.token, caller)
             if self._services is not None:
@@ -525,10 +528,10 @@ class Daemon:
                 self._stirred.clear()
                 seconds = self._idle_seconds_left()
                 if seconds is not None and seconds <= 0:
-                    log.info("nobody has asked for anything for %g s", self._idle_seconds_max)
+                    log.info("no client for %g s: the daemon ends", self._idle_seconds_max)
                     self._stop.set()
                 if path is not None and self._is_lost():
-                    log.warning("%s is gone or another's: nobody can find this daemon", path)
+                    log.warning("%s is gone or replaced: no client can find this daemon", path)
                     self._stop.set()
                 if not is_watched:
                     seconds = min(LOST_SECONDS, LOST_SECONDS if seconds is None else seconds)
@@ -536,23 +539,23 @@ class Daemon:
 
     @property
     def _idle_seconds_max(self) -> float:
-        """How long the daemon stays without clients; 0 for ever."""
+        """Seconds that the daemon stays without clients; 0 for ever."""
         return (self._config.idle_seconds if self._idle_seconds is None else self._idle_seconds) or 0.0
 
     def _idle_seconds_left(self) -> float | None:
-        """Return after how long the daemon ends because nobody is there; None if it does not."""
+        """Return after how many seconds the daemon ends for lack of clients; None if it does not."""
         if not self._idle_seconds_max or len(self._clients):
             return None
         return self._last_client + self._idle_seconds_max - time.monotonic()
 
     def _is_lost(self) -> bool:
-        """Has somebody taken our socket away, or put another in its place, as systemd does?"""
+        """Return whether our socket was removed, or replaced by another, as systemd does."""
         return inode_of(self._places.socket) != self._found_at
 
     async def _drain(self) -> None:
-        """Let what is under way finish."""
+        """Let requests under way finish."""
         until = time.monotonic() + DRAIN_SECONDS
-        # Turns and tasks end in many ways, and soon: no event tells them all.
+        # Turns and tasks end soon and in many ways, so no single event covers them.
         while self._dispatch is not None and self._dispatch.is_busy() and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         for _, _, call in self._parked:
@@ -560,7 +563,7 @@ class Daemon:
 
 
 class _Call(Struct, frozen=True):
-    """A request that a client waits for. A client that is gone is told nothing."""
+    """A request that a client waits for. Answers to a disconnected client are dropped."""
 
     client: SocketConnection
     request: Request
@@ -576,12 +579,15 @@ class _Call(Struct, frozen=True):
 
 
 def _as_name(said: str) -> str:
-    """What a client calls itself, as an actor's name."""
+    """Return a client's own name as an actor's name."""
     return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
 
 
 def _refuse_folding(disk: RealDisk) -> None:
-    """Raises PermissionDenied where two spellings are one file: leases, undo and `protect` go by the path."""
+    """Refuse a file system on which two spellings are one file: leases, undo and `protect` go by the path.
+
+    Raises PermissionDenied.
+    """
     with disk.folder(b"") as root:
         folding = folding_of(root)
     if folding:
@@ -595,7 +601,7 @@ def _refuse_folding(disk: RealDisk) -> None:
 
 
 def _configure_workshop(config: Config, services: Services) -> None:
-    """Take what an open workspace can take while it is served."""
+    """Apply the settings that an open workspace can change while it is served."""
     services.engine.rules = rules_of(config)
     services.engine.hooks = hooks_of(config)
     services.engine.history.journal.is_relaxed = config.durability == "relaxed"
@@ -604,13 +610,13 @@ def _configure_workshop(config: Config, services: Services) -> None:
 
 
 def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
-    """Return whether the scan looks after a path, by the ignore rules as they are now."""
+    """Return whether the scan covers a path, by the current ignore rules."""
     scope = WorkspaceScope(root)
     return lambda path: path.raw not in uncovered and scope.is_in(path)
 
 
 def _wait_for(path: str) -> Flock | None:
-    """Take the file at `path` once the daemon that ends has let go of it; None where it does not."""
+    """Take the lock at `path` when the daemon that ends has released it; None if it does not."""
     until = time.monotonic() + HANDOVER_SECONDS
     while (flock := take(path)) is None and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,7 +1,7 @@
-"""What each method does: from typed parameters to a call of the engine, and back to a result.
+"""The methods of the wire: each turns parameters into a call of the engine, and the outcome into a result.
 
-A method answers at once, or its answer comes later from a turn or from the background. Policy is the
-engine's; here is only the way there and back.
+A method answers at once, or later from a turn or a background task. Policy is the engine's; this module only
+translates.
 """
 
 from __future__ import annotations
@@ -56,43 +56,43 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 60.0  # unless the client says otherwise
-LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` leads on
+SETTLE_SECONDS = 60.0  # default
+LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
 ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 
 
-# What lives on with its connection, and ends with it.
+# Requests that begin something that ends with its connection.
 BEGINNING = (
     messages.Begin, messages.Subscribe, messages.ExecBegin, messages.SessionOpen, messages.LeaseAcquire,
 )  # fmt: skip
 
 
 class ClientState(Struct):
-    """What is known of one connection."""
+    """The state of one connection."""
 
     number: int
     name: str = ""
     session: str | None = None
     listener: Listener | None = None  # its connection
-    is_gone: bool = False  # which ended what it had; what waits yet is to begin nothing more
+    is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
     def reader(self, session: str | None) -> Reader:
-        """Who reads and edits: that session, or the connection where there is none."""
+        """Return the name under which reads and edits count: the session, or the connection if None."""
         return f"connection {self.number}" if session is None else reader_of(session)
 
 
 class MethodCall(Protocol):
-    """One request on its way: answered once, by either."""
+    """One request under way; exactly one of the methods answers it."""
 
     def reply(self, result: messages.Message) -> None: ...
     def refuse(self, refusal: Refused) -> None: ...
 
     def fail(self) -> None:
-        """Say that editd failed; its log tells where."""
+        """Answer with an internal error; the log has the details."""
 
 
 class Services(Struct):
-    """What the daemon has at hand once its workspace is open."""
+    """The daemon's services, once its workspace is open."""
 
     engine: Engine
     queue: EngineQueue
@@ -155,23 +155,23 @@ class Dispatch:
         ).methods
 
     def call(self, params: messages.Params, caller: ClientState, call: MethodCall) -> None:
-        """Do what is asked; the answer goes to `call`, now or later."""
+        """Carry out a request; `call` gets the answer, now or later."""
         self._services.queue.when_idle(lambda: self._call_now(params, caller, call))
 
     def _call_now(self, params: messages.Params, caller: ClientState, call: MethodCall) -> None:
         try:
             if caller.is_gone and isinstance(params, BEGINNING):
-                raise Refused("The connection is gone.")
+                raise Refused("The connection is closed.")
             self.sessions.admit(params, caller)
             self._methods[type(params)](params, caller, call)
         except Refused as refusal:
             call.refuse(refusal)
-        except Exception:  # a fault of ours
+        except Exception:  # our bug
             log.exception("a request failed")
             call.fail()
 
     def leave(self, caller: ClientState) -> None:
-        """The connection is gone, and with it what nobody else may see."""
+        """End the state that belongs to a closed connection."""
         self._changesets.end_all(caller.number)
         self._services.subscriptions.leave(caller)
         self._services.queue.activity.note()
@@ -230,7 +230,7 @@ class Dispatch:
         call: MethodCall,
         then: Callable[[Outcome, DiskSnapshot], None],
     ) -> None:
-        """Call `then` with what the changeset and `more` would make of the files, now or after searching."""
+        """Call `then` with the files as the changeset and `more` would leave them, now or after searches."""
         try:
             outcome, view = self._engine.staged(
                 (*changeset.edits, *more),
@@ -270,8 +270,8 @@ class Dispatch:
                     await self._services.watching.settle()
             except TimeoutError:
                 raise Timeout(
-                    f"The workspace was not looked through within {seconds:g} s.",
-                    hint="Ask again with a larger timeout, in seconds.",
+                    f"The workspace was not scanned within {seconds:g} s.",
+                    hint="Retry with a larger timeout, in seconds.",
                 ) from None
             call.reply(messages.SettleResult(head=self._engine.history.head))
 
@@ -335,7 +335,7 @@ class Dispatch:
         )
 
         def render(outcome: Outcome) -> messages.Message:
-            # One that is refused stays, so that it can be put right.
+            # A refused changeset stays, so that the client can correct it.
             self._changesets.discard(params.changeset)
             return convert.outcome(outcome)
 
@@ -343,7 +343,7 @@ class Dispatch:
         self._services.queue.submit(self.sessions.with_defaults(request), call, render)
 
     def _committed_before(self, params: messages.Commit) -> OpenChangeset | None:
-        """A retry on a new connection names a changeset that is gone, and a request that is known (C7)."""
+        """Return the changeset of a retry on a new connection: it is gone, but its request is known (C7)."""
         if params.request_id is None:
             return None
         before = request_of(params.request_id, convert.fingerprint(params), self._engine.history)
@@ -403,7 +403,8 @@ class Dispatch:
     ) -> None:
         if params.from_ is not None or params.to is not None:
             raise InvalidParams(
-                "`changeset` shows what is staged, on what is there now.", hint="Leave out `from` and `to`."
+                "`changeset` compares the staged files with the current ones.",
+                hint="Leave out `from` and `to`.",
             )
         changeset = self._changesets.get(params.changeset or "", caller.number)
 
@@ -452,9 +453,9 @@ class Dispatch:
                 await work
             except Refused as refusal:
                 call.refuse(refusal)
-            except OSError as error:  # no descriptor or no memory for a process of ours
-                call.refuse(IoError(error, "What this needs could not be started"))
-            except Exception:  # a fault of ours
+            except OSError as error:  # no descriptor or no memory for a child process
+                call.refuse(IoError(error, "A process for this request could not be started"))
+            except Exception:  # our bug
                 log.exception("a request failed")
                 call.fail()
 
@@ -464,7 +465,7 @@ class Dispatch:
 
 
 def _reader(session: str | None, caller: ClientState) -> Reader:
-    """Who reads and edits: the session if there is one, else the connection."""
+    """Return the reader of a request: the session if there is one, otherwise the connection."""
     return caller.reader(session if session is not None else caller.session)
 
 

@@ -1,11 +1,11 @@
-"""Turns: all that has come in goes to the engine together.
+"""The engine's queue: all requests that came in since the last turn go to the engine together.
 
-So whatever waits shares one sync (group commit), without a timer and without a lock. Where several have just
-had a turn, the next begins when a round of the loop has brought nothing more: eight clients, each of which
-waits for its answer, then share one sync, and not one for each four. Who is alone waits for no round.
+The requests of a turn share one sync (group commit), without a timer and without a lock. If the last turn
+had several requests, the next begins when a round of the loop has brought no more. Eight clients, each
+waiting for its answer, then share one sync instead of two. A single client waits for no extra round.
 
-A turn of much content goes to a thread, where most of its time is spent without Python's lock (hashing,
-writing, syncing), so that the loop goes on answering; a small one is faster where it is.
+A turn of much content runs in a thread, because hashing, writing and syncing release Python's lock, so that
+the loop goes on answering. A small turn is faster on the loop's own thread.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that what only asks is answered in between
-HEAVY_BYTES = 512 * 1024  # of content in a turn: from about here on, it would hold up others for over 10 ms
-SEARCHES_MAX = 10_000  # for one request; a file that is rewritten all the time would ask without end
-HOOKINGS_MAX = 20  # of one request; files that are edited all the time would be new to the hooks each time
-PATIENCE_SECONDS = 2.0  # for a file that somebody has open for writing, or for packing to catch up
+TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that queries are answered in between
+HEAVY_BYTES = 512 * 1024  # of content in a turn: above this, it would block other clients for over 10 ms
+SEARCHES_MAX = 10_000  # for one request; a file that keeps changing would need searches without end
+HOOKINGS_MAX = 20  # of one request; files that keep changing would need the hooks again each time
+PATIENCE_SECONDS = 2.0  # for a file that another program has open for writing, or for packing to catch up
 
 Done = TypeVar("Done")
 
@@ -53,15 +53,15 @@ class QueuedRequest(Struct):
 
 
 class EngineQueue:
-    """Also the engine's gate: while a heavy turn is in a thread, nobody else may call the engine.
+    """The queue of writes, and the gate to the engine: during a heavy turn in a thread, nobody may call it.
 
-    What else wants it comes by `when_idle` or awaits `back`; `status` alone looks at numbers that are safe.
+    All other callers use `when_idle` or await `idle`. Only `status` reads numbers that are safe at any time.
     """
 
     def __init__(
         self, engine: Engine, searcher: RegexPool, hooker: HookRunner, activity: Activity | None = None
     ) -> None:
-        """`activity` is told after each turn, and after each work in a thread."""
+        """`activity` is noted after each turn, and after each work in a thread."""
         self.activity = activity or Activity()
         self._engine = engine
         self._searcher = searcher
@@ -71,37 +71,37 @@ class EngineQueue:
         self._waiting: deque[QueuedRequest] = deque()
         self._postponed = 0
         self._is_called = False
-        self._is_in_company = False  # more than one had the last turn
-        self._counted = 0  # who waited when the round of the loop began
+        self._is_in_company = False  # the last turn had more than one request
+        self._counted = 0  # requests that waited when the round of the loop began
         self._is_away = False  # the engine works in a thread
         self._deferred: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
-        """How many requests are not answered yet."""
+        """Return the number of requests that are not answered yet."""
         return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
 
     def submit(self, request: Write, call: MethodCall, render: Callable[[Outcome], Message]) -> None:
-        """Have `request` carried out in the next turn; `call` is answered with what `render` makes of it."""
+        """Carry out `request` in the next turn; `call` gets the rendered outcome."""
         self._enqueue(QueuedRequest(request, call, render, self._loop.time() + PATIENCE_SECONDS))
 
     def when_idle(self, call: Callable[[], None]) -> None:
-        """Call it now, or when the engine is back from its thread."""
+        """Make the call now, or when the engine is back from its thread."""
         if self._is_away:
             self._deferred.append(call)
         else:
             call()
 
     async def idle(self) -> None:
-        """Return when the engine is here; until the caller awaits again, it stays."""
+        """Wait until the engine is free; it stays free until the caller awaits again."""
         while self._is_away:
             arrived = asyncio.Event()
             self._deferred.append(arrived.set)
             await arrived.wait()
 
     async def run_in_thread(self, work: Callable[[], Done]) -> Done:
-        """Have something that takes long done with the engine in a thread.
+        """Run long work on the engine in a thread.
 
-        Who is cancelled waits no more; the engine is away until the thread is done with it all the same.
+        A cancelled caller stops waiting; the engine stays busy until the thread has finished.
         """
         await self.idle()
         return await asyncio.shield(self._send_away(work))
@@ -132,16 +132,16 @@ class EngineQueue:
             future.add_done_callback(lambda done: self._answer(taken, done.result()))
 
     def _is_gathering(self) -> bool:
-        """Whether the last round of the loop has brought some, so that the next may, too."""
+        """Whether the last round of the loop brought more requests, so that the next may, too."""
         before, self._counted = self._counted, len(self._waiting)
         return self._is_in_company and before < self._counted < TURN_REQUESTS_MAX
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
         try:
             return self._engine.run_batch(requests)
-        except Exception:  # a fault of ours: what is in memory cannot be trusted any more
+        except Exception:  # our bug: the state in memory cannot be trusted any more
             log.exception("the engine failed")
-            fault = Broken("The engine failed; its log tells where.", hint="Restart the daemon: it recovers.")
+            fault = Broken("The engine failed.", hint="See the daemon's log, and restart the daemon.")
             self._engine.broken = fault
             return [fault for _ in requests]
 
@@ -151,7 +151,7 @@ class EngineQueue:
                 waiting.call.refuse(result)
             else:
                 waiting.call.reply(waiting.render(result))
-        except Exception:  # a fault of ours, which is not to keep the others from their answers
+        except Exception:  # our bug, which must not keep the others from their answers
             log.exception("a request could not be answered")
             waiting.call.fail()
 
@@ -173,7 +173,7 @@ class EngineQueue:
         self.activity.note()
 
     def _search(self, waiting: QueuedRequest, search: Search) -> None:
-        """Have the search made, and ask again with its answer; others go on meanwhile."""
+        """Run the search, then queue the request again with its result; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has searches"
         if len(request.found) > SEARCHES_MAX:
@@ -188,7 +188,7 @@ class EngineQueue:
         self._put_aside(waiting, find())
 
     def _hook(self, waiting: QueuedRequest, trial: HookJob) -> None:
-        """Have the hooks run, and ask again with what they say; others go on meanwhile."""
+        """Run the hooks, then queue the request again with their result; others go on meanwhile."""
         request = waiting.request
         assert isinstance(request, Apply), "only an apply has hooks"
         waiting.hookings += 1
@@ -197,8 +197,8 @@ class EngineQueue:
             return
 
         async def run() -> None:
-            said = await self._hooker.run(trial)
-            waiting.request = replace(request, hooked=(trial, said))
+            result = await self._hooker.run(trial)
+            waiting.request = replace(request, hooked=(trial, result))
             waiting.until = self._loop.time() + PATIENCE_SECONDS
             self._again(waiting)
 
@@ -208,8 +208,8 @@ class EngineQueue:
         async def finish() -> None:
             try:
                 await work
-            except Exception:  # a fault of ours
-                log.exception("what a request needs first has failed")
+            except Exception:  # our bug
+                log.exception("the search or the hooks of a request failed")
                 self._postponed -= 1
                 waiting.call.fail()
 
@@ -234,8 +234,8 @@ class EngineQueue:
         while self._deferred and not self._is_away:
             try:
                 self._deferred.popleft()()
-            except Exception:  # a fault of ours, which is not to keep the others waiting
-                log.exception("what has waited for the engine failed")
+            except Exception:  # our bug, which must not keep the others waiting
+                log.exception("a call that waited for the engine failed")
         self._call()
         self.activity.note()
 
@@ -243,14 +243,14 @@ class EngineQueue:
 def _too_many(request: Apply) -> Refused:
     return Overloaded(
         f"This request needs more than {SEARCHES_MAX} searches with regular expressions.",
-        hint="Send fewer edits at once, or wait until nobody else writes to these files.",
+        hint="Send fewer edits at once, or wait until no other program writes to these files.",
         data={"searches": len(request.found)},
     )
 
 
 def _never_still(trial: HookJob) -> Refused:
     return Overloaded(
-        f"What the hooks have seen was another thing by then, {HOOKINGS_MAX} times in a row.",
-        hint="Somebody edits these files all the time; try again when they are done.",
+        f"The files changed while the hooks ran, {HOOKINGS_MAX} times in a row.",
+        hint="Retry when nobody else edits these files.",
         data={"files": [file.path.text for file in trial.files]},
     )

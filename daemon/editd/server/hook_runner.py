@@ -1,6 +1,6 @@
-"""Hooking: runs the hooks of trials, each in a process of its own, a few at once; and `hooks.run`.
+"""The hook runner: a process for each trial, a few at once; and the method `hooks.run`.
 
-Others are served meanwhile. How each hook last failed is kept for `status`.
+Other clients are served meanwhile. `status` shows the last failure of each hook.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 4  # trials whose hooks run; more wait in line
-CLOSE_SECONDS = 2.0  # for a process that is not needed any more to end all that it has started
-SPARE_SECONDS = 10.0  # beyond the hooks' own, for what the process does beside running them
+AT_ONCE_MAX = 4  # trials whose hooks run; more wait in a queue
+CLOSE_SECONDS = 2.0  # for a process that is no longer needed to end its own children
+SPARE_SECONDS = 10.0  # beyond the hooks' own, for the other work of the process
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
 
 
 class HookRunner:
-    """`run` may be called by any number at once; `close` once."""
+    """The runner of all hooks. `run` may be called any number of times at once, `close` once."""
 
     def __init__(self, state: str, root: str, bytes_max: int) -> None:
-        """`state` is the workspace's state folder; what an earlier daemon left there is removed."""
+        """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
         self._folder = os.path.join(state, "hooks")
         self._root = root
         self._bytes_max = bytes_max
@@ -63,7 +63,7 @@ class HookRunner:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(self, trial: HookJob) -> HookResult | Refused:
-        """What the hooks make of a trial, or why they refuse it."""
+        """Run the hooks of a trial; return the formatted contents, or their refusal."""
         async with self._slots:
             if self._closing:
                 return _closing()
@@ -74,11 +74,11 @@ class HookRunner:
                 return Overloaded(f"The hooks cannot be run: {error}.", hint="Nothing was changed.")
 
     def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
-        """Each hook, how often it ran, and how it last failed."""
+        """Describe each hook, with the number of its runs and its last failure."""
         return told(hooks, self._runs, self._failures)
 
     async def close(self) -> None:
-        """End what runs, with all that it has started."""
+        """End the running processes, and the processes that they have started."""
         self._closing = True
         await asyncio.gather(*(child.close(CLOSE_SECONDS) for child in list(self._running)))
 
@@ -103,7 +103,7 @@ class HookRunner:
         try:
             for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
                 child.send(frame)
-            async with asyncio.timeout(seconds):  # it may have been stopped itself
+            async with asyncio.timeout(seconds):  # the process itself may be stopped
                 await ended
         except TimeoutError:
             log.error("the process that runs the hooks is killed: it gave no answer in %g s", seconds)
@@ -111,7 +111,7 @@ class HookRunner:
         finally:
             self._running.discard(child)
             await child.close(CLOSE_SECONDS)
-            shutil.rmtree(scratch, ignore_errors=True)  # where it was killed itself
+            shutil.rmtree(scratch, ignore_errors=True)  # a killed process has left it
         self._note(trial, answers)
         if answers.result is None:
             return _closing() if self._closing else _died()
@@ -125,14 +125,14 @@ class HookRunner:
             self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
 
     def _environment(self, scratch: str) -> dict[str, str]:
-        """What a command has of an environment; no program of the workspace is found by its name alone."""
+        """Return a hook's environment; its PATH leaves out the workspace's folders."""
         given = os.environ
         kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
         folders = given.get("PATH", os.defpath).split(os.pathsep)
         path = os.pathsep.join(folder for folder in folders if self._is_elsewhere(folder))
         return {
             **kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1",
-            "PYTHONSAFEPATH": "1",  # no module of the scratch folder is taken for one of a tool
+            "PYTHONSAFEPATH": "1",  # Python tools import nothing from the scratch folder
         }  # fmt: skip
 
     def _is_elsewhere(self, folder: str) -> bool:
@@ -141,7 +141,7 @@ class HookRunner:
 
 
 class _Process(ChildProcess):
-    """The process that runs one trial; `settle` is called when it is closed or dies, too."""
+    """The process that runs one trial. `settle` is also called when it is closed or dies."""
 
     def __init__(
         self, argv: Sequence[str], hear: Callable[[dict[str, Any]], None], settle: Callable[[], None]
@@ -152,7 +152,7 @@ class _Process(ChildProcess):
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         self._settle()
         if self._transport is not None:
-            with suppress(ProcessLookupError):  # where it is stopped, it cannot end what it has started
+            with suppress(ProcessLookupError):  # a stopped process cannot end its children
                 self._transport.send_signal(signal.SIGCONT)
         await super().close(seconds)
 
@@ -166,7 +166,7 @@ class HookMethods:
         sessions: SessionMethods,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` runs what an answer waits for."""
+        """`later` runs the work that an answer waits for."""
         self._hooker = hooker
         self._engine = engine
         self._queue = queue
@@ -177,7 +177,7 @@ class HookMethods:
         }
 
     def _run(self, params: messages.HooksRun, caller: ClientState, call: MethodCall) -> None:
-        """Run the hooks on files as they are, and tell what they would change."""
+        """Run the hooks on files as they are, and report the changes that they would make."""
         self._engine.check_in_place()
         paths = [convert.path(path) for path in params.paths]
         for path in paths:
@@ -210,7 +210,7 @@ class HookMethods:
 
 
 def hooks_of(config: Config) -> tuple[Hook, ...]:
-    """The hooks that the configuration has."""
+    """Return the hooks of the configuration."""
     return tuple(
         Hook(
             keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
@@ -225,7 +225,7 @@ def told(
     runs: Mapping[str, int] = MappingProxyType({}),
     failures: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """The hooks as `status` has them."""
+    """Describe the hooks as `status` shows them."""
     return [
         {
             "name": hook.name,
@@ -249,7 +249,7 @@ def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
 
 
 def _seconds(trial: HookJob) -> float:
-    """How long the process may take for a trial: each hook runs once for each file at most."""
+    """Return the time limit of the process for a trial: each hook runs at most once for each file."""
     wanted = sum(hook.seconds + KILL_SECONDS for hook in trial.hooks) * len(trial.files)
     return min(wanted, TRIAL_SECONDS) + SPARE_SECONDS
 
@@ -257,7 +257,7 @@ def _seconds(trial: HookJob) -> float:
 def _stuck(seconds: float) -> Refused:
     return Timeout(
         f"The process that runs the hooks had not answered after {seconds:g} s.",
-        hint="Nothing was changed. Something has stopped it, be it a hook; send the edit again.",
+        hint="A hook may have stopped it. Nothing was changed; retry the edit.",
     )
 
 
@@ -266,6 +266,4 @@ def _closing() -> Refused:
 
 
 def _died() -> Refused:
-    return Refused(
-        "The process that runs the hooks died.", hint="Nothing was changed; the daemon's log may say why."
-    )
+    return Refused("The process that runs the hooks died.", hint="Nothing was changed. See the daemon's log.")

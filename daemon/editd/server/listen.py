@@ -1,9 +1,9 @@
-"""The listening socket: bound without a race, seen by its owner alone, never taken from a live daemon.
+"""The listening socket: bound without a race, visible to its owner only, never taken from a live daemon.
 
-The folder is 0700 and the socket 0600 from the first moment. It is bound and listening under
-another name before it is renamed into place, so that whoever finds it is answered. The caller holds
-the workspace's flock: what lies there and does not answer is a dead daemon's, and is replaced.
-(asyncio's own `path=` takes a live socket over without a word.)
+The folder is 0700 and the socket 0600 from the first moment. It is bound and listening under another name
+before it is renamed into place, so that every client that finds it is answered. The caller holds the
+workspace's flock. Therefore a socket that does not answer belongs to a dead daemon, and is replaced.
+(asyncio's own `path=` takes over a live socket silently.)
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
-MOMENTARY_BYTES = 16  # what the name of the moment may have more than the socket's own
-BACKLOG = 128  # who comes while a long transaction holds the loop
+MOMENTARY_BYTES = 16  # by which the temporary name may be longer than the socket's own
+BACKLOG = 128  # clients that connect while a long transaction holds the loop
 
 
 class AlreadyListening(PermissionDenied):
-    """Somebody listens on the socket already, and it is not ours to take."""
+    """Another process already listens on the socket, and it is not ours to take."""
 
 
 def bind(path: str) -> socket.socket:
     """Return a socket that listens at `path`, of any length.
 
-    Raises Answered where somebody else listens there, PermissionDenied where the folder is not ours
-    alone or something else than a socket lies there, IoError where the system says no.
+    Raises AlreadyListening if another process listens there, PermissionDenied if the folder is not ours
+    alone or the path is no socket, IoError if the system fails.
     """
     folder, name = os.path.split(os.path.abspath(path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -57,16 +57,16 @@ async def serve(listener: socket.socket, make: Callable[[], asyncio.BaseProtocol
     """Accept connections on `listener`, each with a protocol from `make`."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 13):
-        # The name is not the loop's to remove: it may be systemd's, or by now another daemon's.
+        # The loop must not remove the name: it may be systemd's, or by now another daemon's.
         return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG, cleanup_socket=False)
     return await loop.create_unix_server(make, sock=listener, backlog=BACKLOG)
 
 
 @contextlib.contextmanager
 def watching_name(path: str | None, call: Callable[[], None]) -> Iterator[bool]:
-    """Have `call` called when what `path` leads to may be another; say whether the system can notify of that.
+    """Call `call` when `path` may lead to another file; yield whether the system can notify of that.
 
-    Watched are its folder and those above it, because a folder can be moved away as a whole.
+    Watches its folder and those above it, because a folder can be moved away as a whole.
     """
     queue = _names_queue(path) if path is not None else None
     if queue is None:
@@ -88,7 +88,7 @@ def watching_name(path: str | None, call: Callable[[], None]) -> Iterator[bool]:
 
 
 def _names_queue(path: str) -> int | None:
-    """Return an inotify queue for the names on the way to `path`; None if there is none to be had."""
+    """Return an inotify queue for the names on the way to `path`; None if the system gives none."""
     try:
         queue = inotify.open_queue()
     except OSError:
@@ -101,13 +101,13 @@ def _names_queue(path: str) -> int | None:
         return None
     while (above := os.path.dirname(folder)) != folder:
         folder = above
-        with contextlib.suppress(OSError):  # not ours to read, and hardly ours to move
+        with contextlib.suppress(OSError):  # a folder that we may not read is unlikely to move
             inotify.add_watch(queue, folder, inotify.DELETE_SELF | inotify.MOVE_SELF)
     return queue
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
-    """Which socket, or whatever lies there, `path` leads to; None where it leads to nothing."""
+    """Return the device and inode of the file at `path`, symlinks not followed; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -117,7 +117,7 @@ def inode_of(path: str) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _own_folder(folder: str) -> Iterator[int]:
-    """A descriptor of `folder`, made 0700 where missing, and ours alone."""
+    """Yield a descriptor of `folder`, which is made 0700 if missing, and must be ours alone."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -125,7 +125,7 @@ def _own_folder(folder: str) -> Iterator[int]:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:
         raise PermissionDenied(
-            f"{folder} is a symbolic link or no folder.",
+            f"{folder} is not a folder, or a symbolic link.",
             hint="Remove it, or name another socket in EDITD_SOCKET.",
         ) from None
     try:
@@ -146,7 +146,7 @@ def _own_folder(folder: str) -> Iterator[int]:
 
 
 def _advice(folder: str, found: os.stat_result) -> str:
-    """What to do about a folder of ours that is open to others; one that is made for all stays as it is."""
+    """Return a hint for a folder of ours that is open to others. A sticky folder, made for all, stays so."""
     if folder == "/" or found.st_mode & stat.S_ISVTX:
         return "Name a socket in a folder of your own in EDITD_SOCKET."
     return f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET."
@@ -160,11 +160,11 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             raise PermissionDenied(
-                f"{path} is there and is no socket.", hint="Remove it, or name another in EDITD_SOCKET."
+                f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
             )
         if _answers(descriptor, path):
             raise AlreadyListening(
-                f"Somebody listens on {path} already.",
+                f"Another process already listens on {path}.",
                 hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
             )
     finally:
@@ -172,7 +172,7 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
 
 
 def _answers(descriptor: int, path: str) -> bool:
-    """Whether a socket, open as a path, has a listener. A full backlog is one too."""
+    """Return whether a socket, open as a path, has a listener. A full backlog means that it has one."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(_address(descriptor, path))
@@ -184,10 +184,10 @@ def _answers(descriptor: int, path: str) -> bool:
 
 
 def _address(descriptor: int, path: str, name: str = "") -> str:
-    """The address of an open socket, or of `name` in an open folder, whose path is `path`.
+    """Return the address of an open socket, or of `name` in an open folder; `path` is its path.
 
-    It goes by way of the descriptor, since an address holds no more than 107 bytes. Without /proc it is the
-    path. Raises PermissionDenied where that is too long.
+    The address goes through the descriptor, because an address holds at most 107 bytes. Without /proc it
+    is the path. Raises PermissionDenied if that is too long.
     """
     through = f"/proc/self/fd/{descriptor}"
     if os.path.lexists(through):
@@ -195,7 +195,7 @@ def _address(descriptor: int, path: str, name: str = "") -> str:
     path = os.path.join(path, name) if name else path
     if len(os.fsencode(path)) > SUN_PATH_MAX:
         raise PermissionDenied(
-            f"The path {path} is too long for a socket where /proc is not mounted.",
+            f"The path {path} is too long for a socket, and /proc is not mounted.",
             hint=f"Mount /proc, or name a socket of at most {SUN_PATH_MAX - MOMENTARY_BYTES} bytes "
             "in EDITD_SOCKET.",
         )
@@ -203,10 +203,10 @@ def _address(descriptor: int, path: str, name: str = "") -> str:
 
 
 def _listen_under(listener: socket.socket, folder: int, path: str, name: str) -> None:
-    """Bind and listen under a name for the moment, then take the real one. `path` is the folder's."""
+    """Bind and listen under a temporary name, then take the real one. `path` is the folder's."""
     momentary = f".new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(momentary, dir_fd=folder)  # of a process that had our number and was killed here
+        os.unlink(momentary, dir_fd=folder)  # left by a process with our number that was killed here
     listener.bind(_address(folder, path, momentary))
     try:
         listener.listen(BACKLOG)

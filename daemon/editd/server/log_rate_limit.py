@@ -1,7 +1,7 @@
-"""The daemon's log under attack: what is said again and again is said a few times, then counted.
+"""The rate limit of the daemon's log: a repeated message is logged a few times, then counted.
 
-A client can make the daemon complain as often as it likes; what else there is to read in the log must
-outlive that. Messages are alike where their text before the values are put in is.
+A client can make the daemon complain as often as it likes, and must not push everything else out of the
+log. Messages are alike if their text before formatting is the same.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PERIOD_SECONDS = 60.0
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets `ALIKE_MAX` messages that are alike pass in each period; the next tells of the others."""
+    """Lets `ALIKE_MAX` alike messages pass in each period; the next one has the number of those dropped."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._monotonic = monotonic
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # when its period began, how often since
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # begin of its period, count since then
 
     def filter(self, record: logging.LogRecord) -> bool:
         alike = (record.name, str(record.msg))

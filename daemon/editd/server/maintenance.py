@@ -1,7 +1,7 @@
-"""The background: packing what is committed, syncing what is published, giving segments back, and proving.
+"""Background work: packing commits, syncing published files, recycling segments, and verifying.
 
-None of it is waited for by an edit; all of it is finished before the daemon ends. What was replaced is looked
-at by a task of its own: packing and syncing take seconds, in which eight clients replace thousands of files.
+No edit waits for any of it, and all of it is finished before the daemon ends. A task of its own checks the
+replaced files: packing and syncing take seconds, in which eight clients replace thousands of files.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.15  # without an edit, before packing or a look starts: a burst has the machine for itself
+QUIET_SECONDS = 0.15  # without an edit, before packing or a check starts: a burst has the machine for itself
 LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
 SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
 SYNC_SECONDS_MAX = 5.0  # under load
 TICK_SECONDS = 0.1
-RETRY_SECONDS = 2.0  # after a failure, such as a full disk, of which the log is told each time
+RETRY_SECONDS = 2.0  # after a failure, such as a full disk, which is logged each time
 PACKER_NICE = 10
-PROVER_NICE = 15  # whoever packs goes first
+PROVER_NICE = 15  # packing goes first
 FINISH_SECONDS_MAX = 60.0  # for packing at the end; what is not packed then stays in the journal
 
-_NOT_AHEAD = "what the next edits need could not be made ahead: %s"
+_NOT_AHEAD = "files for the next edits could not be prepared: %s"
 
 
 class Maintenance:
@@ -47,24 +47,22 @@ class Maintenance:
         self._folder = folder
         self._packer: ChildProcess | None = None
         self._deaths = 0  # of it, one after the other
-        self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # what is asked for right now
+        self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # of the current request
         self._busy = asyncio.Lock()  # one request to the packer at a time
-        self._proof: asyncio.Future[dict[str, Any] | None] | None = None  # what is waited for of a proof
-        self._proving = asyncio.Lock()  # one proof at a time
+        self._proof: asyncio.Future[dict[str, Any] | None] | None = None  # of the verification under way
+        self._proving = asyncio.Lock()  # one verification at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._work: asyncio.Future[tuple[None, None]] | None = None
         self._end = asyncio.Event()
         self._has_journal_failed = False
         self._is_tidy = True
-        self._rests_until = 0.0  # with making files ahead, since that has failed
+        self._rests_until = 0.0  # after preparing files has failed
 
     def start(self) -> None:
         if self._engine.broken is None:
             if (make := self._engine.files.make_ahead()) is not None:
-                with contextlib.suppress(OSError):  # which is said when it is tried again
-                    self._engine.files.made_ahead(
-                        make()
-                    )  # now: who edits without a pause leaves no time for it
+                with contextlib.suppress(OSError):  # a later attempt logs it
+                    self._engine.files.made_ahead(make())  # now: edits without a pause leave no time for it
             with contextlib.suppress(OSError):
                 self._is_tidy = is_tidy(os.path.join(self._engine.history.store, "objects", "pack"))
         self._work = asyncio.gather(
@@ -72,7 +70,7 @@ class Maintenance:
         )
 
     async def finish(self) -> None:
-        """Pack and sync all there is, then end the packing process. A proof is cut off."""
+        """Pack and sync everything, then end the packing process. A verification is cut off."""
         self._end.set()
         self._queue.activity.note()
         try:
@@ -98,20 +96,20 @@ class Maintenance:
             await packer.close()
 
     async def pack(self) -> None:
-        """Have all packed that is committed by now. Raises Broken where that fails."""
+        """Pack all transactions committed so far. Raises Broken if that fails."""
         await self._pack()
 
     async def check(self) -> list[str]:
-        """Have a process prove the store's objects and their chain; what is wrong, as sentences.
+        """Verify the store's objects and their chain in a process; return the problems, as sentences.
 
-        Packing goes on meanwhile: a long history takes minutes. Raises ShuttingDown.
+        Packing goes on meanwhile, because a long history takes minutes. Raises ShuttingDown.
         """
         async with self._proving:
             self._check_open()
             try:
                 await self._pack()
                 await self._queue.idle()
-                self._engine.history.index.flush()  # the process holds its file against what is packed
+                self._engine.history.index.flush()  # the process compares its file with the packs
             except Refused as refusal:
                 return [refusal.text()]
             through = None if self._engine.broken is not None else int(self._engine.history.head)
@@ -126,9 +124,9 @@ class Maintenance:
 
     @contextlib.asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
-        """While this lasts nothing is packed or proven; after it packing looks at the store anew.
+        """Keep packing and verification out while this lasts; afterwards, packing reads the store again.
 
-        A proof that is under way is waited for first, while packing goes on. Raises ShuttingDown.
+        Waits for a verification under way first, while packing goes on. Raises ShuttingDown.
         """
         async with self._proving, self._busy:
             self._check_open()
@@ -138,20 +136,20 @@ class Maintenance:
             yield
 
     async def _run(self, work: Callable[[], Awaitable[None]], is_left: Callable[[], bool]) -> None:
-        """Work every tick while something is left to do. Otherwise sleep until something happens."""
+        """Work every tick while something is left to do. Otherwise sleep until the next activity."""
         seconds = TICK_SECONDS
         while not await wait_event(self._end, seconds):
             try:
                 await work()
                 seconds = TICK_SECONDS
             except (Refused, OSError) as error:
-                log.critical("what is done in the background failed, and is tried again: %s", error)
+                log.critical("background work failed, and is retried: %s", error)
                 seconds = RETRY_SECONDS
-            except Exception:  # a fault of ours; without this task all that it does would be left undone
-                log.exception("what is done in the background failed, and is tried again")
+            except Exception:  # our bug; without this task all of its work would be left undone
+                log.exception("background work failed, and is retried")
                 seconds = RETRY_SECONDS
             await self._queue.idle()
-            if not (is_left() or self._end.is_set()):  # nothing is awaited between this and the waiting
+            if not (is_left() or self._end.is_set()):  # no await between this check and the wait
                 await self._queue.activity.wait()
 
     def _is_work_left(self) -> bool:
@@ -173,7 +171,7 @@ class Maintenance:
         return self._engine.broken is None and (files.has_replaced or files.make_ahead() is not None)
 
     async def _tick(self) -> None:
-        """Sync and pack what is due. Raises Refused, OSError."""
+        """Sync and pack if they are due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._queue.idle()
         now, quiet = loop.time(), self._quiet
@@ -194,7 +192,7 @@ class Maintenance:
         await self._make_segment()
         if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
             while self._engine.history.index.write_some():
-                await asyncio.sleep(0)  # who asks now does not wait for all of it
+                await asyncio.sleep(0)  # let other requests in between
                 await self._queue.idle()
 
     @property
@@ -203,7 +201,7 @@ class Maintenance:
         return self._engine.clock.monotonic() - self._engine.last_write
 
     async def _look(self) -> None:
-        """Look at what was replaced a while ago, and have files ready. Raises Refused, OSError."""
+        """Check the files replaced a while ago, and prepare new ones. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         await self._queue.idle()
         is_busy = self._quiet <= QUIET_SECONDS
@@ -215,7 +213,7 @@ class Maintenance:
             await self._make_files()
 
     async def _make_files(self) -> None:
-        """Have some files ready, so that no edit waits for them to be made."""
+        """Prepare some files, so that no edit waits for them to be made."""
         make = self._engine.files.make_ahead() if self._engine.broken is None else None
         if make is None:
             return
@@ -230,7 +228,7 @@ class Maintenance:
         self._engine.files.made_ahead(made)
 
     async def _make_segment(self) -> None:
-        """The same with a segment of the journal. It is 8 MiB, so it is made beside the edits."""
+        """Prepare a segment of the journal. It is 8 MiB, so a thread makes it."""
         journal = self._engine.history.journal
         if self._engine.broken is None and not journal.has_spare:
             try:
@@ -242,7 +240,7 @@ class Maintenance:
             journal.add_spare(made)
 
     async def _pack(self) -> None:
-        """Have all packed that is committed. Raises Broken where that fails."""
+        """Pack all committed transactions. Raises Broken if that fails."""
         await self._queue.idle()
         due = self._engine.packing_due()
         if due is None:
@@ -259,20 +257,20 @@ class Maintenance:
             self._deaths += 1
             log.warning("the packing process ended; it will be started again")
             if self._deaths > 1:
-                raise Broken("The packing process ends each time.", hint="The log has its last words.")
+                raise Broken("The packing process keeps crashing.", hint="See the daemon's log.")
         elif "failed" in answer:
             failure = Broken(f"Packing failed: {answer['failed']}", hint="Run `editctl check`.")
             if answer["damaged"]:
                 self._engine.broken = failure
-            raise failure  # else what is not packed waits in the journal
+            raise failure  # unpacked transactions stay in the journal
         else:
             self._deaths = 0
             self._engine.packed(answer["packed"], JournalPosition(*answer["until"]))
 
     async def _sync_journal(self) -> None:
-        """With `durability = "relaxed"`: sync what was answered already, but never after that has failed.
+        """With `durability = "relaxed"`, sync the answered edits, but never again after that has failed.
 
-        A second sync may well succeed where the kernel has dropped what the first could not write.
+        A second sync may well succeed after the kernel has dropped the pages that the first could not write.
         """
         await self._queue.idle()
         begun = None if self._has_journal_failed else self._engine.history.journal.begin_sync()
@@ -285,8 +283,8 @@ class Maintenance:
             log.critical("the journal could not be synced: %s", error)
             self._has_journal_failed = True
             self._engine.broken = Broken(
-                f"The journal could not be synced, and edits that were answered may not last: {error}.",
-                hint="Put the disk right and restart the daemon.",
+                f"The journal could not be synced, and answered edits may be lost: {error}.",
+                hint="Repair the disk and restart the daemon.",
             )
             return
         finally:
@@ -295,11 +293,11 @@ class Maintenance:
         done()
 
     async def _sync(self) -> None:
-        """Have all synced that is in the files. Raises OSError where that could not be tried."""
+        """Sync all published files. Raises OSError if no sync could be tried."""
         await self._queue.idle()
         if self._engine.synced >= self._engine.history.head or self._engine.has_sync_failed:
             return
-        through = self._engine.history.head  # all of it is in the files now; what comes later may not be
+        through = self._engine.history.head  # all of it is in the files now; later transactions may not be
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files, through)
         except OSError as error:
@@ -313,7 +311,7 @@ class Maintenance:
         self._engine.files_synced(through)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """One request to the packing process, started if need be; None where it died."""
+        """Send one request to the packing process, started if needed; return None if it dies."""
         async with self._busy:
             packer = await self._begin_packer()
             self._answer = asyncio.get_running_loop().create_future()
@@ -321,7 +319,7 @@ class Maintenance:
             return await self._answer
 
     async def _begin_packer(self) -> ChildProcess:
-        """The packing process, started if need be. What one that was killed has left, it removes then."""
+        """Return the packing process, started if needed. It then removes the leftovers of a killed one."""
         if self._packer is None:
             argv = [*PYTHON, "editd.store.pack_worker", self._folder]
             packer = ChildProcess(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
@@ -330,7 +328,7 @@ class Maintenance:
         return self._packer
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer of a process that is started for this proof; None where it died. Raises ShuttingDown."""
+        """Verify in a process of its own; return its answer, None if it dies. Raises ShuttingDown."""
         argv = [*PYTHON, "editd.store.verify_worker", self._folder]
         async with answering(argv, request, nice=PROVER_NICE) as (_, answer):
             self._check_open()
@@ -338,14 +336,14 @@ class Maintenance:
             return await answer
 
     async def _end_proof(self) -> None:
-        """Cut off a proof that is under way. Who has asked for it, or waited for its end, has been told."""
+        """Cut off a verification under way. All who wait for it have been answered."""
         if self._proof is not None and not self._proof.done():
             self._proof.set_exception(_cut_off())
         async with self._proving:
             return
 
     def _check_open(self) -> None:
-        """Raises ShuttingDown where all this is being finished."""
+        """Raise ShuttingDown if the daemon is ending."""
         if self._end.is_set():
             raise _cut_off()
 
@@ -355,8 +353,8 @@ class Maintenance:
 
     def _died(self, _status: int) -> None:
         self._packer = None
-        self._heard(None)  # which nobody waits for where it was killed between two requests
+        self._heard(None)  # without effect if it was killed between two requests
 
 
 def _cut_off() -> ShuttingDown:
-    return ShuttingDown("The daemon is ending.", hint="Connect again, and ask again: nothing was changed.")
+    return ShuttingDown("The daemon is ending.", hint="Connect again and retry: nothing was changed.")

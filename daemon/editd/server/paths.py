@@ -1,4 +1,4 @@
-"""The places of one daemon: its workspace, its state folder and its socket."""
+"""The paths of one daemon: its workspace, its state folder and its socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from editd.workspace.scope import WorkspaceScope
 
 
 class WorkspacePaths(Struct, frozen=True):
-    """Where the daemon of one workspace keeps its files."""
+    """The paths of a workspace's daemon."""
 
     root: str
     name: str  # the workspace's id
@@ -24,10 +24,10 @@ class WorkspacePaths(Struct, frozen=True):
 
     @classmethod
     def of(cls, workspace: str, *, nested: bool = False) -> WorkspacePaths:
-        """Return the places of the workspace that `workspace` names; with `nested`, of that very folder.
+        """Return the paths of the workspace that contains `workspace`; with `nested`, of that very folder.
 
         Raises PermissionDenied for `/`, a home folder, and a folder that contains its own history or
-        lies in another one.
+        is inside another one.
         """
         root = os.path.realpath(workspace) if nested else paths.workspace_root(workspace)
         if not os.path.isdir(root):
@@ -41,13 +41,13 @@ class WorkspacePaths(Struct, frozen=True):
         if os.path.commonpath([root, states]) in (root, states):
             raise PermissionDenied(
                 f"{root} and {states}, where editd keeps its histories, lie in one another.",
-                hint="Choose another folder, or another place for the histories: XDG_STATE_HOME.",
+                hint="Choose another folder, or another folder for the histories: XDG_STATE_HOME.",
             )
         name = paths.workspace_id(root)
         return cls(root, name, paths.state_folder(name), paths.socket_path(name))
 
     def other_path(self) -> str:
-        """Return the path by which another running daemon of this user has the same folder; "" for none."""
+        """Return the path by which another running daemon of this user has this folder; "" for none."""
         with suppress(OSError):
             for name in os.listdir(os.path.dirname(self.state)):
                 state = paths.state_folder(name)
@@ -58,7 +58,7 @@ class WorkspacePaths(Struct, frozen=True):
         return ""
 
     def allow_nesting(self) -> None:
-        """Record that this workspace may lie in another one, for later starts too."""
+        """Record that this workspace may be inside another one, for later starts too."""
         Path(self.state, paths.NESTED).touch(0o600)
 
     def check_not_nested(self) -> None:

@@ -1,8 +1,8 @@
-"""Searching: the warm process that runs regular expressions, one at a time, each within its limit.
+"""The warm process that runs regular expressions, one at a time, each within its time limit.
 
-Who asks waits in line; the limit runs from when the search is sent. The process stops a search by
-itself as a rule (`engine.regex_worker`). Where it does not, it is killed, the caller has its answer at
-once, and another is started meanwhile. None of this holds up the event loop.
+Searches wait in a queue, and the limit runs from when a search is sent. As a rule the process stops a search
+by itself (`engine.regex_worker`). If it does not, it is killed, the caller is answered at once, and another
+is started meanwhile. None of this holds up the event loop.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GRACE_SECONDS = 0.05  # within which the process says that it has stopped by itself
-START_SECONDS = 30.0  # it takes a tenth of one; on a machine that is out of memory, many
+GRACE_SECONDS = 0.05  # within which the process reports that it has stopped by itself
+START_SECONDS = 30.0  # it takes a tenth of a second, but many on a machine that is out of memory
 CLOSE_SECONDS = 1.0
 
 
 class RegexPool:
-    """Searches for any number of callers, by a process that the first of them starts."""
+    """The searches of any number of callers, in a process that the first of them starts."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
@@ -37,7 +37,7 @@ class RegexPool:
         self._closing = False
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
-        """Return the matches, or why there are none: InvalidRegex, Timeout, TooLarge, Overloaded …"""
+        """Return the matches, or a refusal: InvalidRegex, Timeout, TooLarge, Overloaded …"""
         async with self._line:
             if self._closing:
                 return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
@@ -46,29 +46,29 @@ class RegexPool:
             except _Died as died:
                 if self._closing:
                     return died
-                log.warning("a search is made again: it may have been dead before it was asked")
+                log.warning("retrying a search: the process may have been dead before it")
             try:
                 return await self._answered(search)
             except _Died as died:
                 return died
 
     async def _answered(self, search: Search) -> tuple[Match, ...] | Refused:
-        """Have it made by a process that is warm; raises _Died."""
+        """Run the search in a warm process; raises _Died."""
         process = await self._warm()
         if process is None:
             return Overloaded(
                 "The process for regular expressions does not start.",
-                hint="Try again; the daemon's log has the reason.",
+                hint="Retry. See the daemon's log for the reason.",
             )
         try:
             return await self._answer(process, search)
         finally:
             if (process.is_busy or process.is_dead) and not self._closing:
-                process.kill()  # What it says now would be another's answer.
+                process.kill()  # Its late answer would be taken for that of another search.
                 self._launch = asyncio.create_task(_launched())
 
     async def close(self) -> None:
-        """End the process; a search that is in it ends with it."""
+        """End the process, with any search in it."""
         self._closing = True
         if self._launch is not None:
             process = await self._launch
@@ -76,7 +76,7 @@ class RegexPool:
                 await process.close()
 
     async def _warm(self) -> _Process | None:
-        """The process, started anew where it died or did not start; None where it does not."""
+        """Return the process, started again if it is dead; None if it does not start."""
         return await asyncio.shield(self._start())
 
     def _start(self) -> asyncio.Task[_Process | None]:
@@ -124,16 +124,16 @@ class _Process:
         self._answer: asyncio.Future[tuple[Match, ...]] | None = None
         self._matches: list[Match] = []
         self._pattern = ""
-        self.is_busy = False  # it has been asked, and has not said its last word
+        self.is_busy = False  # a search was sent, and has no final answer yet
         self.is_dead = False
 
     async def start(self) -> None:
-        """Return when it is warm. Raises OSError, or Refused where it dies before."""
+        """Return when it is warm. Raises OSError, or Refused if it dies before."""
         await self._child.start()
         await self._warm
 
     async def find(self, search: Search, seconds: float) -> tuple[Match, ...]:
-        """Return the matches; raises what it says of the search, InvalidRegex where it dies."""
+        """Return the matches. Raises the process's refusal, or InvalidRegex if it dies."""
         try:
             self._child.send(request_of(search, seconds))
         except ValueError as error:  # UnicodeEncodeError is one

@@ -1,8 +1,8 @@
-"""Retention: how far back the history goes, as `history.keep` says and `gc` asks.
+"""Retention: how far back the history goes, by `history.keep` and `gc`.
 
-The work is a process's (`store.compaction`); here is when, how far at most, and the step from the old history
-to the new. What is kept whatever the configuration says: the newest transaction, what is not packed, and all
-that the open sessions have done, so that each can still be rolled back as a whole.
+A process does the work (`store.compaction`). This module decides when, up to which transaction, and makes the
+step from the old history to the new. Kept whatever the configuration: the newest transaction, all unpacked
+ones, and all work of open sessions, so that each can still be rolled back as a whole.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 600.0  # between two looks at whether there is too much
+LOOK_SECONDS = 600.0  # between two checks whether compaction is due
 FIRST_LOOK_SECONDS = 2.0  # after the start, and after the configuration has changed
-REST_SECONDS = 3600.0  # after a run by itself, before the next one
-MARGIN = 1.1  # so much over a limit, before the daemon compacts by itself
-INDEX_SLICE = 200  # transactions that are taken out of the index at once: some milliseconds
+REST_SECONDS = 3600.0  # after an automatic run, before the next one
+MARGIN = 1.1  # the factor over a limit at which the daemon compacts by itself
+INDEX_SLICE = 200  # transactions that are removed from the index at once: some milliseconds
 COMPACTOR_NICE = 15
 
 
@@ -75,7 +75,7 @@ class Retention:
         self._task = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """End what runs: a run that is cut off has changed nothing, or is finished by the next one."""
+        """End a run under way: it has changed nothing, or the next run finishes it."""
         self._is_closing = True
         if self._task is not None:
             self._task.cancel()
@@ -86,7 +86,7 @@ class Retention:
             await child.close(0.1)
 
     def schedule_check(self) -> None:
-        """The configuration has changed."""
+        """Check soon, because the configuration has changed."""
         self._rests_until = 0.0
         self._wake.set()
         self._queue.activity.note()
@@ -105,7 +105,7 @@ class Retention:
         return {messages.Gc: gc}
 
     def status(self) -> dict[str, Any]:
-        """What `status` says of the history."""
+        """Return the history's part of `status`."""
         history = self._engine.history
         return {
             "transactions": int(history.head) - history.floor.seq,
@@ -119,7 +119,7 @@ class Retention:
         }
 
     async def run(self, *, is_dry: bool = False) -> messages.GcResult:
-        """Compact what goes beyond `keep`, and free what nothing needs. Raises Refused."""
+        """Compact transactions beyond `keep`, and free unused space. Raises Refused."""
         async with self._one:
             await self._background.pack()
             await self._queue.idle()
@@ -147,7 +147,7 @@ class Retention:
             return messages.GcResult(oldest=floor, compacted=floor - oldest, freed=freed, bytes=after)
 
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
-        """From the old history to the new: the floor is the one step, all else follows from it."""
+        """Switch from the old history to the new: setting the floor is the one step, the rest follows."""
         history = self._engine.history
         async with self._background.exclusively():
             await self._queue.idle()
@@ -161,7 +161,7 @@ class Retention:
             history.reopen_packs()
 
     def _beyond(self) -> tuple[int, int]:
-        """The newest transactions that go beyond the age and the count that are kept."""
+        """Return the newest transactions beyond the age and the count to keep."""
         history, keep = self._engine.history, self.keep
         by_count = 0 if keep.count is None else int(history.head) - keep.count
         by_age = None
@@ -170,14 +170,14 @@ class Retention:
         return by_count, by_age or 0
 
     def _most(self) -> int:
-        """How far up the history can begin at most."""
+        """Return the highest transaction that the history may begin after."""
         history = self._engine.history
         firsts = (history.index.first_of(found.session.name) for found in self._guard.sessions)
         held = [seq - 1 for seq in firsts if seq is not None]
         return max(history.floor.seq, min([int(history.packed) - 1, *held]))
 
     def _is_due(self) -> bool:
-        """Is there so much that the daemon compacts by itself, or a run that was cut off?"""
+        """Return whether the daemon should compact by itself: over a limit, or after a run was cut off."""
         if os.path.exists(os.path.join(self._folder, MARKER)):
             return True
         history, keep = self._engine.history, self.keep
@@ -207,15 +207,15 @@ class Retention:
                     await self.run()
             except (Refused, OSError) as error:
                 log.error("the history could not be compacted: %s", error)
-            except Exception:  # a fault of ours; without this task the history would grow past its limits
+            except Exception:  # our bug; without this task the history would grow past its limits
                 log.exception("the history could not be compacted")
             self._wake.clear()
-            if is_enough:  # only what happens, or another configuration, makes it too much
+            if is_enough:  # only activity or another configuration can make compaction due
                 await self._queue.activity.wait()
             await wait_event(self._wake, LOOK_SECONDS)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request to the compacting process, started if need be. Raises Refused where it fails."""
+        """Send one request to the compacting process, started if needed. Raises Refused if it fails."""
         if self._child is None:
             argv = [*PYTHON, "editd.store.compaction", self._folder]
             child = ChildProcess(argv, nice=COMPACTOR_NICE, on_frame=self._heard, on_death=self._died)
@@ -225,7 +225,7 @@ class Retention:
         self._child.send(request)
         answer = await self._answer
         if answer is None:
-            again = "Run it again: what is missing is done then."
+            again = "Run it again to finish the rest."
             if self._is_closing:
                 raise ShuttingDown("Compacting was cut off.", hint=again)
             raise Broken("The process that compacts the history died.", hint=f"Nothing is lost. {again}")

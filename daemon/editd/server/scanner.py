@@ -1,6 +1,6 @@
-"""Scanning: a process that walks the workspace, and what the engine makes of its findings.
+"""The scanner: a process that walks the workspace, and the engine's check of its findings.
 
-The scan says only where to look; the engine reads those files itself and decides by the hash.
+A scan only names the files to check; the engine reads them itself and decides by the hash.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.02  # at a time; then others are served
-TRIES = 3  # of a scan whose process ends in the middle, as the out-of-memory killer may have it
+LOOK_SECONDS = 0.02  # of the engine's time in one go; then others are served
+TRIES = 3  # of a scan whose process is killed, for example by the out-of-memory killer
 
 
 class Scanner:
-    """The scanning process. It also takes the baseline, before there is an engine."""
+    """The scanning process. It also takes the baseline, before the engine exists."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._argv = [*PYTHON, "editd.engine.scan_worker", root, folder]
@@ -44,12 +44,12 @@ class Scanner:
         self._left_out: list[str] = []  # sentences of the last scan
         self._too_large: set[bytes] = set()
         self.files = 0  # seen in the last scan
-        self.unseen: list[WorkspacePath] = []  # what is known in folders that the last scan did not come to
-        self.unrecorded: list[str] = []  # what the last scan found and the engine could not record
+        self.unseen: list[WorkspacePath] = []  # known paths in folders that the last scan did not reach
+        self.unrecorded: list[str] = []  # findings of the last scan that the engine could not record
 
     @property
     def uncovered(self) -> list[str]:
-        """What the history does not cover, in sentences; of files that are too large, as they are now."""
+        """Sentences on the files that the history does not cover, too large ones by their current size."""
         self._too_large = {path for path in self._too_large if self._is_too_large(path)}
         return self._left_out + too_large(list(self._too_large))
 
@@ -68,7 +68,7 @@ class Scanner:
             return False
 
     async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
-        """Take the workspace as first seen into the store. Raises Broken where that fails."""
+        """Record the workspace as first seen in the store. Raises Broken if that fails."""
         for _ in range(TRIES):
             frame = await self._baseline_once(time_us, progress)
             if frame is not None:
@@ -85,7 +85,7 @@ class Scanner:
                 return None
             if "failed" in frame:
                 raise Broken(
-                    f"The baseline failed: {frame['failed']}", hint="Put that right and start again."
+                    f"The baseline failed: {frame['failed']}", hint="Remove the cause and start again."
                 )
             if "baseline" in frame:
                 self._take_left_out(frame)
@@ -94,7 +94,7 @@ class Scanner:
             progress(frame["progress"])
 
     async def settle(self, engine: Engine, queue: EngineQueue) -> None:
-        """Return when all that was changed before this call is seen and recorded."""
+        """Return when all changes made before this call are seen and recorded."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan_after(self._running, engine, queue))
         await asyncio.shield(self._next)
@@ -104,16 +104,16 @@ class Scanner:
     ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        self._running, self._next = self._next, None  # who settles from here on needs another scan
+        self._running, self._next = self._next, None  # later callers of settle need another scan
         await self._scan(engine, queue)
 
     async def _scan(self, engine: Engine, queue: EngineQueue) -> None:
-        """Raises Broken where the process keeps ending: a settle that has not looked is no settle."""
+        """Scan. Raises Broken if the process keeps ending, because an unfinished scan settles nothing."""
         for _ in range(TRIES):
             if await self._scan_once(engine, queue):
                 return
             log.error("the scanning process ended during a scan")
-        raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and try again.")
+        raise Broken("The scanning process keeps ending.", hint="See the daemon's log, and retry.")
 
     async def _scan_once(self, engine: Engine, queue: EngineQueue) -> bool:
         child = await self._started()
@@ -140,7 +140,7 @@ class Scanner:
         suspects += self.unseen
         await self._record(engine, queue, suspects)
         await queue.idle()
-        if engine.broken is None:  # else they may be what recovery needs
+        if engine.broken is None:  # otherwise recovery may need them
             sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
         return True
 
@@ -167,7 +167,7 @@ class Scanner:
 
     async def _started(self) -> ChildProcess:
         if self._child is None:
-            self._frames = asyncio.Queue()  # what an earlier one said last is nobody's answer
+            self._frames = asyncio.Queue()  # drops the last frames of an earlier process
             child = ChildProcess(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)
             await child.start()
             self._child = child

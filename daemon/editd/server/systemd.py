@@ -1,6 +1,6 @@
-"""Supervision: telling whoever supervises the daemon that it lives, and how it is.
+"""Supervision: notifications to systemd that the daemon is alive, and its status.
 
-The words go out from the loop itself, so a loop that hangs says nothing, and is started anew. A long
+The loop itself sends them, so a loop that hangs sends nothing, and systemd restarts the daemon. A long
 transaction or a baseline holds the loop for no longer than its slices.
 """
 
@@ -31,14 +31,14 @@ class SystemdStatus:
         status: Callable[[], StatusResult],
         activity: Activity | None = None,
     ) -> None:
-        """`activity` says when the status may be another."""
+        """`activity` reports that the status may have changed."""
         self._notifier = notifier
         self._status = status
         self._activity = activity or Activity()
         self._telling: asyncio.Task[None] | None = None
 
     def ready(self) -> None:
-        """The socket answers: say so, and go on saying that we live."""
+        """Notify that the socket answers, and go on notifying that the daemon is alive."""
         if not self._notifier.is_there:
             return
         self._notifier.status(_sentence(self._status()))
@@ -46,7 +46,7 @@ class SystemdStatus:
         self._telling = asyncio.create_task(self._go_on())
 
     def reloading(self, reload: Callable[[], None]) -> None:
-        """Reload, with the words before and after it, however it goes."""
+        """Reload, with a notification before and after it, even if it fails."""
         self._notifier.reloading()
         try:
             reload()
@@ -54,14 +54,14 @@ class SystemdStatus:
             self._notifier.ready()
 
     async def stopping(self) -> None:
-        """Nothing new is taken any more; the supervisor waits for the end from here on."""
-        self._notifier.status("what is under way is being finished")
+        """Notify that the daemon takes no new requests; systemd waits for its end from here on."""
+        self._notifier.status("requests under way are being finished")
         self._notifier.stopping()
         if self._telling is not None:
             self._telling.cancel()
             [died_of] = await asyncio.gather(self._telling, return_exceptions=True)
             if isinstance(died_of, Exception):
-                log.error("the supervisor was told no more", exc_info=died_of)
+                log.error("notifying systemd failed", exc_info=died_of)
 
     async def _go_on(self) -> None:
         watchdog = self._notifier.watchdog_seconds
@@ -81,7 +81,7 @@ class SystemdStatus:
 
 
 def _sentence(status: StatusResult) -> str:
-    """How the daemon is, for one line of `systemctl status`."""
+    """Return the daemon's status for one line of `systemctl status`."""
     if status.state == "scanning" and not status.head:
         return f"takes the baseline of {status.root}"
     about = f"{status.state}: {status.reason}" if status.reason else status.state
