@@ -137,7 +137,7 @@ def test_a_daemon_without_the_socket_does_not_take_what_another_was_handed(
         place.start()
     place.process = supervised_one
     unit.end()
-    with pytest.raises(AssertionError, match="Somebody listens"):
+    with pytest.raises(AssertionError, match="Another process already listens"):
         place.start()
 
 

@@ -61,7 +61,7 @@ class EngineQueue:
     def __init__(
         self, engine: Engine, searcher: RegexPool, hooker: HookRunner, activity: Activity | None = None
     ) -> None:
-        """`activity` is noted after each turn, and after each work in a thread."""
+        """Calls `activity.note` after each turn, and after each work in a thread."""
         self.activity = activity or Activity()
         self._engine = engine
         self._searcher = searcher

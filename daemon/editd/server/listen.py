@@ -195,7 +195,7 @@ def _address(descriptor: int, path: str, name: str = "") -> str:
     path = os.path.join(path, name) if name else path
     if len(os.fsencode(path)) > SUN_PATH_MAX:
         raise PermissionDenied(
-            f"The path {path} is too long for a socket, and /proc is not mounted.",
+            f"The path {path} is too long for a socket without /proc.",
             hint=f"Mount /proc, or name a socket of at most {SUN_PATH_MAX - MOMENTARY_BYTES} bytes "
             "in EDITD_SOCKET.",
         )

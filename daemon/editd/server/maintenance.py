@@ -35,7 +35,7 @@ TICK_SECONDS = 0.1
 RETRY_SECONDS = 2.0  # after a failure, such as a full disk, which is logged each time
 PACKER_NICE = 10
 PROVER_NICE = 15  # packing goes first
-FINISH_SECONDS_MAX = 60.0  # for packing at the end; what is not packed then stays in the journal
+FINISH_SECONDS_MAX = 60.0  # for packing at the end; unpacked transactions stay in the journal
 
 _NOT_AHEAD = "files for the next edits could not be prepared: %s"
 

@@ -40,7 +40,7 @@ class WorkspacePaths(Struct, frozen=True):
         states = os.path.realpath(paths.histories_folder())
         if os.path.commonpath([root, states]) in (root, states):
             raise PermissionDenied(
-                f"{root} and {states}, where editd keeps its histories, lie in one another.",
+                f"{root} and {states}, the folder of editd's histories, overlap.",
                 hint="Choose another folder, or another folder for the histories: XDG_STATE_HOME.",
             )
         name = paths.workspace_id(root)

@@ -1,16 +1,16 @@
-"""Subscriptions: who is told of what happens, how far each of them is, and what they have missed.
+"""Subscriptions: the subscribers to events, and the progress of each.
 
     LIVE          each event goes out as it happens, after it is in the files and in the history
-    CATCHING_UP   what came after `since` is read from the index, as fast as the connection reads it
-    BEHIND        the connection does not read: nothing is kept for it, and it is told so once it reads
+    CATCHING_UP   transactions after `since` are read from the index, as fast as the connection reads them
+    BEHIND        the connection does not read: nothing is kept for it, and it gets a `resync` once it reads
 
     from          to            when
     CATCHING_UP   LIVE          it has had all that is in the index
-    LIVE          BEHIND        there is something to say, and too much is unread (`outgoing_bytes_pause`)
+    LIVE          BEHIND        there is an event to send, and too much is unread (`outgoing_bytes_pause`)
     BEHIND        LIVE          it reads again: one `resync` in place of all that it missed
 
-What is told goes out in rounds, a few subscribers in each turn of the loop, so that an edit does not wait
-until everybody has heard of the one before. Each event is encoded once for each form that is asked for.
+Events go out in rounds, a few subscribers in each turn of the loop, so that an edit does not wait until all
+subscribers have the previous one. Each event is encoded once for each form in use.
 
 Never waits for a subscriber, and keeps no event for one beyond its round.
 """
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROUND_SUBSCRIBERS = 16  # told in one turn of the loop: some 0.2 ms, most of it the kernel's
-PIECE_BYTES = 64 * 1024  # said in one go, then it is looked at whether it is read
+ROUND_SUBSCRIBERS = 16  # served in one turn of the loop: some 0.2 ms, most of it the kernel's
+PIECE_BYTES = 64 * 1024  # sent in one go, before the next check whether they are read
 CATCH_UP_TRANSACTIONS = 64  # read from the index in one turn of the loop, some 2 ms
 
 
 class Listener(Protocol):
-    """The connection of one who may subscribe."""
+    """The connection of a client that may subscribe."""
 
     connection: Connection
     on_reading_again: Callable[[], None] | None
@@ -71,7 +71,7 @@ class SubscriptionState(Enum):
 
 
 class EventFormat(Struct, frozen=True):
-    """How a subscriber wants to be called: `event` with a map, or a method of its own by position."""
+    """The form of a subscriber's events: `event` with a map, or a method of its own by position."""
 
     method: str = "event"
     prefix: tuple[Any, ...] | None = None
@@ -83,11 +83,11 @@ class EventFormat(Struct, frozen=True):
 
 
 Alike = tuple[str, int, bytes]
-"""What makes the bytes of an event the same for two subscribers: encoding, number and form."""
+"""The properties that make the bytes of an event equal for two subscribers: encoding, number and form."""
 
 
 class OutgoingEvent(Struct):
-    """One event on its way; `seq` is a transaction's."""
+    """One event to send; `seq` is a transaction's."""
 
     event: str
     body: dict[str, Any]
@@ -96,7 +96,7 @@ class OutgoingEvent(Struct):
     encoded: dict[Alike, bytes] = field(default_factory=dict[Alike, bytes])
 
     def bytes_for(self, subscription: Subscription) -> bytes:
-        """Encoded as this subscriber reads it, and as all do that are alike."""
+        """Return the event as this subscriber reads it, encoded once for all that are alike."""
         data = self.encoded.get(subscription.alike)
         if data is None:
             said = {"subscription": subscription.number, "event": self.event, **self.body}
@@ -106,7 +106,7 @@ class OutgoingEvent(Struct):
 
 
 class Subscription(Struct, eq=False):
-    """What one connection wants to hear. `cursor` is the newest transaction it heard or passed over."""
+    """The subscription of one connection. `cursor` is the newest transaction that it got or skipped."""
 
     number: int
     listener: Listener
@@ -124,7 +124,7 @@ class Subscription(Struct, eq=False):
         self.alike = (self.listener.connection.encoding, self.number, form)
 
     def take(self, told: Iterable[OutgoingEvent], newest: int) -> None:
-        """Say what of this it wants to hear; `newest` is the newest transaction there is."""
+        """Send those of these events that it wants; `newest` is the newest transaction."""
         if self.is_over or self.state is SubscriptionState.BEHIND:
             return
         if not self._say([one for one in told if self._is_news(one)]):
@@ -135,14 +135,14 @@ class Subscription(Struct, eq=False):
             self.cursor = max(self.cursor, newest)
 
     def read_on(self, told: Sequence[OutgoingEvent]) -> bool:
-        """Say what was read from the index for it, and move on behind that; False: not all of it."""
+        """Send events read from the index, and advance the cursor; return whether all were sent."""
         if not self._say([one for one in told if self._wants(one)]):
             return False
         self.cursor = max([self.cursor, *(one.seq for one in told if one.seq is not None)])
         return True
 
     def _say(self, wanted: Iterable[OutgoingEvent]) -> bool:
-        """Say all of it, piece by piece; False where the connection does not read, and not all is said."""
+        """Send all events, piece by piece; return False if the connection stops reading before the end."""
         for piece in _pieces(wanted, self):
             if not self.listener.is_reading:
                 return False
@@ -151,13 +151,13 @@ class Subscription(Struct, eq=False):
         return True
 
     def go_live(self) -> None:
-        """It has had all the transactions; other events may have been left out meanwhile."""
+        """Become live: it has all transactions, but may have missed other events meanwhile."""
         self.state = SubscriptionState.LIVE
         if self.has_missed:
             self.resync(self.cursor)
 
     def resync(self, newest: int) -> None:
-        """It reads again: one event for all that it has missed."""
+        """Send one event in place of all that it has missed."""
         head = max(self.cursor, newest)
         missed = OutgoingEvent("resync", {"from": self.cursor, "head": head, "reason": "behind"})
         self.state, self.cursor, self.has_missed = SubscriptionState.LIVE, head, False
@@ -177,7 +177,7 @@ class Subscription(Struct, eq=False):
 
 
 class Subscriptions:
-    """All subscriptions of all connections, by the visitor's number and then by their own."""
+    """All subscriptions of all connections, by the connection's number and then by their own."""
 
     def __init__(self, history: History, queue: EngineQueue) -> None:
         self._history = history
@@ -188,24 +188,24 @@ class Subscriptions:
         self._is_called = False
         self._round: Iterator[Subscription] = iter(())
         self._told: list[OutgoingEvent] = []
-        self._newest = 0  # that a round was about
+        self._newest = 0  # transaction of any round
         self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
             messages.Subscribe: self._subscribe,
             messages.Unsubscribe: self._unsubscribe,
         }
 
-    # ── what happens ──
+    # ── events ──
 
     def recorded(self, transaction: Transaction) -> None:
-        """A transaction is in the history and in the files. May be called from the engine's thread."""
+        """Announce a transaction that is in the history and in the files. May be called from any thread."""
         self._say(transaction)
 
     def tell(self, event: str, body: dict[str, Any], paths: Sequence[WorkspacePath] = ()) -> None:
-        """Tell all who want to hear of `event`; `paths`, where given, are held against their globs."""
+        """Send an event to all its subscribers; `paths`, if given, are matched with their globs."""
         self._say(OutgoingEvent(event, body, tuple(paths)))
 
     def finish(self) -> None:
-        """Say all there is to say, and then that the daemon ends."""
+        """Send all waiting events, and then that the daemon ends."""
         self.tell("shutdown", {})
         while self._waiting or self._told:
             self._tell_some(None)
@@ -227,7 +227,7 @@ class Subscriptions:
             self._loop.call_soon(self._go_on)
 
     def _tell_some(self, subscribers: int | None) -> None:
-        """Go on with the round, or begin the next one with all that was said since; None for a whole one."""
+        """Continue the round, or begin the next one with all events since; None for a whole round."""
         if not self._told:
             self._begin_round()
         for count, subscription in enumerate(self._round, 1):
@@ -248,10 +248,10 @@ class Subscriptions:
         for theirs in self._by_visitor.values():
             yield from theirs.values()
 
-    # ── who is told ──
+    # ── subscribers ──
 
     def leave(self, caller: ClientState) -> None:
-        """The connection is gone."""
+        """Drop the subscriptions of a closed connection."""
         for subscription in self._by_visitor.pop(caller.number, {}).values():
             subscription.is_over = True
 
@@ -259,12 +259,12 @@ class Subscriptions:
         return sum(len(theirs) for theirs in self._by_visitor.values())
 
     def _subscribe(self, params: messages.Subscribe, caller: ClientState, call: MethodCall) -> None:
-        assert caller.listener is not None, "who asks is connected"
+        assert caller.listener is not None, "a subscriber is connected"
         theirs = self._by_visitor.get(caller.number, {})
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
                 f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
-                hint="`unsubscribe`, or leave out the filters: one subscription may hear of everything.",
+                hint="`unsubscribe`, or leave out the filters: one subscription may get all events.",
             )
         subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
         self._by_visitor.setdefault(caller.number, {})[subscription.number] = subscription
@@ -279,11 +279,11 @@ class Subscriptions:
         if since < 0:
             raise InvalidParams("`since` is a transaction's number, 0 or more.")
         if since < self._history.floor.seq:
-            self._history.find(since)  # which says that it is compacted
+            self._history.find(since)  # raises the refusal for a compacted transaction
         if since > head:
             raise UnknownTransaction(
                 f"There is no transaction {since}; the newest is {head}.",
-                hint="Another history may have taken this one's place: read the files anew.",
+                hint="Another history may have replaced this one: read the files again.",
                 data={"tx": since, "head": head},
             )
         return Subscription(
@@ -307,7 +307,7 @@ class Subscriptions:
         subscription.is_over = True
         call.reply(messages.Empty())
 
-    # ── who is not there yet ──
+    # ── subscribers that lag ──
 
     def _reads_again(self, caller: int) -> None:
         for subscription in self._by_visitor.get(caller, {}).values():
@@ -320,7 +320,7 @@ class Subscriptions:
         self._queue.when_idle(lambda: self._catch_up(subscription))
 
     def _catch_up(self, subscription: Subscription) -> None:
-        """Read on in the index, as long as the connection reads; called with the engine at hand."""
+        """Read on in the index while the connection reads. The caller has the engine."""
         if subscription.is_over or subscription.state is not SubscriptionState.CATCHING_UP:
             return
         if not subscription.listener.is_reading:
@@ -328,7 +328,7 @@ class Subscriptions:
         try:
             found = self._history.index.following(subscription.cursor, CATCH_UP_TRANSACTIONS)
         except Refused as refusal:
-            log.error("a subscriber could not be told what came before: %s", refusal.text())
+            log.error("earlier transactions could not be sent to a subscriber: %s", refusal.text())
             subscription.resync(self._newest)
             return
         if not subscription.read_on([_told(transaction) for transaction in found]):
@@ -351,7 +351,7 @@ def _form_of(notify: messages.Notify) -> EventFormat:
 
 
 def _pieces(wanted: Iterable[OutgoingEvent], subscription: Subscription) -> Iterator[list[OutgoingEvent]]:
-    """The events in pieces of about `PIECE_BYTES`, so that one write says many small ones."""
+    """Yield the events in pieces of about `PIECE_BYTES`, so that one write sends many small ones."""
     piece: list[OutgoingEvent] = []
     size = 0
     for one in wanted:

@@ -1,20 +1,20 @@
-"""Watching: what others do to the files becomes transactions soon after they have done it.
+"""The watcher: changes by other programs become transactions a moment later.
 
-Notices say where to look; the engine reads those files itself and decides by the hash, so that our own
-writes come to nothing here. They are gathered until it is quiet, since a save is several steps and a file
-may be missing, empty or half written in between; and while git has an index locked nothing is taken in,
-so that a checkout is one transaction.
+Notices only name the files to check. The engine reads those files itself and decides by the hash, so that our
+own writes add nothing here. Notices are gathered until it is quiet, because a save is several steps and a
+file may be missing, empty or half written in between. While git has an index locked nothing is taken in, so
+that a checkout is one transaction.
 
     starting    the folders are being walked for the first time
-    rescanning  notices may have been missed: until a scan has looked at everything, `settle` scans
-    partial     some folders cannot be watched, or are on a mount on which others write without a notice:
-                `settle` scans, and so do we, now and then
-    ready       whatever changes is noticed: `settle` waits for a cookie only
-    holding     as ready, but git is at work, and what it does is taken in when it is done
-    paused      somebody wants to take in himself what changes (see `pause`)
-    down        nothing is watched; it is tried again
+    rescanning  notices may have been missed: `settle` scans until a scan of everything is done
+    partial     some folders cannot be watched, or are on a mount where others write without a notice:
+                `settle` scans, and a scan runs now and then
+    ready       no notice is missed: `settle` waits for a cookie only
+    holding     as ready, but git is at work, and its changes are taken in when it has finished
+    paused      a caller takes in the changes itself (see `pause`)
+    down        nothing is watched; a retry follows
 
-Correctness does not rest on it: an edit looks at the files that it touches.
+Correctness does not rest on it: an edit checks the files that it touches.
 """
 
 from __future__ import annotations
@@ -56,35 +56,35 @@ log = logging.getLogger(__name__)
 
 COOKIE_PREFIX = f"{TEMPORARY_PREFIX}cookie-"
 QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
-SAVING_SECONDS = 0.2  # the same where a file is missing or empty: somebody may be about to write it
+SAVING_SECONDS = 0.2  # the same for a missing or empty file: a program may be about to write it
 GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
 STEPS_SECONDS = 0.5  # the same in the middle of a rebase
-NOISE_SECONDS_MAX = 1.0  # then what never becomes quiet is taken in all the same
+NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
-ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are looked at all the same: others may have written
-LOCKED_SECONDS = 0.02  # until git's lock is looked at again
-COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader gets on meanwhile
+ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
+LOCKED_SECONDS = 0.02  # between two checks of git's lock
+COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader makes progress
 COOKIE_SECONDS_MAX = 10.0
-COVERING_ROUNDS = 3  # of a settle, where what it brought is a reason to watch more
+COVERING_ROUNDS = 3  # of a settle whose findings require more watches
 TICK_SECONDS = 1.0
-BLIND_SECONDS = 30.0  # between two scans where something cannot be watched, and two tries to watch it
-LOOK_SECONDS = 0.02  # at a time; then others are served
-LARGE_BYTES = 1024 * 1024  # a file of this size is looked at in a thread
+BLIND_SECONDS = 30.0  # between two scans, or two retries, if something cannot be watched
+LOOK_SECONDS = 0.02  # of the engine's time in one go; then others are served
+LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
 EMPTY = version_of(b"")
 
 
 class PendingEvents(Struct):
-    """What was noticed and is not looked at yet. The times are the loop's; 0 is never."""
+    """Notices that are not processed yet. The times are the loop's; 0 is never."""
 
     paths: set[bytes] = field(default_factory=set)
     folders: set[bytes] = field(default_factory=set)
     repositories: set[bytes] = field(default_factory=set)
     first: float = 0.0
-    grown: float = 0.0  # when something was noticed that had not been before
+    grown: float = 0.0  # the last notice of a new path
     last: float = 0.0
-    echo: float = 0.0  # when the first was noticed that is probably our own doing
-    echoed: float = 0.0  # when the last was
+    echo: float = 0.0  # the first notice that probably comes from our own writes
+    echoed: float = 0.0  # the last such notice
 
     def is_empty(self) -> bool:
         return not (self.paths or self.folders or self.repositories)
@@ -104,7 +104,7 @@ class PendingEvents(Struct):
             self.grown = now
 
     def take_back(self, taken: PendingEvents) -> None:
-        """What was taken is to be looked at again."""
+        """Put back notices that were taken, to be processed again."""
         self.paths |= taken.paths
         self.folders |= taken.folders
         self.repositories |= taken.repositories
@@ -114,7 +114,7 @@ class PendingEvents(Struct):
         self.echoed = max(taken.echoed, self.echoed)
 
     def due(self) -> float:
-        """When it is to be taken in."""
+        """Return the time at which to take them in."""
         dues: list[float] = []
         if self.echo:
             quiet = max(self.echo + ECHOED_SECONDS, self.echoed + QUIET_SECONDS)
@@ -140,7 +140,7 @@ class WorkspaceWatcher:
     def __init__(
         self, root: str, scanner: Scanner, is_deaf: Callable[[Callable[[bytes], bool]], bool]
     ) -> None:
-        """`is_deaf`, given what tells of a folder whether it is watched, is `Shortfalls.is_deaf`."""
+        """`is_deaf` is `Shortfalls.is_deaf`; its argument returns whether a folder is watched."""
         self._root = root
         self._scanner = scanner
         self._is_deaf = is_deaf
@@ -154,16 +154,16 @@ class WorkspaceWatcher:
         self._is_ready = False
         self._ready = asyncio.Event()
         self._generation = 0  # one more each time that notices may have been missed
-        self._seen = -1  # the generation in which all that was missed before is known
-        self._lost = ""  # why a rescan is due
+        self._seen = -1  # the generation up to which nothing is missed
+        self._lost = ""  # the reason for a pending rescan
         self._ailing = asyncio.Event()
         self._rescanning = asyncio.Lock()
         self._retry_at = 0.0
-        self._scan_at = 0.0  # when a watch that is deaf is made good for next
+        self._scan_at = 0.0  # the next scan that makes up for a deaf watch
         self._overflows = self._rebuilds = 0
         self._pending = PendingEvents()
         self._stirred = asyncio.Event()
-        self._roused = asyncio.Event()  # something is due before what is slept for
+        self._roused = asyncio.Event()  # something is due before the end of the sleep
         self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
         self._standings: dict[bytes, GitHead] = {}  # by git's own folder
@@ -175,12 +175,12 @@ class WorkspaceWatcher:
         self._serial = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    # ── its life ──
+    # ── lifecycle ──
 
     async def ready(self, seconds: float) -> int | None:
-        """Wait a while until all is watched.
+        """Wait up to `seconds` until everything is watched.
 
-        Returns what `start` wants to know: since when nothing is missed, None for not yet.
+        Returns the generation since which nothing is missed, for `start`; None if it is not ready yet.
         """
         await wait_event(self._ready, seconds)
         return self._generation if self._is_ready else None
@@ -193,9 +193,9 @@ class WorkspaceWatcher:
         seen: int | None,
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """Work for this engine. `seen`: what `begun` returned, if all was looked at since then.
+        """Work for this engine. `seen` is the result of `ready`, if everything was scanned since then.
 
-        `tell` is how subscribers hear of what was missed.
+        `tell` sends an event to the subscribers when notices were missed.
         """
         self._engine, self._queue, self._uncovered, self._tell = engine, queue, uncovered, tell
         self._seen = -1 if seen is None else seen
@@ -237,7 +237,7 @@ class WorkspaceWatcher:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a cookie that is back means that everything was noticed."""
+        """Whether the return of a cookie proves that no notice was missed."""
         watch = self._watch
         return (
             watch is not None
@@ -248,10 +248,10 @@ class WorkspaceWatcher:
             and not self._is_deaf(watch.has)
         )
 
-    # ── what others ask of it ──
+    # ── calls by others ──
 
     def pause(self) -> None:
-        """Keep what is noticed, and take nothing in until `resume` was called as often."""
+        """Keep the notices, and take nothing in until `resume` was called as often."""
         self._pauses += 1
         self._resumed.clear()
 
@@ -261,7 +261,7 @@ class WorkspaceWatcher:
             self._resumed.set()
 
     def recorded(self, transaction: Transaction) -> None:
-        """A transaction is in the files. May be called from the engine's thread."""
+        """Note a transaction whose changes are in the files. May be called from the engine's thread."""
         now, watch = time.monotonic(), self._watch
         unwatched: set[bytes] = set()
         for touch in transaction.touches:
@@ -274,17 +274,17 @@ class WorkspaceWatcher:
             self._loop.call_soon_threadsafe(self._cover, unwatched)
 
     async def settle(self) -> None:
-        """Return when all that was changed before this call is seen and recorded. Raises Refused."""
+        """Return when all changes made before this call are seen and recorded. Raises Refused."""
         assert self._engine is not None
         self._engine.check_in_place()
         await self._settle()
         await self._looked_at(self._engine.files.unlooked())
 
     async def _looked_at(self, unlooked: Sequence[ReplacedFile]) -> None:
-        """Wait for the second look where no lease shows who was writing to what was replaced."""
+        """Wait for the second check of replaced files, if no lease shows their writers."""
         assert self._engine is not None
         waiting = deque(unlooked)
-        while waiting and self._engine.broken is None:  # the looks come in their own time
+        while waiting and self._engine.broken is None:  # a background task makes the checks
             await asyncio.sleep(QUIET_SECONDS)
             while waiting and waiting[0].was_looked_at:
                 waiting.popleft()
@@ -298,22 +298,22 @@ class WorkspaceWatcher:
             if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
                 return
         if not self.is_whole:
-            self._ailing.set()  # Because of a mount that came without a notice, perhaps.
+            self._ailing.set()  # The cause may be a mount that came without a notice.
         await self._git_done()
         await self._scanner.settle(self._engine, self._queue)
 
     async def rescan(self) -> None:
-        """Record what was changed while no daemon was there. Raises Refused."""
+        """Record changes made while no daemon ran. Raises Refused."""
         await wait_event(self._ready, COOKIE_SECONDS_MAX)
         await self._rescan()
 
-    # ── noticing ──
+    # ── notices ──
 
     def begin(self) -> None:
-        """Have a new watch, whatever became of the one before."""
+        """Start a new watch, whatever the state of the one before."""
         self._is_ready = False
         self._ready.clear()
-        self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it gets on until then
+        self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it makes progress until then
         self._standings.clear()
         above = _repository_above(os.fsencode(self._root))
         watch = Watcher(
@@ -329,18 +329,18 @@ class WorkspaceWatcher:
         self._watch = watch
         try:
             watch.start()
-        except Exception as error:  # noqa: BLE001  # what watchdog's own emitters raise is said nowhere
+        except Exception as error:  # noqa: BLE001  # watchdog's emitters do not document their exceptions
             log.warning("nothing can be watched: %s", error)
             self._watch = None
 
     def _told(self, watch: Watcher, notice: FsEvent) -> None:
-        """In a thread of the watch."""
+        """Pass a notice from the watch's thread to the loop."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._heard, watch, notice)
 
     def _heard(self, watch: Watcher, notice: FsEvent) -> None:
         if watch is not self._watch:
-            return  # of one that was given up
+            return  # from a watch that was given up
         for repository in notice.repositories - self._standings.keys():
             self._standings[repository] = GitHead.of(repository)
         if notice.state is not None:
@@ -366,7 +366,7 @@ class WorkspaceWatcher:
         return all(self._own.get(path, 0.0) > since for path in notice.paths)
 
     def _stated(self, notice: FsEvent) -> None:
-        """Something happened to the watch itself."""
+        """Handle a change of the watch itself."""
         if notice.state == "ready":
             self._is_ready = True
             self._ready.set()
@@ -385,7 +385,7 @@ class WorkspaceWatcher:
         self._distrust(notice.reason)
 
     def _distrust(self, reason: str) -> None:
-        """Notices may have been missed: everything is to be looked at again."""
+        """Note that notices may have been missed, so that everything is scanned again."""
         log.warning("changes may have been missed: %s", reason)
         self._lost = reason
         self._generation += 1
@@ -395,7 +395,7 @@ class WorkspaceWatcher:
         self._ailing.set()
 
     async def _cookie(self) -> bool:
-        """Whether all that was noticed until now has come in: a file of ours is noticed behind it."""
+        """Make a cookie file; return whether its notice came, and with it all earlier ones."""
         watch = self._watch
         assert watch is not None
         self._serial += 1
@@ -427,7 +427,7 @@ class WorkspaceWatcher:
         self._loop.run_in_executor(None, watch.stop)
         self._distrust(reason)
 
-    # ── mending ──
+    # ── repair ──
 
     async def _supervise(self) -> None:
         while True:
@@ -439,10 +439,10 @@ class WorkspaceWatcher:
             try:
                 await self._mend()
             except (Refused, OSError) as error:
-                log.warning("the watching is not mended yet: %s", error)
+                log.warning("the watch is not repaired yet: %s", error)
                 await asyncio.sleep(TICK_SECONDS)
-            except Exception:  # a fault of ours; without this task nothing would ever be mended
-                log.exception("mending the watching failed")
+            except Exception:  # our bug; without this task nothing would ever be repaired
+                log.exception("repairing the watch failed")
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _mend(self) -> None:
@@ -462,7 +462,7 @@ class WorkspaceWatcher:
                 await self._rescan()
 
     async def _rebuild(self) -> None:
-        """Watch anew; where that fails too, look through everything now and then."""
+        """Start the watch again; if that fails too, scan everything now and then."""
         if not self._lost and self._watch is not None:
             self._distrust("the watcher ended")
         if not os.path.isdir(self._root):  # noqa: ASYNC240
@@ -472,13 +472,13 @@ class WorkspaceWatcher:
         if watch is not None:
             await self._loop.run_in_executor(None, watch.stop)
         self._rebuilds += 1
-        log.warning("the watcher is built anew")
+        log.warning("the watcher is restarted")
         self.begin()
         if self._watch is None:
             await self._rescan()
 
     async def _rescan(self) -> None:
-        """Have everything looked at; from then on, if the watch was ready before, nothing is missed."""
+        """Scan everything; from then on nothing is missed, if the watch was ready before."""
         assert self._engine is not None
         assert self._queue is not None
         async with self._rescanning:
@@ -494,11 +494,11 @@ class WorkspaceWatcher:
         self._seen = generation
         reason, self._lost = self._lost, ""
         if reason:
-            log.info("everything was looked at again")
+            log.info("everything was scanned again")
             self._tell("resync", {"from": before, "head": engine.history.head, "reason": reason})
 
     def _cover(self, folders: Iterable[bytes]) -> None:
-        """Watch these folders too, which are out of scope, for the history knows something in them."""
+        """Watch these folders too: they are out of scope, but the history knows files in them."""
         watch = self._watch
         if watch is None:
             return
@@ -509,7 +509,7 @@ class WorkspaceWatcher:
     # ── taking in ──
 
     async def _run(self) -> None:
-        """Take in what was noticed, whenever it is quiet."""
+        """Take in the notices whenever it is quiet."""
         while True:
             await self._stirred.wait()
             if self._pauses:
@@ -520,32 +520,32 @@ class WorkspaceWatcher:
                 self._roused.clear()
                 await wait_event(self._roused, seconds)
                 self._sleeps_until = 0.0
-                continue  # more may have been noticed meanwhile
+                continue  # more notices may have come meanwhile
             if self._pauses:
                 continue
             if await self._unlocked():
-                await asyncio.sleep(QUIET_SECONDS)  # what git did last is yet to be noticed
+                await asyncio.sleep(QUIET_SECONDS)  # git's last notices are still to come
                 continue
             try:
                 await self._take_in(is_settling=False)
             except (Refused, OSError) as error:
-                log.warning("what was noticed could not be recorded: %s", error)
-                self._distrust("it could not be recorded")
+                log.warning("outside changes could not be recorded: %s", error)
+                self._distrust("outside changes could not be recorded")
                 await asyncio.sleep(TICK_SECONDS)
-            except Exception:  # a fault of ours: what was taken is looked at by a scan instead
-                log.exception("what was noticed could not be taken in")
-                self._distrust("taking it in failed")
+            except Exception:  # our bug: a scan checks those files instead
+                log.exception("outside changes could not be taken in")
+                self._distrust("taking in outside changes failed")
                 await asyncio.sleep(TICK_SECONDS)
             if self._pending.is_empty():
                 self._stirred.clear()
 
     async def _git_done(self) -> None:
-        """Wait until no git is at work, nor about to move HEAD, as it does when its lock is gone."""
-        while await self._unlocked():  # noqa: ASYNC110  # git tells nobody what it is about to do
+        """Wait until no git is at work, nor about to move HEAD, which it does after unlocking the index."""
+        while await self._unlocked():  # noqa: ASYNC110  # git has no notification for that
             await asyncio.sleep(QUIET_SECONDS)
 
     async def _unlocked(self) -> bool:
-        """Wait until no git is at work on an index; return whether one was."""
+        """Wait until no git has an index locked; return whether one had."""
         was_held = False
         while any(is_locked(repository, time.time()) for repository in self._standings):
             self._is_held = was_held = True
@@ -554,7 +554,7 @@ class WorkspaceWatcher:
         return was_held
 
     async def _take_in(self, *, is_settling: bool) -> bool:
-        """Look at what was noticed and record it; return whether more is to be noticed because of it."""
+        """Check and record the noticed files; return whether that leads to more notices."""
         async with self._taking:
             while True:
                 await self._git_done()
@@ -571,13 +571,13 @@ class WorkspaceWatcher:
             return self._covers_more(taken)
 
     def _patience(self, taken: PendingEvents, *, is_settling: bool) -> float:
-        """Until when a file that is missing or empty may be about to be written."""
+        """Return the time until which a missing or empty file may still be written."""
         newest = taken.last or taken.echo
         oldest = taken.first or taken.echo
         return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
 
     async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
-        """Look at it all; None where something may be in the middle of a save, and `may_wait`."""
+        """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
         assert self._engine is not None
         assert self._queue is not None
         await self._queue.idle()
@@ -600,7 +600,7 @@ class WorkspaceWatcher:
         return inspection
 
     def _places(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
-        """Every path that is to be looked at: what was named, and what is known below the folders."""
+        """Yield every path to check: the noticed ones, and the known ones below noticed folders."""
         assert self._engine is not None
         for raw in sorted(taken.paths | taken.folders - {b""}):
             yield WorkspacePath(os.fsdecode(raw))
@@ -610,13 +610,13 @@ class WorkspaceWatcher:
                     yield path
 
     def _size(self, path: WorkspacePath, scope: Callable[[], WorkspaceScope]) -> int | None:
-        """How much is to be read; None where a known file is missing or empty, _NOT_OURS for nothing."""
+        """Return the bytes to read: None for a known file that is missing or empty, _NOT_OURS for nothing."""
         assert self._engine is not None
         known = self._engine.history.entry(path)
         try:
             look = self._engine.tree.entry(path)
         except Refused:
-            return 0 if known is not None else _NOT_OURS  # looking at it says why
+            return 0 if known is not None else _NOT_OURS  # the engine's check gives the reason
         if known is not None:
             is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
             return None if look is None or is_emptied else look.size
@@ -639,7 +639,7 @@ class WorkspaceWatcher:
             log.info("not recorded: %s", failure)
 
     def _movement(self, repositories: Iterable[bytes]) -> str:
-        """What git did meanwhile, as the transaction's message; nothing for the usual one."""
+        """Return a message on git's actions meanwhile, for the transaction; empty if there were none."""
         said: list[str] = []
         for repository in sorted(repositories):
             before, after = self._standings.get(repository, GitHead()), GitHead.of(repository)
@@ -650,7 +650,7 @@ class WorkspaceWatcher:
         return "; ".join(said)
 
     def _covers_more(self, taken: PendingEvents) -> bool:
-        """Have watched, and looked at, what is not ignored any more."""
+        """Watch and check paths that are no longer ignored; return whether there may be any."""
         folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
         if folders and self._watch is not None:
             self._watch.rewatch(folders)
@@ -661,7 +661,7 @@ _NOT_OURS = -1
 
 
 def _tell_nobody(_event: str, _body: dict[str, Any]) -> None:
-    """What `tell` does until there are subscribers."""
+    """Drop an event: the default of `tell` until there are subscribers."""
 
 
 def _touch(path: bytes) -> None:
@@ -671,7 +671,7 @@ def _touch(path: bytes) -> None:
 
 
 def _repository_above(root: bytes) -> bytes | None:
-    """Git's own folder of the work tree that the workspace is a folder of."""
+    """Return git's own folder of the work tree that contains the workspace, or None."""
     place = root
     while (above := os.path.dirname(place)) != place:
         place = above

@@ -1,4 +1,4 @@
-"""Blame through the socket: at once where a file has few versions, in slices between others' turns else."""
+"""The method `blame`: at once for a file with few versions, otherwise in slices between other turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
 
-SLICE_SECONDS = 0.02  # of the engine's time, before others get theirs
+SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 
 
@@ -32,7 +32,7 @@ class BlameMethods:
         queue: EngineQueue,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` does something in a task of its own, and answers the call where that is refused."""
+        """`later` runs the work that an answer waits for, and answers with its refusal."""
         self._engine = engine
         self._queue = queue
         self._later = later
@@ -47,21 +47,21 @@ class BlameMethods:
         self._later(self._answer(path, version, LineBlame(self._engine.history, path, version), call), call)
 
     def _recorded(self, path: WorkspacePath) -> Version:
-        """Record what the file holds now, as `read` does, and return its version. Raises Refused."""
+        """Record the current content, as `read` does, and return its version. Raises Refused."""
         state = self._engine.look(path)
         data = {"path": path.text}
         if state is None:
-            raise FileMissing(f"{path} does not exist.", hint="`log` tells who deleted it.", data=data)
+            raise FileMissing(f"{path} does not exist.", hint="Run `log` to see its deletion.", data=data)
         entry = self._engine.history.entry(path)
         if entry is None:
             raise PathIgnored(
                 f"{path} is not in the history: git ignores it, and no edit has touched it.",
-                hint="An edit takes it in.",
+                hint="Edit the file to add it to the history.",
                 data=data,
             )
         if b"\0" in state.content:
             raise NotText(
-                f"{path} has a NUL in it, and no lines.", hint="`log` tells who changed it.", data=data
+                f"{path} has a NUL in it, and no lines.", hint="Run `log` to see its authors.", data=data
             )
         return entry.version
 
@@ -74,10 +74,10 @@ class BlameMethods:
             if loop.time() > until:
                 raise Timeout(
                     f"{path} has too many versions to go through within {BLAME_SECONDS_MAX:g} s.",
-                    hint="`log` with this path lists its transactions.",
+                    hint="Run `log` with this path to list its transactions.",
                     data={"path": path.text},
                 )
-            await asyncio.sleep(0)  # those who wait for a turn come first
+            await asyncio.sleep(0)  # requests that wait for a turn go first
         await self._queue.idle()
         call.reply(messages.BlameResult(version=version, lines=self._lines(blame)))
 

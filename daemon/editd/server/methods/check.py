@@ -1,4 +1,4 @@
-"""The method `check`: the proof that history, journal and files agree, asked of whoever can give it."""
+"""The method `check`: a verification that history, journal and files agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CheckMethods:
         call.reply(messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None))
 
     def _disagreements(self, known: list[str]) -> list[str]:
-        """Where index, head and files do not agree, and why the engine is broken, if that is not `known`."""
+        """Return disagreements of index, head and files, and the engine's fault unless it is `known`."""
         history = self._engine.history
         problems = [f"The files and the history differ: {path}" for path in self._services.scanner.unrecorded]
         broken = self._engine.broken
@@ -60,14 +60,14 @@ class CheckMethods:
 
 
 async def problems_of_history(services: Services) -> list[str]:
-    """What is wrong with store, index and journal, as sentences. Raises ShuttingDown."""
+    """Return the problems of store, index and journal, as sentences. Raises ShuttingDown."""
     problems = await services.background.check()
     journal = services.engine.history.journal.folder
     return problems + await asyncio.get_running_loop().run_in_executor(None, _of_journal, journal)
 
 
 def _of_journal(folder: str) -> list[str]:
-    """What is wrong with the journal, all of it read, while it is being written."""
+    """Return the problems of the whole journal, which may be written meanwhile."""
 
     def read() -> None:
         for _frame in frames(folder, JournalPosition(0, 0)):

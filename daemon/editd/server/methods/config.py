@@ -1,6 +1,6 @@
-"""Configuring: the configuration in force, and taking a new one while the daemon runs.
+"""The configuration in force, and reloading it while the daemon runs.
 
-A wrong file changes nothing: what is in force stays, and `status` says what is wrong.
+A wrong file changes nothing: the old configuration stays, and `status` shows the problem.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RELAXED = (
 
 class Configuration:
     def __init__(self, config: Config, workspace: str) -> None:
-        """`config` is that of the workspace with this id."""
+        """`config` is the configuration of the workspace with this id."""
         self.config = config
         self._workspace = workspace
         self._problem: str | None = None
@@ -45,33 +45,36 @@ class Configuration:
         taker(self.config)
 
     def reload(self) -> tuple[list[str], list[str]]:
-        """Read it anew; which keys are in force by that, and which wait for a restart. Raises WrongConfig."""
+        """Read the configuration again; return the keys now in force, and those that wait for a restart.
+
+        Raises ConfigError.
+        """
         try:
             found = read_config(self._workspace).config
         except ConfigError as wrong:
             self._problem = wrong.message
-            log.error("the configuration stays as it was: %s", wrong.message)
+            log.error("the configuration is unchanged: %s", wrong.message)
             raise
         self._problem = None
         changed = [key for key in keys() if value_of(found, key.name) != value_of(self.config, key.name)]
         applied = [key.name for key in changed if not key.needs_restart]
-        # What needs a restart was read at the start, by whom it concerns, and is not asked for again.
+        # Such a key was read at the start and is not read again.
         self._waiting = sorted({*self._waiting, *(key.name for key in changed if key.needs_restart)})
         self.config = found
         for taker in self._takers:
             taker(found)
-        log.info("the configuration is read anew: %s", ", ".join(key.name for key in changed) or "no change")
+        log.info("the configuration is reloaded: %s", ", ".join(key.name for key in changed) or "no change")
         return applied, self._waiting
 
     def reload_quietly(self) -> None:
-        """As a signal asks for it: the log and `status` tell what came of it."""
+        """Reload on a signal: the log and `status` show a failure."""
         try:
             self.reload()
         except ConfigError:
-            return  # which is logged
+            return  # already logged
 
     def weaker(self) -> list[str]:
-        """What the configuration gives up."""
+        """Return sentences on the guarantees that the configuration gives up."""
         return [RELAXED] if self.config.durability == "relaxed" else []
 
     def status(self) -> dict[str, Any]:
@@ -88,5 +91,5 @@ class Configuration:
 
 
 def rules_of(config: Config) -> EditPolicy:
-    """What the configuration lets no client do."""
+    """Return the limits of the configuration on all clients."""
     return EditPolicy(tuple(Glob.parse(text) for text in config.protect), config.history.quota)

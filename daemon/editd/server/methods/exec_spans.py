@@ -1,4 +1,4 @@
-"""The methods `exec.*`: a command begins and ends, each once all that was changed until then is recorded."""
+"""The methods `exec.*`: a command's span begins and ends when all changes made before are recorded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExecMethods:
         sessions: SessionMethods,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` runs what an answer waits for."""
+        """`later` runs the work that an answer waits for."""
         self._services = services
         self._sessions = sessions
         self._later = later
@@ -41,7 +41,7 @@ class ExecMethods:
         self._brackets.recorded(transaction)
 
     def leave(self, caller: ClientState) -> None:
-        """The connection is gone: its brackets end, and what their commands have changed is theirs."""
+        """End the spans of a closed connection; the changes of their commands are theirs."""
         for bracket in self._brackets.of(caller.number):
             bracket.how = "its end is not known"
             self._later(self._settle_and_end(bracket), _Nobody())
@@ -51,7 +51,7 @@ class ExecMethods:
         actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
         reader = caller.reader(session)
         if not params.command:
-            raise InvalidParams("`command` says what is run; it is what the history shows.")
+            raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
 
         async def begin() -> None:
             await self._settle()
@@ -88,7 +88,7 @@ class ExecMethods:
 
 
 class _Nobody:
-    """Whom the end of a lost connection's bracket is answered to."""
+    """The call for the end of a lost connection's span, which drops the answer."""
 
     def reply(self, result: messages.Message) -> None:
         del result
@@ -97,4 +97,4 @@ class _Nobody:
         del refusal
 
     def fail(self) -> None:
-        """Nobody is told; the log has it."""
+        """Do nothing: the log has the failure."""

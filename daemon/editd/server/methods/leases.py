@@ -1,4 +1,4 @@
-"""The methods `lease.*`: who waits for which answer, and when leases end by themselves."""
+"""The methods `lease.*`: acquiring, waiting, and the expiry of leases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Touch, Transaction
 
 WAIT_SECONDS_MAX = 86400.0
-LOOK_SECONDS = 0.25  # between two looks whether those who wait are still there
+LOOK_SECONDS = 0.25  # between two checks that waiting clients are still connected
 
 
 class WaitingLease(Struct, frozen=True):
@@ -62,7 +62,7 @@ class LeaseMethods:
         self._pass_on()
 
     def leave(self, caller: ClientState) -> None:
-        """Who is gone waits no more; what its session holds stays."""
+        """Drop the waiting requests of a closed connection; the leases of its session stay."""
         gone = [wait for wait, waiting in self._waiting.items() if waiting.caller.number == caller.number]
         for wait in gone:
             self._waiting.pop(wait).timer.cancel()
@@ -71,7 +71,7 @@ class LeaseMethods:
             self._pass_on()
 
     def recorded(self, transaction: Transaction) -> None:
-        """Tell holders of what was written to their paths beside the daemon. From any thread."""
+        """Notify holders of writes to their paths that bypassed the daemon. From any thread."""
         if transaction.kind not in ("outside", "exec") or not len(self._leases):
             return
         now_us = self._clock.now_us()
@@ -89,7 +89,7 @@ class LeaseMethods:
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")
         self._guard.permit_leasing(session, paths)
-        self._pass_on()  # what has ended by now is in nobody's way
+        self._pass_on()  # expired leases are in nobody's way
         try:
             lease = self._leases.acquire(session, paths, params.ttl, self._clock.now_us())
         except Leased:
@@ -128,7 +128,7 @@ class LeaseMethods:
             self._loop.call_later(LOOK_SECONDS, lambda: self._queue.when_idle(self._look_who_is_gone))
 
     def _look_who_is_gone(self) -> None:
-        """A client that has hung up would get a lease that nobody knows of: it waits no more."""
+        """Drop the waiting requests of closed connections, whose leases nobody would know of."""
         for wait, waiting in tuple(self._waiting.items()):
             if waiting.caller.listener is not None and waiting.caller.listener.is_gone:
                 waiting.timer.cancel()
@@ -137,13 +137,13 @@ class LeaseMethods:
 
     def _give_up(self, wait: LeaseRequest) -> None:
         if not self._leases.withdraw(wait):
-            return  # it was granted at this very moment
+            return  # just granted
         waiting = self._waiting.pop(wait)
         held = [lease for lease in self._leases if lease.session != wait.session]
         waiting.call.refuse(
             Timeout(
-                "The paths have not become free in the time given.",
-                hint="`lease.list` tells who holds what, and until when.",
+                "The paths did not become free in time.",
+                hint="Use `lease.list` to see the holders and the end of each lease.",
                 data={"leases": [lease.id for lease in held]},
             )
         )
@@ -189,10 +189,10 @@ class LeaseMethods:
             messages.LeaseAcquireResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
         )
 
-    # ── what ends, and who is next ──
+    # ── end of leases and the next holder ──
 
     def _end_session(self, name: str) -> None:
-        """The session has ended, and with it what it has and waits for."""
+        """End the leases and the waiting requests of a session that has ended."""
         for wait in [wait for wait in self._waiting if wait.session == name]:
             waiting = self._waiting.pop(wait)
             waiting.timer.cancel()
@@ -201,7 +201,7 @@ class LeaseMethods:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """End what is over, give what is free to who waits for it, and come back when the next one ends."""
+        """Expire leases, grant free ones to waiting clients, and schedule the next expiry."""
         now_us = self._clock.now_us()
         self._say_ended("expired", self._leases.expire(now_us))
         self._leases.grant_waiting(now_us)

@@ -1,7 +1,7 @@
-"""Publishing: the method `publish`, with the process that writes to the user's git on its behalf.
+"""The method `publish`, with the process that writes to the user's git on its behalf.
 
-What is published is first packed, so that the process reads it from the store by itself. One commit is
-made at a time.
+The transactions are packed first, so that the process can read them from the store. One commit is made at a
+time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRANSACTIONS_MAX = 100_000  # in one commit
-OTHERS_MAX = 100  # transactions of a file that are looked at to explain a conflict
+OTHERS_MAX = 100  # transactions of a file that are read to explain a conflict
 PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
@@ -54,7 +54,7 @@ class PublishMethods:
         registry: SessionStore,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` runs what an answer waits for, and refuses where that is refused."""
+        """`later` runs the work that an answer waits for, and answers with its refusal."""
         self._registry = registry
         self._argv = [*PYTHON, "editd.engine.publish_worker", root, engine.history.folder]
         self._engine = engine
@@ -76,12 +76,11 @@ class PublishMethods:
         sessions = named if named is not None else [caller.session] if caller.session is not None else []
         chosen = self._range(params) if params.from_ is not None or params.to is not None else None
         if chosen is not None and named is not None:
-            raise InvalidParams(
-                "`session` says already what is published.", hint="Leave `from` and `to` out."
-            )
+            raise InvalidParams("`session` already names what to publish.", hint="Leave out `from` and `to`.")
         if chosen is None and not sessions:
             raise InvalidParams(
-                "What is to be published?", hint="Name a `session`, or give `from` and `to`, both included."
+                "Nothing to publish is named.",
+                hint="Name a `session`, or give `from` and `to`, both included.",
             )
         if chosen is None:
             chosen = self._of_sessions(sessions)
@@ -103,7 +102,7 @@ class PublishMethods:
         self._later(publish(), call)
 
     async def _explain(self, refusal: Refused, asked: Publication, chosen: list[Transaction]) -> None:
-        """Name the transactions of others that a conflict comes from, if it goes away with them."""
+        """Name the other sessions' transactions that cause a conflict, if it disappears with them."""
         files = refusal.data.get("files") if refusal.code == Conflict.code else None
         if not files:
             return
@@ -131,23 +130,26 @@ class PublishMethods:
         _blame(refusal, path, needed)
 
     def _record(self, result: messages.PublishResult) -> None:
-        """Record which transactions the commit holds, so that a rollback leaves them alone."""
+        """Record the transactions in the commit, so that a rollback leaves them alone."""
         if not result.commit:
             return
         try:
             self._registry.put_published(result.transactions, Published(result.commit, result.branch))
         except IoError as error:  # The commit is made: a refusal now would be untrue.
-            log.error("it is not recorded that %s was published: %s", result.commit, error.text())
+            log.error("the publication of %s is not recorded: %s", result.commit, error.text())
 
     def _range(self, params: messages.Publish) -> list[Transaction]:
-        """All that was recorded from `from` to `to`, as it was, without what came in as it stood."""
+        """Return all transactions from `from` to `to`, except those that only took in old files."""
         history = self._engine.history
         first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
         last = history.head if params.to is None else history.find(params.to).seq
         found = self._log(LogQuery(after=first - 1, before=last + 1))
         found = [transaction for transaction in found if transaction.kind != "baseline"]
         if not found:
-            raise NoChange(f"Nothing was changed in transactions {first} to {last}.", hint="`log` lists all.")
+            raise NoChange(
+                f"Nothing was changed in transactions {first} to {last}.",
+                hint="Run `log` to list all transactions.",
+            )
         return found
 
     def _of_sessions(self, sessions: Sequence[str]) -> list[Transaction]:
@@ -156,8 +158,8 @@ class PublishMethods:
         for session in sessions:
             if all(transaction.authorship.session != session for transaction in found):
                 raise NoChange(
-                    f"Nothing that the session {session!r} did is in force.",
-                    hint="`log` with this session lists what it did.",
+                    f"No edit of the session {session!r} is in force.",
+                    hint="Run `log` with this session to list its transactions.",
                 )
         return found
 
@@ -172,10 +174,10 @@ class PublishMethods:
         await self._background.pack()
         await self._queue.idle()
         if self._engine.history.packed < through:
-            raise Broken("The history could not be packed.", hint="See the daemon's log, and try again.")
+            raise Broken("The history could not be packed.", hint="See the daemon's log, and retry.")
 
     async def _ask(self, request: Frame) -> Frame:
-        """The answer of a process that is started for this request."""
+        """Return the answer of a process started for this request."""
         async with answering(self._argv, request) as (child, answer):
             try:
                 async with asyncio.timeout(PUBLISH_SECONDS_MAX):
@@ -185,19 +187,19 @@ class PublishMethods:
                 raise Timeout(
                     f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was "
                     "ended.",
-                    hint="Look at `git log` before you try again. If git itself gets stuck in this "
+                    hint="Check `git log` before you retry. If git itself gets stuck in this "
                     "repository, one of its files may be a FIFO, or its disk does not answer.",
                 ) from None
         if said is None:
             return {
                 "refused": "internal_error", "message": "The process that publishes died.", "data": {},
-                "hint": "Look at `git log` before you try again: the commit may have been made.",
+                "hint": "Check `git log` before you retry: the commit may have been made.",
             }  # fmt: skip
         return said
 
 
 def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:
-    """Say in the refusal which transactions are not on the branch, and what to publish with the rest."""
+    """Add to a refusal the transactions that the branch lacks, and what to publish with the rest."""
     sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
     seqs = net_changes.format_ranges(tx.seq for tx in needed)
     by = " and ".join(
@@ -240,7 +242,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _printable(name: str) -> str:
-    """The name as a trailer's value."""
+    """Return the name as a trailer's value."""
     return name if name.isprintable() and not name.startswith('"') else json.dumps(name)
 
 

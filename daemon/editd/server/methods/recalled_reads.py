@@ -1,4 +1,4 @@
-"""What a client had read on a connection that is gone: with `hello` it says so, and is judged by it again."""
+"""Recalled reads: a reconnecting client restores the versions that it had read, to have its edits checked."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def restore_reads(
     sightings: Sequence[messages.ReadVersion], caller: ClientState, guard: AccessControl, queue: EngineQueue
 ) -> None:
-    """Take these up as what the visitor has seen. Raises InvalidParams, PathOutside.
+    """Record these versions as read by the connection. Raises InvalidParams, PathOutside.
 
-    A session that was opened is left out: what it has seen is known here, or it is in doubt.
+    An open session is left out: its reads are known here, or it is in doubt.
     """
     known = [
         (caller.reader(name), convert.path(one.path), ReadMark(convert.base_of(one.version), ()))

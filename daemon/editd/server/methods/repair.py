@@ -1,7 +1,7 @@
-"""The method `check` with `repair`: planned while the history is open, done when it is closed.
+"""The method `check` with `repair`: planned while the history is open, carried out when it is closed.
 
-A repair rewrites what the engine stands on. So it is the last thing that a daemon does: it says no where
-something would be lost, else it ends, repairs once nobody has the history open, and answers.
+A repair rewrites the files that the engine has open, so it is the last action of a daemon. It is refused if
+something would be lost. Otherwise the daemon ends, repairs once the history is closed, and answers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LOST_NAMED_MAX = 1000  # in one answer
 
 class RepairMethods:
     def __init__(self, folder: str, disk: RealDisk, stop: asyncio.Event, file_bytes_max: int) -> None:
-        """`folder` is the state folder; `stop` is set where the daemon is to end for a repair."""
+        """`folder` is the state folder; setting `stop` ends the daemon for a repair."""
         self._folder = folder
         self._tree = WorkspaceReader(disk, file_bytes_max=file_bytes_max)
         self._stop = stop
-        self._waiting: MethodCall | None = None  # whose repair is to be done at the end
+        self._waiting: MethodCall | None = None  # the request for the repair at the end
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, params: messages.Check, call: MethodCall, services: Services | None) -> None:
-        """Begin to plan a repair. `workshop`: who has the history open, if anybody has."""
+        """Begin to plan a repair. `services` have the history open, unless None."""
         task = asyncio.get_running_loop().create_task(self._ask(params, call, services))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -59,10 +59,10 @@ class RepairMethods:
             self._stop.set()
 
     async def _planned(self, services: Services | None) -> Repair | None:
-        """What is to be mended; None where a check finds nothing wrong. Raises Refused, OSError.
+        """Return the plan of a repair; None if a check finds no problem. Raises Refused, OSError.
 
-        A plan is made of a history that stands still: one that grows beneath it would look as if the half of
-        it were lost. A check does not need that, so nobody waits where all is well.
+        A plan needs a history that does not change: in one that grows meanwhile, the new half would look
+        lost. A check does not need that, so nobody waits if all is well.
         """
         loop = asyncio.get_running_loop()
         if services is None:
@@ -71,18 +71,18 @@ class RepairMethods:
         if engine.broken is None and not await problems_of_history(services):
             return None
         async with services.background.exclusively():
-            if engine.broken is not None:  # so that nobody edits
+            if engine.broken is not None:  # so no edit can come in between
                 return await loop.run_in_executor(None, self._plan)
 
             def plan() -> Repair:
-                with contextlib.suppress(Refused):  # what is damaged may be the index
+                with contextlib.suppress(Refused):  # the index may be what is damaged
                     engine.history.index.flush()
                 return self._plan()
 
             return await services.queue.run_in_thread(plan)
 
     async def finish(self) -> None:
-        """Do what was asked for; nobody has the history open any more."""
+        """Carry out the requested repair. The history is closed by now."""
         call = self._waiting
         if call is None:
             return
@@ -116,7 +116,7 @@ class RepairMethods:
 def _would_lose(repair: Repair) -> HistoryDamaged:
     return HistoryDamaged(
         f"A repair would lose {len(repair.lost)} things that cannot be brought back: {repair.lost[0]}",
-        hint="Nothing was changed. Where that is understood: `editctl check --repair --yes`.",
+        hint="Nothing was changed. To accept this loss, run `editctl check --repair --yes`.",
         data={"lost": repair.lost[:LOST_NAMED_MAX], "repaired": repair.done[:LOST_NAMED_MAX]},
     )
 

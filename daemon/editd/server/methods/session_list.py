@@ -1,4 +1,4 @@
-"""Session lists: the method `session.list`, with closed sessions and the size of each one's work if asked."""
+"""The method `session.list`, with closed sessions and the size of each session's work on request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SessionListMethod:
         queue: EngineQueue,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` runs the slow part of a request, and answers if it is refused."""
+        """`later` runs the slow part of a request, and answers with its refusal."""
         self._engine = engine
         self._guard = guard
         self._queue = queue
@@ -151,7 +151,7 @@ def _entry(found: OpenSession) -> messages.SessionEntry:
 
 
 def _closed(work: SessionWork) -> messages.SessionEntry:
-    """A session that the history knows, and that is not open: it was closed, or nobody opened it."""
+    """Describe a session that the history knows and that is not open."""
     return messages.SessionEntry(
         session=work.name,
         actor=work.actor,

@@ -1,4 +1,4 @@
-"""The methods `session.*`, and who may act in which session's name."""
+"""The methods `session.*`, and the check that a connection may act in a session's name."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEEP_SECONDS = 0.5  # between two times that what was seen is written down, and the idle sessions are ended
+KEEP_SECONDS = 0.5  # between two times that reads are written down and idle sessions ended
 
-# What is done in a session's name; whoever only names a session (`log`, `undo`, `rollback`) is free to.
+# Requests that act in a session's name. Requests that only name a session (`log`, `undo`) need no token.
 ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
     messages.ExecBegin,
@@ -44,7 +44,7 @@ IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage
 
 
 def open_guard(state: str, engine: Engine) -> AccessControl:
-    """Take up the sessions and leases that the last daemon had, and have the engine ask for them."""
+    """Load the sessions and leases of the last daemon, and have the engine check them."""
     now_us = engine.clock.now_us()
     registry = SessionStore(state, now_us)
     sessions = Sessions(registry, ReadVersionStore(state), engine.seen, now_us)
@@ -69,7 +69,7 @@ class SessionMethods:
         self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
 
-    # ── who may act ──
+    # ── permission to act ──
 
     def hello(self, name: str | None, token: str | None, caller: ClientState) -> None:
         """Attach the connection to the session that it names. Raises UnknownSession."""
@@ -81,7 +81,7 @@ class SessionMethods:
         caller.session = name
 
     def admit(self, params: messages.Params, caller: ClientState) -> None:
-        """Raises UnknownSession where the request would act in the name of a session that is another's."""
+        """Raise UnknownSession if the request would act in the name of another client's session."""
         if isinstance(params, ACTING):
             name = params.session if params.session is not None else caller.session
             self.admit_as(name, caller)
@@ -92,10 +92,10 @@ class SessionMethods:
         self._sessions.admit(name, caller.number, self._now_us())
 
     def own(self, name: str | None, caller: ClientState) -> str:
-        """The open session that the request is for. Raises UnknownSession where there is none."""
+        """Return the name of the open session that the request is for. Raises UnknownSession."""
         found = name if name is not None else caller.session
         if found is None or self._sessions.get(found) is None:
-            what = "no session was named" if found is None else f"nobody opened a session {found!r}"
+            what = "none was named" if found is None else f"no session {found!r} is open"
             raise UnknownSession(
                 f"This needs a session, and {what}.",
                 hint="`session.open` opens one and attaches this connection to it.",
@@ -107,7 +107,7 @@ class SessionMethods:
     def leave(self, caller: ClientState) -> None:
         self._sessions.leave(caller.number, self._now_us())
 
-    # ── what holds where a request does not say ──
+    # ── defaults of requests ──
 
     def actor(self, name: str | None, caller: ClientState) -> str | None:
         session = self._sessions.get(name if name is not None else caller.session)
@@ -122,7 +122,7 @@ class SessionMethods:
     def permit_reading(
         self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
     ) -> None:
-        """Raises PermissionDenied where the session's scope leaves out the path, or what it leads to."""
+        """Raise PermissionDenied if the session's scope leaves out the path, or its symlink's target."""
         session = self._sessions.get(name if name is not None else caller.session)
         if session is not None and session.bounds.read is not None:
             self._guard.permit_reading(session.name, [path, tree.resolve(path)])
@@ -147,7 +147,7 @@ class SessionMethods:
         call.reply(messages.SessionOpenResult(session=session.name, token=token))
 
     def _new_name(self, name: str) -> str:
-        """Return `name`, or `NAME-2`, `NAME-3` … : one that no session has, and nothing was done in."""
+        """Return `name`, or the first free of `NAME-2`, `NAME-3` …, which no session has or had."""
 
         def numbered(number: int) -> str:
             return name if number == 1 else f"{name}-{number}"
@@ -186,16 +186,16 @@ class SessionMethods:
     # ── time ──
 
     def _keep_later(self, seconds: float = KEEP_SECONDS) -> None:
-        """Call `_keep` after so long."""
+        """Call `_keep` after `seconds`."""
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(seconds, lambda: self._queue.when_idle(self._keep))
 
     def _keep(self) -> None:
-        """Write down what was seen, end the sessions that nobody uses any more, and come back later.
+        """Write down the reads, end the unused sessions, and come back later.
 
-        Later is when something has happened, or when the next session ends by itself.
+        Later is at the next activity, or when the next session expires.
         """
         if self._sessions.is_closed:
             return
@@ -204,7 +204,7 @@ class SessionMethods:
             for name in self._sessions.expired(self._now_us()):
                 self._end(name, "expired")
                 log.info("the session %r was not used for its time, and has ended", name)
-        except Refused as refusal:  # it is open as before, and ends when that can be written
+        except Refused as refusal:  # it stays open, and ends when its end can be written
             log.error("a session cannot end: %s", refusal.text())
         if not self._sessions.is_written_down:
             self._keep_later()

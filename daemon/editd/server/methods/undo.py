@@ -1,4 +1,4 @@
-"""Undoing: the methods `undo`, `redo`, `rollback` and `restore`, from the wire to the engine and back."""
+"""The methods `undo`, `redo`, `rollback` and `restore`, from the wire to the engine and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UndoMethods:
         sessions: SessionMethods,
         later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
     ) -> None:
-        """`later` runs what an answer waits for, and refuses where that is refused."""
+        """`later` runs the work that an answer waits for, and answers with its refusal."""
         self._services = services
         self._sessions = sessions
         self._later = later
@@ -81,7 +81,7 @@ class UndoMethods:
         )
 
         async def restore() -> None:
-            # What others wrote until now is in the history first: only that is put back.
+            # Record earlier outside writes first: a restore puts back recorded content only.
             await self._services.watching.settle()
             self._submit(request, call)
 
@@ -105,14 +105,14 @@ class UndoMethods:
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:
-    """What an undo is about; `session` is the connection's. Raises InvalidParams."""
+    """Return the scope of an undo; `session` is the connection's. Raises InvalidParams."""
     ways = {"tx": params.tx, "filter": params.filter, "last": params.last}
     given = [name for name, value in ways.items() if value is not None]
     is_several = len(given) > 1 and given != ["filter", "last"]
     if is_several or (params.session is not None and given and given != ["last"]):
         raise InvalidParams(
-            f"`{given[0]}` names already what to undo.",
-            hint="Give `tx`, or `filter`, or `session`; `last` goes with the latter two or alone.",
+            f"`{given[0]}` already names what to undo.",
+            hint="Give `tx`, or `filter`, or `session`. `last` goes with the latter two or alone.",
         )
     if params.paths is not None and params.tx is None:
         raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has `paths` of its own.")
@@ -127,7 +127,7 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
         return ByTransaction(params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks or ()))
     if params.filter is not None:
         return _filter(params.filter, params.last)
-    if params.session is not None:  # and nothing else: it is undone as a whole
+    if params.session is not None:  # and no other field: undo the whole session
         return Latest(params.session, params.last)
     return Latest(session, 1 if params.last is None else params.last)
 
