@@ -111,7 +111,8 @@ def test_what_would_be_wrong_is_not_written_and_the_line_is_told(editctl: Run, f
     file.write_text("idle_seconds = 5\n\nprotcet = []\n")
     for asked in (("config",), ("config", "check"), ("config", "set", "publish", "rename")):
         assert (
-            f"{file}:3: protcet: there is no such key. Is `protect` meant?" in editctl(*asked, code=1).stderr
+            f"{file}:3: protcet: there is no such key. Did you mean `protect`?"
+            in editctl(*asked, code=1).stderr
         )
     found = json.loads(editctl("config", "check", "--json", code=1).stdout)
     assert [problem["line"] for problem in found["problems"]] == [3]
@@ -119,7 +120,7 @@ def test_what_would_be_wrong_is_not_written_and_the_line_is_told(editctl: Run, f
         refused = json.loads(editctl(*line.split(), "--json", code=1, VISUAL="true").stdout)["error"]
         assert (refused["name"], refused["data"]["problems"]) == ("invalid_params", found["problems"])
     start = editctl("start", code=3)
-    assert "Is `protect` meant?" in start.stderr
+    assert "Did you mean `protect`?" in start.stderr
 
 
 def test_check_looks_at_any_file(editctl: Run, tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_edit_is_taken_only_if_nothing_is_wrong(editctl: Run, file: Path, tmp_pa
     editor.write_text('#!/bin/sh\necho "$LINE" >> "$1"\n')
     editor.chmod(0o755)
     refused = editctl("config", "edit", code=1, VISUAL=str(editor), LINE="publsh = 3")
-    assert "Is `publish` meant?" in refused.stderr
+    assert "Did you mean `publish`?" in refused.stderr
     assert not file.exists()
     editctl("config", "edit", VISUAL=str(editor), LINE="idle_seconds = 9")
     assert file.read_text() == template() + "idle_seconds = 9\n"

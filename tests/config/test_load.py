@@ -30,10 +30,16 @@ def wrong(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('\npublish = "renam"', "c.toml:2: publish: is none of its values, got 'renam'. Is 'rename' meant?"),
-        ("[history]\nqouta = 1", "c.toml:2: history.qouta: there is no such key. Is `history.quota` meant?"),
-        ("quota = 1", "c.toml:1: quota: there is no such key. Is `history.quota` meant?"),
-        ("xyzzy = 1", "c.toml:1: xyzzy: there is no such key. `editctl config` lists them all."),
+        (
+            '\npublish = "renam"',
+            "c.toml:2: publish: is not one of its values, got 'renam'. Did you mean 'rename'?",
+        ),
+        (
+            "[history]\nqouta = 1",
+            "c.toml:2: history.qouta: there is no such key. Did you mean `history.quota`?",
+        ),
+        ("quota = 1", "c.toml:1: quota: there is no such key. Did you mean `history.quota`?"),
+        ("xyzzy = 1", "c.toml:1: xyzzy: there is no such key. Run `editctl config` to list all keys."),
         ("# x\nregex_seconds = 100", "c.toml:2: regex_seconds: expected float <= 60.0, got 100."),
         ('idle_seconds = "x"', "c.toml:1: idle_seconds: expected float, got 'x'."),
         (
@@ -99,23 +105,23 @@ def test_what_is_wrong_beyond_all_measure_is_told_as_other_wrong_values_are(text
     ("text", "said"),
     [
         ("hook = 1", "c.toml:1: hook: expected tables, got 1. Each begins with `[[hook]]`."),
-        (HOOK + "secnds = 2", "c.toml:5: hook.1.secnds: there is no such key. Is `seconds` meant?"),
-        (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is the name of another one, too."),
+        (HOOK + "secnds = 2", "c.toml:5: hook.1.secnds: there is no such key. Did you mean `seconds`?"),
+        (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is also the name of another one."),
         (HOOK + "seconds = 0", "c.toml:5: hook.1.seconds: expected float > 0.0, got 0."),
         (
             HOOK + 'kind = "formt"',
-            "c.toml:5: hook.1.kind: is none of its values, got 'formt'. Is 'format' meant?",
+            "c.toml:5: hook.1.kind: is not one of its values, got 'formt'. Did you mean 'format'?",
         ),
         (HOOK.replace('"x"', ""), "c.toml:4: hook.1.command: expected a list of a program and its arguments"),
-        (HOOK.replace('"x"', '"./x"'), "c.toml:4: hook.1.command: the program is a name to be looked for in"),
+        (HOOK.replace('"x"', '"./x"'), "c.toml:4: hook.1.command: the program must be a name in PATH"),
         (
             HOOK.replace('"x"', '"x", "-={files}"'),
-            "c.toml:4: hook.1.command: {files} is an argument by itself",
+            "c.toml:4: hook.1.command: {files} must be an argument by itself",
         ),
         (HOOK + 'with_files = ["../x"]', "c.toml:5: hook.1.with_files: "),
         (
             '[[hook]]\nname = "a"\nglob = ["*"]\n',
-            "c.toml:1: hook.1: `command` is missing. docs/configuration.md tells of it.",
+            "c.toml:1: hook.1: `command` is missing. See docs/configuration.md.",
         ),
     ],
 )

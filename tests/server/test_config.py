@@ -38,7 +38,9 @@ def test_a_wrong_file_keeps_the_daemon_from_starting_and_who_started_it_is_told(
     argv = [sys.executable, "-P", "-m", "editd", "-C", str(place.root)]
     done = subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"workspaces/{place.id}.toml:2: publsh: there is no such key. Is `publish` meant?" in done.stderr
+    assert (
+        f"workspaces/{place.id}.toml:2: publsh: there is no such key. Did you mean `publish`?" in done.stderr
+    )
 
 
 def test_a_reload_is_taken_told_and_refused_where_it_is_wrong(place: Workplace) -> None:

@@ -410,7 +410,7 @@ def test_no_file_of_the_workspace_is_run_nor_taken_for_an_option(hooks: Desk) ->
     hooks.configure(hook("name", script, "{file}"))
     hooks.client.apply([write("-c.txt", "x\n")])
     assert hooks.holds("-c.txt") == "./-c.txtx\n"
-    with pytest.raises(EditdError, match="a name to be looked for in PATH, or a whole path"):
+    with pytest.raises(EditdError, match="must be a name in PATH, or an absolute path"):
         hooks.configure(hook("here", "", command=["./run.txt"]))
 
 

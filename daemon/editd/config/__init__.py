@@ -1,1 +1,1 @@
-"""The configuration: two TOML files of the user's, checked whole before anything is done with them."""
+"""The configuration: the user's two TOML files, checked as a whole before any value is used."""

@@ -1,8 +1,8 @@
-"""Reading: from the files to one checked configuration, or to all that is wrong with them.
+"""Loading: from the files to one checked configuration, or to all their errors.
 
-The user's file comes first, `$XDG_CONFIG_HOME/editd/config.toml`; a workspace's own, `workspaces/<id>.toml`
-beside it, goes over it key by key. Neither lies in a workspace: what an agent edits must not loosen what
-holds for the agent.
+The user's file comes first, `$XDG_CONFIG_HOME/editd/config.toml`. A workspace's own file,
+`workspaces/<id>.toml` in the same folder, overrides it key by key. Neither is in a workspace, so that an
+agent cannot loosen its own limits with an edit.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from editd.errors import InvalidParams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FILE_BYTES_MAX = 64 * 1024  # a larger one is no configuration
+FILE_BYTES_MAX = 64 * 1024  # a larger file is refused
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class Key(Struct, frozen=True):
-    """One key as it is written: `history.quota`."""
+    """One key with its full name: `history.quota`."""
 
     name: str
     type: Any
     default: Any
     description: str
-    example: Any  # a value worth showing; UNSET where the default does
+    example: Any  # a value worth showing; UNSET if the default is enough
     form: str | None
     needs_restart: bool
 
 
 class ConfigProblem(Struct, frozen=True):
-    """What is wrong, and where."""
+    """One error in a file, with its line."""
 
     file: str
     line: int | None
@@ -58,19 +58,19 @@ class ConfigProblem(Struct, frozen=True):
 
 
 class ConfigError(InvalidParams):
-    """The configuration is wrong; `problems` are all that is."""
+    """A wrong configuration; `problems` are all its errors."""
 
     def __init__(self, problems: list[ConfigProblem]) -> None:
         super().__init__(
             " ".join(map(str, problems)),
-            hint="`editctl config check` tells when that is put right.",
+            hint="Correct the file, and run `editctl config check`.",
             data={"problems": [problem_facts(problem) for problem in problems]},
         )
         self.problems = problems
 
 
 class ConfigSource(Struct, frozen=True):
-    """Where a value comes from."""
+    """The file that a value comes from."""
 
     file: str
     text: str
@@ -87,17 +87,17 @@ class LoadedConfig(Struct, frozen=True):
 
 
 def config_path() -> str:
-    """The user's own file."""
+    """Return the path of the user's file."""
     return os.path.join(platformdirs.user_config_dir("editd"), "config.toml")
 
 
 def workspace_config_path(workspace: str) -> str:
-    """The file of the workspace with this id, which goes over the user's."""
+    """Return the path of the file of the workspace with this id, which overrides the user's."""
     return os.path.join(platformdirs.user_config_dir("editd"), "workspaces", f"{workspace}.toml")
 
 
 def read_config(workspace: str | None = None) -> LoadedConfig:
-    """Read both files, or the defaults where there is none. Raises WrongConfig with all that is wrong."""
+    """Read both files, with defaults for missing ones. Raises ConfigError with all errors."""
     paths = [config_path()] + ([] if workspace is None else [workspace_config_path(workspace)])
     values: dict[str, Any] = {}
     sources: dict[str, ConfigSource] = {}
@@ -116,7 +116,7 @@ def read_config(workspace: str | None = None) -> LoadedConfig:
 
 
 def check_text(text: str, name: str) -> dict[str, Any]:
-    """The values that a file's text gives, by key. Raises WrongConfig; `name` is what it calls the file."""
+    """Return the values in a file's text, by key. Raises ConfigError, in which the file is called `name`."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -138,7 +138,7 @@ def check_text(text: str, name: str) -> dict[str, Any]:
 
 
 def keys(section: type[ConfigSection] = Config, above: str = "") -> Iterator[Key]:
-    """Every key, in the order of the page."""
+    """Yield every key, in the order of the page."""
     for field in msgspec.structs.fields(section):
         name = above + field.name
         inner, meta = _type_of(field.type)
@@ -154,7 +154,7 @@ def keys(section: type[ConfigSection] = Config, above: str = "") -> Iterator[Key
 
 
 def value_of(config: Config, key: str) -> Any:
-    """What a configuration says of `history.keep.age` and the like."""
+    """Return the value of a key such as `history.keep.age`."""
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name)
@@ -162,7 +162,7 @@ def value_of(config: Config, key: str) -> Any:
 
 
 def problem_facts(problem: ConfigProblem) -> dict[str, Any]:
-    """A problem as JSON has it."""
+    """Return a problem as JSON."""
     return {"file": problem.file, "line": problem.line, "key": problem.key, "message": str(problem)}
 
 
@@ -180,14 +180,14 @@ def _read(path: str) -> tuple[dict[str, Any], str]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError([ConfigProblem(path, line, None, "is not UTF-8, which TOML is")]) from None
+        raise ConfigError([ConfigProblem(path, line, None, "is not UTF-8, as TOML requires")]) from None
     return check_text(text, path), text
 
 
 def _check(
     section: type[ConfigSection], tree: Mapping[str, Any], above: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """Put what is right into `values`; yield key, fact and hint of what is wrong."""
+    """Put valid values into `values`; yield key, fact and hint of each error."""
     known = {field.name: _type_of(field.type) for field in msgspec.structs.fields(section)}
     for key, value in tree.items():
         name = above + key
@@ -208,14 +208,14 @@ def _check(
             continue
         try:
             values[name] = _converted(value, inner, meta)
-        except (ValueError, OverflowError) as error:  # msgspec's own is one
+        except (ValueError, OverflowError) as error:  # msgspec's own error is a ValueError
             yield name, f"{_fact(str(error))}, got {_shown(value)}", _choices(inner, value)
 
 
 def _check_list(
     section: type[ConfigSection], value: object, name: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """The same for tables of a list; each has its number as its name, and a `name` of its own."""
+    """Check the tables of a list; each has its number as its name, and a `name` of its own."""
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         yield name, f"expected tables, got {_shown(value)}", f"Each begins with `[[{name}]]`."
         return
@@ -227,13 +227,13 @@ def _check_list(
         missing = [key for key in missing if key not in table]
         wrong = [
             *_check(section, table, f"{above}.", given),
-            *((above, f"`{key}` is missing", "docs/configuration.md tells of it.") for key in missing),
+            *((above, f"`{key}` is missing", "See docs/configuration.md.") for key in missing),
         ]
         yield from wrong
         if wrong:
             continue
         if any(other.name == table["name"] for other in made):
-            yield f"{above}.name", f"{table['name']!r} is the name of another one, too", ""
+            yield f"{above}.name", f"{table['name']!r} is also the name of another one", ""
         made.append(_built(section, given, f"{above}."))
     values[name] = tuple(made)
 
@@ -250,7 +250,7 @@ def _converted(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
 
 
 def _without_none(kind: Any) -> Any:
-    """The same: TOML has no null, and msgspec would say that it expected one."""
+    """Return the type without None: TOML has no null, so msgspec's error must not offer it."""
     options = [option for option in get_args(kind) if option is not NoneType]
     return options[0] if NoneType in get_args(kind) else kind
 
@@ -267,13 +267,13 @@ def _built(section: type[ConfigSection], values: Mapping[str, Any], above: str =
 
 
 def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
-    """The type, and what is said of it."""
+    """Return the type and its description."""
     metadata = getattr(annotated, "__metadata__", ())
     return (annotated.__origin__, metadata[0]) if metadata else (annotated, msgspec.Meta())
 
 
 def _listed(kind: Any) -> type[ConfigSection] | None:
-    """The table that a list is of, where a key is such a list."""
+    """Return the table that a list is of, or None if the type is no such list."""
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
     return inner if _is_section(inner) else None
 
@@ -291,7 +291,7 @@ def _unparsed(message: str, text: str, name: str) -> ConfigProblem:
 
 
 def _first_unread(text: str) -> int:
-    """The line that Python itself, and not the grammar, says no to."""
+    """Return the line that Python itself refuses, rather than the grammar."""
     lines = text.split("\n")
     for number in range(1, len(lines)):
         try:
@@ -310,12 +310,12 @@ def _nearest(name: str) -> str:
     found = difflib.get_close_matches(name, known + tables, 1, 0.6) or [
         key for key in known if key.rpartition(".")[2] == own
     ]
-    return f"Is `{found[0]}` meant?" if found else "`editctl config` lists them all."
+    return f"Did you mean `{found[0]}`?" if found else "Run `editctl config` to list all keys."
 
 
 def _nearest_in(known: Mapping[str, object], key: str) -> str:
     found = difflib.get_close_matches(key, known, 1, 0.6)
-    return f"Is `{found[0]}` meant?" if found else f"Its keys are {', '.join(known)}."
+    return f"Did you mean `{found[0]}`?" if found else f"Its keys are {', '.join(known)}."
 
 
 def _keys_of(section: type[ConfigSection], name: str) -> str:
@@ -326,14 +326,14 @@ def _choices(kind: Any, value: Any) -> str:
     if get_origin(kind) is not Literal:
         return ""
     near = difflib.get_close_matches(str(value), get_args(kind), 1)
-    return f"Is {near[0]!r} meant?" if near else f"It is one of {', '.join(map(repr, get_args(kind)))}."
+    return f"Did you mean {near[0]!r}?" if near else f"It is one of {', '.join(map(repr, get_args(kind)))}."
 
 
 def _fact(message: str) -> str:
-    """msgspec's words, without the path that is said already."""
+    """Return msgspec's message without the path, which the problem already has."""
     message = message.partition(" - at ")[0].partition(", got")[0].replace("`", "")
     if message.startswith("Invalid enum value"):
-        return "is none of its values"
+        return "is not one of its values"
     return message[:1].lower() + message[1:]
 
 
@@ -341,5 +341,5 @@ def _shown(value: Any) -> str:
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
-        return "what is too much to be shown"
+        return "a value too large to show"
     return text if len(text) <= 60 else text[:59] + "…"

@@ -11,7 +11,7 @@ import os
 import pwd
 
 ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol has it
-NESTED = "nested"  # a file in the state folder of a workspace that may lie in another one
+NESTED = "nested"  # a file in the state folder of a workspace that may be inside another one
 TOP_LEVEL = ".git"  # a folder, or a file in a linked worktree or a submodule
 
 
@@ -55,7 +55,7 @@ def is_system_root(root: str) -> bool:
 
 
 def is_home(root: str) -> bool:
-    """Tell whether the real path `root` is a home folder: ours, root's, or that of the folder's owner.
+    """Return whether the real path `root` is a home folder: ours, root's, or that of the folder's owner.
 
     The home of a system user that owns it, such as /var/lib/postgresql, counts. A folder of root's that
     only serves as the home of a system user, such as /var/www, does not.
@@ -92,7 +92,7 @@ def socket_folder() -> str:
         return os.path.join(runtime, "editd")
     if os.path.isdir(runtime := f"/run/user/{os.getuid()}"):
         return os.path.join(runtime, "editd")
-    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # both sides check whose folder it is
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # both sides check the folder's owner
     return os.path.join(temporary, f"editd-{os.getuid()}")
 
 
@@ -108,7 +108,7 @@ def histories_folder() -> str:
 
 
 def is_running(state: str) -> bool:
-    """Tell whether a daemon holds the workspace with this state folder.
+    """Return whether a daemon holds the workspace with this state folder.
 
     The lock is looked up in /proc, because taking it would make a daemon that starts now give up.
     """

@@ -1,4 +1,4 @@
-"""What people are told of the keys: the file of `editctl config init`, and docs/configuration.md's part."""
+"""The keys for their users: the file of `editctl config init`, and docs/configuration.md's part."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SECTIONS: dict[str, type[ConfigSection]] = {
     "[hook]": HookKeys,
 }  # fmt: skip
 _ABOUT = """\
-The configuration of editd. Each key is here with its default, as a comment: take the `#` away to set it.
-`editctl config check` tells what is wrong; `editctl config reload` makes a running daemon take it.
+The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.
+`editctl config check` prints all errors. `editctl config reload` makes a running daemon read the file again.
 """
 
 
 def template() -> str:
-    """A file with every key as a comment, which says nothing until somebody takes a `#` away."""
+    """Return a file with every key as a comment, which sets nothing until a `#` is removed."""
     lines = list(_commented(_ABOUT))
     for table, of_table in _tables():
         if table:
@@ -40,9 +40,9 @@ def template() -> str:
 
 
 def reference() -> str:
-    """The keys as Markdown, a list for each table."""
+    """Return the keys as Markdown, a list for each table."""
     lines: list[str] = []
-    hooks = ("[hook]", list(keys(HookKeys)))  # which may be there any number of times
+    hooks = ("[hook]", list(keys(HookKeys)))  # a table that may occur any number of times
     for table, of_table in (*_tables(), hooks):
         lines += ["", f"### `[{table}]`" if table else "### At the top", ""]
         if table:
@@ -57,7 +57,7 @@ def reference() -> str:
 
 
 def toml(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Return a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -21,12 +21,12 @@ class ConfigSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Serena(ConfigSection, frozen=True, kw_only=True):
-    """Of the dialect of that name."""
+    """Settings of the dialect `serena`."""
 
     ignored_paths: Annotated[
         tuple[str, ...],
         Meta(
-            description="Patterns as in .gitignore, beside those of the workspace.",
+            description="Patterns as in .gitignore, in addition to those of the workspace.",
             examples=[["gen/", "*.min.js"]],
             extra=RESTART,
         ),
@@ -34,12 +34,12 @@ class Serena(ConfigSection, frozen=True, kw_only=True):
 
 
 class Wcgw(ConfigSection, frozen=True, kw_only=True):
-    """Of the dialect of that name: what its tool may edit and write whole."""
+    """Settings of the dialect `wcgw`: the files that its tool may edit and write whole."""
 
     edit_globs: Annotated[
         tuple[str, ...] | None,
         Meta(
-            description="What it may edit, as globs of absolute paths; without the key, anything.",
+            description="Files that it may edit, as globs of absolute paths; without the key, all.",
             examples=[["/home/me/work/src/**"]],
             extra=RESTART,
         ),
@@ -47,7 +47,7 @@ class Wcgw(ConfigSection, frozen=True, kw_only=True):
     write_globs: Annotated[
         tuple[str, ...] | None,
         Meta(
-            description="What it may write whole, likewise.",
+            description="Files that it may write whole, as globs of absolute paths; without the key, all.",
             examples=[["/home/me/work/src/**"]],
             extra=RESTART,
         ),
@@ -55,12 +55,12 @@ class Wcgw(ConfigSection, frozen=True, kw_only=True):
 
 
 class Keep(ConfigSection, frozen=True, kw_only=True):
-    """How much of the past is kept: what goes beyond any of these is compacted, oldest first."""
+    """Limits on the past that is kept. Transactions beyond any of them are compacted, oldest first."""
 
     age: Annotated[
         float | None,
         Meta(
-            description="Transactions older than this are compacted; without the key, none for their age.",
+            description="Age above which transactions are compacted; without the key, no limit.",
             examples=["90d"],
             extra=DURATION,
         ),
@@ -69,14 +69,14 @@ class Keep(ConfigSection, frozen=True, kw_only=True):
         int | None,
         Meta(
             ge=1,
-            description="So many of the newest transactions are kept; without the key, all.",
+            description="Number of the newest transactions that are kept; without the key, all.",
             examples=[10_000],
         ),
     ] = None
     bytes: Annotated[
         int | None,
         Meta(
-            description="So much of the disk the history may take before its oldest part is compacted.",
+            description="Size of the history on disk above which its oldest part is compacted.",
             examples=["2GiB"],
             extra=SIZE,
         ),
@@ -84,14 +84,14 @@ class Keep(ConfigSection, frozen=True, kw_only=True):
 
 
 class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
-    """Of the history."""
+    """Settings of the history."""
 
     quota: Annotated[
         int | None,
         Meta(
             description=(
-                "When the history takes this much of the disk, edits are refused, rather than history "
-                "dropped. Undo, reading, and recording what others change go on. Without the key, no limit."
+                "Size of the history on disk at which edits are refused, rather than history dropped. "
+                "Undo, reading, and recording outside changes go on. Without the key, no limit."
             ),
             examples=["10GiB"],
             extra=SIZE,
@@ -101,7 +101,7 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         Keep,
         Meta(
             description=(
-                "`{ age = …, count = …, bytes = … }`: what goes beyond any of them is compacted, oldest "
+                "`{ age = …, count = …, bytes = … }`: transactions beyond any of them are compacted, oldest "
                 "first, and cannot be undone or read any more. The daemon does so by itself, as does "
                 "`editctl gc`. Without the key everything is kept."
             )
@@ -110,20 +110,20 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
 
 
 class HookKeys(ConfigSection, frozen=True, kw_only=True):
-    """A command for the files that an edit writes, before it takes effect: see docs/hooks.md."""
+    """A command for the files that an edit writes, run before the edit takes effect: see docs/hooks.md."""
 
     name: Annotated[
         str,
         Meta(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$",
-            description="What it is called in answers, in the history and by `editctl hooks`.",
+            description="Its name in answers, in the history and in `editctl hooks`.",
             examples=["ruff"],
         ),
     ]
     glob: Annotated[
         tuple[str, ...],
         Meta(
-            description="Which files it is for, held against the file's own path.",
+            description="Files that it is for, as globs of their own paths.",
             examples=[["**/*.py"]],
             extra=GLOBS,
         ),
@@ -133,8 +133,8 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "The program and its arguments; no shell reads them. `{file}` is the file's path in the "
-                "scratch folder, `{files}` those of all files. Without either the content is on standard "
-                "input, and `{path}` is what it is called."
+                "scratch folder, `{files}` those of all files. Without either, the content is on standard "
+                "input, and `{path}` is the file's path in the workspace."
             ),
             examples=[["ruff", "format", "--stdin-filename", "{path}", "-"]],
             extra=COMMAND,
@@ -144,20 +144,20 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
         Literal["format", "check"],
         Meta(
             description=(
-                "`format`: what it makes of the content, on standard output or in the file, is what the edit "
-                "writes. `check`: with an exit status other than 0 the edit is refused (`rejected`)."
+                "`format`: its output, on standard output or in the file, is the content that the edit "
+                "writes. `check`: an exit status other than 0 refuses the edit (`rejected`)."
             )
         ),
     ] = "format"
     seconds: Annotated[
-        float, Meta(gt=0, le=600, description="For one run; then it is killed with all that it started.")
+        float, Meta(gt=0, le=600, description="Time for one run; then it and its children are killed.")
     ] = 10.0
     on_error: Annotated[
         Literal["refuse", "skip"],
         Meta(
             description=(
-                "What becomes of the edit where the hook cannot do its work: it is not there, runs out of "
-                "time, is killed, or as a formatter fails. `skip` goes on without it, with a warning."
+                "Effect on the edit if the hook is missing, runs out of time, is killed, or fails as a "
+                "formatter. `skip` goes on without it, with a warning."
             )
         ),
     ] = "refuse"
@@ -165,8 +165,8 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Files of the workspace that are there too, such as the settings of the tool. What they may "
-                "have the tool do, whoever may edit them can have it do."
+                "Files of the workspace that are copied to the scratch folder too, such as the settings of "
+                "the tool. Everybody who may edit them can have the tool do whatever they allow."
             ),
             examples=[["pyproject.toml"]],
             extra=PATHS,
@@ -181,8 +181,8 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         Literal["exchange", "rename"],
         Meta(
             description=(
-                "How a file gets its new content. `rename` makes fewer events for programs that watch raw "
-                "inotify, and may lose what another program writes in the same moment (docs/commit.md, C4)."
+                "Way of replacing a file. `rename` makes fewer events for programs that watch raw inotify, "
+                "and may lose content that another program writes in the same moment (docs/commit.md, C4)."
             ),
             extra=RESTART,
         ),
@@ -191,9 +191,9 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         Literal["full", "relaxed"],
         Meta(
             description=(
-                "`relaxed` answers an edit before it is synced, which follows within a second: a crash of "
-                "the daemon costs nothing, a power cut the edits of that second, and the files that they "
-                "touched may be torn then. `status` has a line in `weaker`."
+                "`relaxed` answers an edit before its sync, which follows within a second. A crash of the "
+                "daemon then costs nothing. A power cut costs the edits of that second, and may leave their "
+                "files torn. `status` has a line in `weaker`."
             )
         ),
     ] = "full"
@@ -201,8 +201,8 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Globs of paths that no client may change (`path_protected`), whatever its session may. "
-                "What other programs do to them is recorded as always."
+                "Globs of paths that no client may change (`path_protected`), whatever its session allows. "
+                "Changes by other programs are recorded as always."
             ),
             examples=[[".github/workflows/**", "**/*.pem"]],
             extra=GLOBS,
@@ -211,37 +211,37 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     encoding: Annotated[
         str | None,
         Meta(
-            description='Of text that is not UTF-8, such as "latin-1"; without the key it is `not_text`.',
+            description='Encoding of text that is not UTF-8, such as "latin-1"; without the key, `not_text`.',
             examples=["latin-1"],
             extra=ENCODING | RESTART,
         ),
     ] = None
     idle_seconds: Annotated[
         float,
-        Meta(ge=0, description="The daemon ends by itself after so long without a client; 0 is never."),
+        Meta(ge=0, description="Seconds without a client after which the daemon ends; 0 is never."),
     ] = 0
     regex_seconds: Annotated[
-        float, Meta(gt=0, le=60, description="For one regular expression of a dialect's tool.")
+        float, Meta(gt=0, le=60, description="Time for one regular expression of a dialect's tool.")
     ] = 2.0
     file_bytes_max: Annotated[
         int,
         Meta(
             ge=1,
-            description="A larger file is neither read nor written, since it is held in memory.",
+            description="Size above which a file is neither read nor written, because it is held in memory.",
             examples=["64MiB"],
             extra=SIZE | RESTART,
         ),
     ] = 64 * 1024 * 1024
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="What is written to the daemon's log: this and what is worse."),
+        Meta(description="The lowest level that is written to the daemon's log."),
     ] = "info"
     hook: Annotated[
         tuple[HookKeys, ...],
         Meta(
             description=(
-                "Formatters and checks, a table `[[hook]]` for each, which run in their order on what an "
-                "edit writes, before it takes effect (docs/hooks.md)."
+                "Formatters and checks, a table `[[hook]]` for each. They run in their order on the content "
+                "that an edit writes, before it takes effect (docs/hooks.md)."
             ),
             examples=[[{"name": "ruff", "glob": ["**/*.py"], "command": ["ruff", "format", "-"]}]],
         ),

@@ -1,4 +1,4 @@
-"""Lines: on which line of a TOML file each key is. tomllib does not tell."""
+"""Line numbers: the line of a TOML file on which each key is, which tomllib does not report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ if TYPE_CHECKING:
 
 Name = tuple[str, ...]
 
-DEPTH_MAX = 16  # no key that is known has so many names; a file may have thousands in one
+DEPTH_MAX = 16  # no known key has so many names; a file may have thousands in one
 
 
 def lines_of(text: str) -> dict[Name, int]:
-    """The line, from 1, on which each key and table begins. `text` is whole TOML, or some is left out.
+    """Return the line, from 1, on which each key and table begins. `text` is TOML, perhaps with gaps.
 
-    A beginning of the file that is TOML by itself ends with a statement, so what it has and the one before
-    it has not was said in between. That takes the square of the lines, and needs no second parser.
+    If the first lines are TOML by themselves, they end with a statement. So keys that are new in them come
+    from the lines after the previous such prefix. That takes the square of the lines, and needs no second
+    parser.
     """
     found: dict[Name, int] = {}
     begun: int | None = None

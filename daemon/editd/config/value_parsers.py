@@ -1,4 +1,4 @@
-"""Forms: values that a file has in words of its own, such as `"90d"` and `"2GiB"`."""
+"""Parsers of values that a file writes in its own form, such as `"90d"` and `"2GiB"`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _BYTES = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
-SECONDS_MAX = 1000 * 365 * 86400  # what is longer is no time of anybody's, and no clock can count it
-BYTES_MAX = 10**6 * 2**40  # a million TiB: what is told of it is an integer of 64 bits
+SECONDS_MAX = 1000 * 365 * 86400  # a longer time makes no sense, and overflows clocks
+BYTES_MAX = 10**6 * 2**40  # a million TiB: it must fit into an integer of 64 bits
 _WORDS = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
 
 def duration(value: object) -> float:
-    """The seconds of `"90d"`. Raises ValueError."""
+    """Return the seconds of `"90d"`. Raises ValueError."""
     number, unit = _split(value, 'a duration, such as "90d" (units: s, m, h, d, w)')
     if unit not in _SECONDS or number <= 0:
         raise ValueError('expected a duration, such as "90d" (units: s, m, h, d, w)')
@@ -34,7 +34,7 @@ def duration(value: object) -> float:
 
 
 def size(value: object) -> int:
-    """The bytes of `"2GiB"`, or of a plain number of them. Raises ValueError."""
+    """Return the bytes of `"2GiB"`, or of a plain number of them. Raises ValueError."""
     expected = 'a number of bytes, or a size such as "2GiB"'
     if isinstance(value, int) and not isinstance(value, bool):
         number, unit = float(value), "B"
@@ -48,7 +48,7 @@ def size(value: object) -> int:
 
 
 def encoding(value: object) -> str:
-    """The name of an encoding of Python's. Raises ValueError."""
+    """Return the name of a Python encoding. Raises ValueError."""
     try:
         codecs.lookup(str(value))
     except LookupError:
@@ -57,7 +57,7 @@ def encoding(value: object) -> str:
 
 
 def globs(value: object) -> tuple[str, ...]:
-    """Globs of paths. Raises ValueError."""
+    """Return globs of paths. Raises ValueError."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError('expected a list of globs, such as ["**/*.pem"]')
     try:
@@ -67,7 +67,7 @@ def globs(value: object) -> tuple[str, ...]:
 
 
 def paths(value: object) -> tuple[str, ...]:
-    """Paths in the workspace. Raises ValueError."""
+    """Return paths in the workspace. Raises ValueError."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError('expected a list of paths, such as ["pyproject.toml"]')
     try:
@@ -77,9 +77,9 @@ def paths(value: object) -> tuple[str, ...]:
 
 
 def command(value: object) -> tuple[str, ...]:
-    """A program and its arguments, found by PATH or by its whole path. Raises ValueError.
+    """Return a program and its arguments; the program is a name in PATH or an absolute path.
 
-    It runs in a folder with files that clients write, so that it may not be looked for there.
+    Raises ValueError for a relative path: the folder that it runs in has files written by clients.
     """
     expected = 'expected a list of a program and its arguments, such as ["ruff", "format", "-"]'
     if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
@@ -87,11 +87,11 @@ def command(value: object) -> tuple[str, ...]:
     if not value or not value[0]:
         raise ValueError(expected)
     if "/" in value[0] and not value[0].startswith(("/", "~/")):
-        raise ValueError("the program is a name to be looked for in PATH, or a whole path")
+        raise ValueError("the program must be a name in PATH, or an absolute path")
     if any("{files}" in item and item != "{files}" for item in value) or "{files}" in value[0]:
-        raise ValueError("{files} is an argument by itself, and becomes as many as there are files")
+        raise ValueError("{files} must be an argument by itself, and becomes one argument for each file")
     if "{files}" in value and any("{file}" in item for item in value):
-        raise ValueError("there is either {file} or {files}")
+        raise ValueError("use either {file} or {files}")
     return tuple(value)
 
 

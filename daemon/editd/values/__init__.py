@@ -1,1 +1,1 @@
-"""Values that are valid because they exist: one door in, named `parse`, no setters, no I/O."""
+"""Values that are valid because they exist: one constructor, named `parse`, no setters, no I/O."""

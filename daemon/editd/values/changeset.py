@@ -1,4 +1,4 @@
-"""What an author asks for (edits), and what comes of it (changes in a plan)."""
+"""An author's edits, and their effects: the changes in a plan."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 class Base(Struct, frozen=True):
     """The version that the author had read; `version` is None for "no such file".
 
-    Where an edit gives no base at all, its `base` is None.
+    An edit without a base has `base` None instead.
     """
 
     version: Version | None
 
 
 class ReadMark(Struct, frozen=True):
-    """What a reader has seen of a file: of which version, and which lines of it.
+    """The part of a file that a reader has seen: the version, and the lines of it.
 
     `lines` are ranges from 1, both ends included; None is the whole file.
     """
@@ -33,7 +33,7 @@ class ReadMark(Struct, frozen=True):
 
 
 def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same lines in as few ranges as can be, in order."""
+    """Return the same lines in as few ranges as possible, in order."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -60,7 +60,7 @@ PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 
 
 class Write(Struct, frozen=True):
-    """The whole file. `content` is bytes; `mode` None keeps the mode that the file has."""
+    """The whole content of a file, as bytes; `mode` None keeps the file's mode."""
 
     path: WorkspacePath
     content: bytes
@@ -70,14 +70,14 @@ class Write(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True):
-    """Exact text for exact text, `count` occurrences expected."""
+    """Exact text for exact text, with the expected number of occurrences."""
 
     path: WorkspacePath
     old: str
     new: str
     count: int = 1
     base: Base | None = None
-    is_guarded_by_text: bool = False  # without a base, it is made on what the file holds now
+    is_guarded_by_text: bool = False  # without a base, the base is the current version
 
 
 class EditText(Struct, frozen=True):
@@ -90,7 +90,7 @@ class EditText(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """A unified or git diff, any number of files; surrogate escapes stand for bytes that are not UTF-8."""
+    """A unified or git diff of any number of files, with surrogate escapes for bytes that are not UTF-8."""
 
     patch: str
     fuzz: int = 0
@@ -135,7 +135,7 @@ OnStale = Literal["reject", "merge"]
 
 
 class Change(Struct, frozen=True):
-    """What is to happen to one path: what it holds before and after; None is "no such file".
+    """The planned effect on one path: its state before and after; None is "no such file".
 
     A move is two changes: the old path's after is None, and the new path's `source` is the old path.
     """
@@ -157,7 +157,7 @@ class Change(Struct, frozen=True):
 
 
 class FileReport(Struct, frozen=True):
-    """What planning has to say of one path beside its change."""
+    """The planning's report on one path, beside its change."""
 
     replacements: int | None = None
     warnings: tuple[str, ...] = ()
@@ -166,9 +166,9 @@ class FileReport(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
 
-    `changes` are sorted by path, one for each path whose bytes or mode change; `touched` are all paths
-    that the edits name, those that stay as they are among them, and `based` those for which one gives a base.
-    `guarded` are those that only the searched text of an edit says anything of.
+    `changes` are sorted by path, one for each path whose bytes or mode change. `touched` are all paths
+    that the edits name, including unchanged ones. `based` are those for which an edit gives a base, and
+    `guarded` those that only an edit's searched text checks.
     """
 
     changes: tuple[Change, ...]
@@ -177,7 +177,7 @@ class Plan(Struct, frozen=True):
     touched: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
     guarded: frozenset[WorkspacePath] = frozenset()
-    answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words; None for other edits
-    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what readers that a tool names have seen
+    answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
+    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
     warnings: tuple[str, ...] = ()  # of the whole
-    formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
+    formatted_by: tuple[str, ...] = ()  # the hooks that changed it

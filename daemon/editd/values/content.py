@@ -1,4 +1,4 @@
-"""What a path holds: bytes with their version, and text that remembers how it was encoded."""
+"""The content of a path: bytes with their version, and text that remembers its encoding."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def version_of(content: bytes) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What one path holds: a file's bytes or a symlink's target, and its permission bits.
+    """The state of one path: a file's bytes or a symlink's target, and its permission bits.
 
-    `permissions` are the low twelve bits of st_mode, or None where nothing is known of them
-    (a new file takes what the umask gives). Two states are equal when `version` and `mode` are;
-    permissions beyond git's executable bit are kept, not compared.
+    `permissions` are the low twelve bits of st_mode, or None if they are unknown (a new file follows the
+    umask). Two states are equal when `version` and `mode` are; permissions beyond git's executable bit are
+    kept, not compared.
     """
 
     content: bytes = field(compare=False)
@@ -55,22 +55,22 @@ class FileState:
         return self.mode == EXECUTABLE
 
     def with_content(self, content: bytes) -> FileState:
-        """The same file with other bytes."""
+        """Return the same file with other bytes."""
         return FileState(content, self.mode, self.permissions)
 
 
 def mode_of(st_mode: int) -> GitMode:
-    """Git's mode for a regular file or symlink of `st_mode` (the owner's x bit decides, as in git)."""
+    """Return git's mode for a regular file or symlink (the owner's x bit decides, as in git)."""
     if stat.S_ISLNK(st_mode):
         return SYMLINK
     return EXECUTABLE if st_mode & stat.S_IXUSR else FILE
 
 
 class Text(Struct, frozen=True):
-    """Content that decodes, with its encoding, mark and line ends remembered.
+    """Content that decodes, with its encoding, byte-order mark and line ends.
 
-    `text` has the line ends as they are in the file and no byte-order mark; `encode` turns a text
-    back into bytes in the same encoding with the same mark, so `Text.decode(b).encode() == b`.
+    `text` has the line ends of the file and no byte-order mark. `encode` turns a text back into bytes in
+    the same encoding with the same mark, so `Text.decode(b).encode() == b`.
     """
 
     text: str
@@ -79,12 +79,12 @@ class Text(Struct, frozen=True):
 
     @classmethod
     def decode(cls, content: bytes, *, path: str = "", fallback: str | None = None) -> Text:
-        """Decode by mark, else as UTF-8, else by `fallback`; NotText where none gives the bytes back."""
+        """Decode by byte-order mark, then as UTF-8, then by `fallback`. Raises NotText if all fail."""
         for bom, encoding in _MARKS:
             if content.startswith(bom):
                 return cls._strictly(content, bom, encoding, path)
         nuls = content.count(0)
-        if nuls * 3 <= len(content):  # more are UTF-16 or UTF-32 without a mark, or no text at all
+        if nuls * 3 <= len(content):  # more means UTF-16 or UTF-32 without a mark, or no text at all
             try:
                 return cls(content.decode("utf-8"), "utf-8", b"")
             except UnicodeDecodeError:
@@ -103,7 +103,7 @@ class Text(Struct, frozen=True):
             if text.encode(encoding) == content[len(bom) :]:
                 return cls(text, encoding, bom)
         except UnicodeError:
-            pass  # said by the refusal below
+            pass  # refused below
         raise NotText(
             f"{path or 'The file'} does not decode as {encoding}.",
             hint="Write it whole with `write`.",
@@ -111,7 +111,7 @@ class Text(Struct, frozen=True):
         )
 
     def encode(self, text: str | None = None, *, path: str = "") -> bytes:
-        """The bytes of `text` (default: this one) in this encoding; NotText where it cannot hold it."""
+        """Encode `text` (default: this one). Raises NotText if the encoding cannot hold it."""
         whole = self.text if text is None else text
         try:
             return self.bom + whole.encode(self.encoding)
@@ -131,7 +131,7 @@ _MARKS = (
 
 
 def line_end_of(text: str) -> LineEnd:
-    """Which line ends `text` has: one kind, `mixed`, or `none`."""
+    """Return the line ends of `text`: one kind, `mixed`, or `none`."""
     crlf = text.count("\r\n")
     lf = text.count("\n") - crlf
     cr = text.count("\r") - crlf

@@ -1,11 +1,12 @@
-"""Globs: which paths are meant, by their text alone, and whether two of them can mean the same path.
+"""Globs: the paths that they match, by their text alone, and whether two can match the same path.
 
 A glob is relative to the workspace's root, as in gitignore: `*` and `?` stay within one name, `[a-z]` and
-`[!a-z]` are one character, `**` is any number of folders, `\\` takes the next character as it is. One whose
-last name has no wildcard also means all that lies below it, and one that ends in `/` or `**` only that.
+`[!a-z]` are one character, `**` is any number of folders, `\\` takes the next character literally. If its
+last name has no wildcard, a glob also matches everything below it. If it ends in `/` or `**`, it matches only
+what is below.
 
-Two forms of the same thing: an expression that matches (without backtracking over `*` and `**`: the leftmost
-way is as good as any), and an automaton, so that the intersection of two is looked for, not guessed.
+A glob has two forms. An expression matches paths, without backtracking over `*` and `**`, because the
+leftmost match is as good as any. An automaton finds the intersection of two globs exactly.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 
     from editd.values.path import WorkspacePath
 
-GLOB_CHARACTERS_MAX = 400  # with wildcards: two of them have so many states squared
+GLOB_CHARACTERS_MAX = 400  # with wildcards: two globs have the square of so many states
 PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
-GLOBS_MAX = 1000  # of a scope, a subscription or a filter; with those below they are made within a second
+GLOBS_MAX = 1000  # of a scope, a subscription or a filter; with the next two, parsing takes a second at most
 ALL_CHARACTERS_MAX = 16_000  # of them together
 ALL_CLASSES_MAX = 100  # of them together: `re` takes 6 ms for a class that is wide enough
-STATES_MAX = 10_000  # looked at to hold globs against each other, for one request: some 0.3 s
+STATES_MAX = 10_000  # visited to compare globs for one request: some 0.3 s
 
 Span = tuple[int, int]  # of code points, both ends included
 Characters = tuple[Span, ...]
-_State = tuple[int, int, int]  # of the one automaton, of the other, and of the path's shape
+_State = tuple[int, int, int]  # of the first automaton, of the second, and of the path's shape
 
 _Within = tuple[int, frozenset[tuple[int, int]], int]  # of the inner one, of all outer ones, and the shape
 _Step = TypeVar("_Step", _State, _Within)
@@ -55,14 +56,16 @@ Name = tuple[Piece, ...] | None  # None is `**`
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """Only `parse` makes one."""
+    """One glob. Only `parse` makes one."""
 
     text: str
     names: tuple[Name, ...] = field(repr=False, compare=False)
     is_plain: bool = field(repr=False, compare=False)  # its last name has no wildcard
-    is_below: bool = field(repr=False, compare=False)  # it ends in `/`: what lies below, not the thing itself
-    stem: str = field(repr=False, compare=False)  # what every path that it means begins with
-    folder: str = field(repr=False, compare=False)  # every path that it means lies below; "" is the root
+    is_below: bool = field(repr=False, compare=False)  # it ends in `/`: all below the folder, not itself
+    stem: str = field(repr=False, compare=False)  # the beginning of every path that it matches
+    folder: str = field(
+        repr=False, compare=False
+    )  # the folder above every path that it matches; "" is the root
     pattern: re.Pattern[str] = field(repr=False, compare=False)
 
     @classmethod
@@ -72,7 +75,7 @@ class Glob:
         if len(text) > (GLOB_CHARACTERS_MAX if has_wildcards else PLAIN_CHARACTERS_MAX):
             raise _refused(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
         if text.startswith("!"):
-            raise _refused(text, "begins with `!`; only what is meant can be said, not what is not")
+            raise _refused(text, "begins with `!`; a glob can only include paths, not exclude them")
         bare = text.removeprefix("/")
         is_below = bare.endswith("/")
         parts = bare.removesuffix("/").split("/")
@@ -89,7 +92,7 @@ class Glob:
         return self.pattern.fullmatch(path.text) is not None
 
     def is_barred_by(self, path: WorkspacePath) -> bool:
-        """Return whether a file at `path` would leave no room for any path that the glob means."""
+        """Return whether a file at `path` would leave no room for any path that the glob matches."""
         return self.folder == path.text or self.folder.startswith(f"{path.text}/")
 
     def __str__(self) -> str:
@@ -97,40 +100,40 @@ class Glob:
 
 
 def parse_all(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
-    """The globs of `what`. Raises InvalidParams, also for too many of them."""
+    """Parse the globs of `what`. Raises InvalidParams, also for too many of them."""
     check_count(texts, what)
     return tuple(map(Glob.parse, texts))
 
 
 def check_count(texts: Sequence[str], what: str) -> None:
-    """Raises InvalidParams for more globs than `what` may have."""
+    """Raise InvalidParams for more globs than `what` may have."""
     sizes = (len(texts), GLOBS_MAX), (sum(map(len, texts)), ALL_CHARACTERS_MAX)
     classes = sum(text.count("[") for text in texts), ALL_CLASSES_MAX
     if any(size > most for size, most in (*sizes, classes)):
         raise InvalidParams(
             f"{what} has at most {GLOBS_MAX} globs, of {ALL_CHARACTERS_MAX} characters and {ALL_CLASSES_MAX}"
             " classes (`[a-z]`) in all.",
-            hint="A folder's glob means all that lies below it.",
+            hint="Use a folder's glob, which matches everything below it.",
         )
 
 
 def is_among(path: WorkspacePath, globs: Iterable[Glob]) -> bool:
-    """Does any of the globs mean this path?"""
+    """Return whether any of the globs matches this path."""
     return any(glob.matches(path) for glob in globs)
 
 
 class Meter(Struct):
-    """How much work is left for holding globs against each other; some are made so that it has no end."""
+    """The work left for comparing globs; clients can make globs whose comparison would never end."""
 
     states: int = STATES_MAX
 
 
 class Exhausted(Exception):
-    """The meter has run out before it was known."""
+    """The meter ran out before the result was known."""
 
 
 def could_both_match(first: Glob, second: Glob, meter: Meter) -> bool:
-    """Is there any path that both mean? Where the meter runs out, it is taken that there is."""
+    """Return whether any path can match both globs. If the meter runs out, the answer is yes."""
     if not first.stem.startswith(second.stem) and not second.stem.startswith(first.stem):
         return False
     try:
@@ -140,7 +143,7 @@ def could_both_match(first: Glob, second: Glob, meter: Meter) -> bool:
 
 
 def common_path(first: Glob, second: Glob, meter: Meter) -> str | None:
-    """The shortest path that both globs mean, whether or not there is such a file; None: there is none.
+    """Return the shortest path that both globs match, whether or not it exists; None if there is none.
 
     Raises Exhausted.
     """
@@ -166,7 +169,7 @@ def common_path(first: Glob, second: Glob, meter: Meter) -> str | None:
 
 
 def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None:
-    """Return the shortest path that `inner` means and none of `outer` does, or None if there is none.
+    """Return the shortest path that `inner` matches and none of `outer` does, or None if there is none.
 
     Raises Exhausted.
     """
@@ -199,7 +202,7 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
     return None
 
 
-# ── reading ──
+# ── parsing ──
 
 
 def _name(part: str, text: str) -> Name:
@@ -221,7 +224,7 @@ def _name(part: str, text: str) -> Name:
         else:
             if character == "\\":
                 if at == len(part):
-                    raise _refused(text, "ends in a `\\` that takes no character")
+                    raise _refused(text, "ends in a `\\` without a character after it")
                 character = part[at]
                 at += 1
             pieces.append(((ord(character), ord(character)),))
@@ -229,7 +232,7 @@ def _name(part: str, text: str) -> Name:
 
 
 def _class(part: str, at: int, text: str) -> tuple[Characters, int]:
-    """The characters of a class that begins before `at`, and where it ends."""
+    """Return the characters of a class that begins before `at`, and its end."""
     is_negated = part[at : at + 1] in ("!", "^")
     at += is_negated
     spans: list[Span] = []
@@ -253,7 +256,7 @@ def _class_character(part: str, at: int, text: str) -> tuple[int, int]:
 
 
 def _others(spans: Sequence[Span]) -> Characters:
-    """All characters that are in none of the spans."""
+    """Return all characters that are in none of the spans."""
     found: list[Span] = []
     begin = 0
     for low, high in sorted(spans):
@@ -264,7 +267,7 @@ def _others(spans: Sequence[Span]) -> Characters:
 
 
 def _without_repetition(names: Iterable[Name]) -> Iterator[Name]:
-    """`**/**` says no more than `**`."""
+    """Drop repeated `**`: `**/**` is the same as `**`."""
     before: Name = ()
     for name in names:
         if name is not None or before is not None:
@@ -300,7 +303,7 @@ def _refused(text: str, why: str) -> InvalidParams:
 
 
 def _expression(names: Sequence[Name], *, is_plain: bool, is_below: bool) -> str:
-    """The expression for whole paths. What stands between two `**` is taken at its first place, for good."""
+    """Return the expression for whole paths. Names between two `**` match at their first place, for good."""
     chunks: list[list[Name]] = [[]]
     for name in names:
         if name is None:
@@ -319,7 +322,7 @@ def _expression(names: Sequence[Name], *, is_plain: bool, is_below: bool) -> str
 
 
 def _name_expression(name: Name) -> str:
-    """One name. Between two `*` the first place that fits is taken for good, as `fnmatch` does it."""
+    """Return the expression of one name. Text between two `*` matches at its first place, as in `fnmatch`."""
     assert name is not None, "`**` is not one name"
     chunks: list[str] = [""]
     for piece in name:
@@ -337,15 +340,17 @@ def _class_expression(characters: Characters) -> str:
     if characters == IN_NAME:
         return "[^/]"
     if not characters:
-        return "(?!)"  # a class that holds nothing but `/`
-    is_most = characters[-1][1] == 0x10FFFF  # then what is left out is less to write, and far less to compile
+        return "(?!)"  # a class of `/` only
+    is_most = (
+        characters[-1][1] == 0x10FFFF
+    )  # then the excluded characters are fewer, and far faster to compile
     spans = (f"\\U{low:08x}-\\U{high:08x}" for low, high in (_others(characters) if is_most else characters))
     return f"[{'^' if is_most else ''}{''.join(spans)}]"
 
 
-# ── meeting ──
+# ── intersection ──
 
-# The shape of a path's text: no empty name, no `.`, no `..`. Nothing else is a path, whatever a glob says.
+# The shape of a path's text: no empty name, no `.`, no `..`. A glob matches no other text.
 _BEGIN, _DOT, _DOT_DOT, _IN_A_NAME = range(4)
 _AFTER_A_DOT = {_BEGIN: _DOT, _DOT: _DOT_DOT, _DOT_DOT: _IN_A_NAME, _IN_A_NAME: _IN_A_NAME}
 _DOTS: Final[Characters] = ((0x2E, 0x2E),)
@@ -355,13 +360,13 @@ _NEITHER: Final[Characters] = ((0x01, 0x2D), (0x30, 0x10FFFF))
 
 @dataclass
 class _Automaton:
-    """States from 0, where it begins; edges by the state they leave."""
+    """States from 0, the start; edges by the state they leave."""
 
     edges: list[list[tuple[Characters, int]]] = field(default_factory=lambda: [[]])
     accepting: set[int] = field(default_factory=set)
 
     def add(self, state: int, characters: Characters, to: int | None = None) -> int:
-        """An edge from `state` to `to`, or to a new state. Returns where it leads."""
+        """Add an edge from `state` to `to`, or to a new state; return its target."""
         if to is None:
             to = len(self.edges)
             self.edges.append([])
@@ -402,7 +407,7 @@ def _anything_after(made: _Automaton, state: int) -> int:
 
 
 def _steps(left: Characters, right: Characters, shape: int) -> Iterator[tuple[str, int]]:
-    """A character for each way on that both edges allow, and the shape of the path after it."""
+    """Yield a character for each step that both edges allow, and the shape of the path after it."""
     both = _both(left, right)
     if not both:
         return
@@ -417,7 +422,7 @@ def _steps(left: Characters, right: Characters, shape: int) -> Iterator[tuple[st
 
 def _samples(characters: Characters, edges: Iterable[Characters], shape: int) -> Iterator[tuple[str, int]]:
     """Yield one character for each set of `characters` that all `edges` treat alike, and the next shape."""
-    borders = {0x2E, 0x2F, 0x30, 0x61, 0x7B}  # `.`, `/`, and letters for a path that is pleasant to read
+    borders = {0x2E, 0x2F, 0x30, 0x61, 0x7B}  # `.`, `/`, and letters, so that the path is readable
     for meant in edges:
         for low, high in meant:
             borders |= {low, high + 1}

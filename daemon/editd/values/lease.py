@@ -31,9 +31,9 @@ class Lease(Struct, frozen=True):
 
 
 def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob], meter: Meter) -> bool:
-    """Is there a path that one of the first and one of the second can both mean?
+    """Return whether a glob of `first` and one of `second` can match the same path.
 
-    Where the meter runs out, it is taken that there is: who asks is refused or waits, and nobody is hurt.
+    If the meter runs out, the answer is yes: a request is then refused or waits, and no lease is violated.
     """
     others = tuple(second)
     return any(could_both_match(one, other, meter) for one in first for other in others)

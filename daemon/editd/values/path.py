@@ -23,23 +23,23 @@ NAME_BYTES_MAX = 255  # NAME_MAX of every Linux file system
 PATH_BYTES_MAX = 4095  # PATH_MAX less its NUL
 TEMPORARY_PREFIX = ".editd-"  # our own files beside their targets; skipped by scan, watcher and users
 
-# What a file system leaves out of a name before it compares it, so that ".g\u200cit" is ".git" there: HFS+
-# some (git's utf8.c, next_hfs_char), a casefolded ext4 or f2fs all that Unicode calls default ignorable.
-# Refused everywhere, for a workspace may be copied.
+# Characters that a file system ignores in a comparison of names, so that ".g\u200cit" is ".git" to it. HFS+
+# ignores some (git's utf8.c, next_hfs_char), a casefolded ext4 or f2fs all default ignorables of Unicode.
+# They are refused everywhere, because a workspace may be copied.
 _IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _NAME_ENDS = re.compile(
     "[:\udc80-\udcff]"
-)  # at a stream's name on NTFS; at a byte that is not UTF-8, as for git
+)  # NTFS ends a name at its stream's name, and git at a byte that is not UTF-8
 
 
-class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edit asks for some forty
+class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edit needs some forty hashes
     """A relative path that stays inside the workspace, `/` between names, no `.` or `..`.
 
-    Only `parse` makes one from what a client says, so whoever holds one need not check it again.
-    Symbolic links are the workspace's business: it opens every folder on the way itself.
+    Only `parse` makes one from a client's text, so no holder checks it again. Symbolic links are resolved
+    by the workspace, which opens every folder on the way itself.
     """
 
     text: str
@@ -51,7 +51,7 @@ class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edi
 
     @property
     def raw(self) -> bytes:
-        """The path as the kernel takes it."""
+        """The path in bytes, for the kernel."""
         return self.text.encode("utf-8", "surrogateescape")
 
     @property
@@ -64,7 +64,7 @@ class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edi
 
 
 def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
-    """Yield the folders that `path` lies in, the nearest first."""
+    """Yield the folders above `path`, the nearest first."""
     folder = path.folder
     while folder:
         yield WorkspacePath(folder)
@@ -72,7 +72,7 @@ def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
 
 
 def ways_down(path: bytes, known: Container[bytes]) -> list[bytes]:
-    """Return `path` and the folders above it up to the nearest known one, which is left out; topmost first.
+    """Return `path` and its folders below the nearest known one, topmost first.
 
     The root, b"", is always known.
     """
@@ -85,8 +85,8 @@ def ways_down(path: bytes, known: Container[bytes]) -> list[bytes]:
 
 
 def inner(paths: AbstractSet[bytes]) -> set[bytes]:
-    """Return those of the paths that lie in another of them; b"" is the root, in which all others lie."""
-    inside = {b"": b"" in paths}  # whether a folder is one of the paths, or lies in one
+    """Return the paths that are inside another of them; b"" is the root, which contains all others."""
+    inside = {b"": b"" in paths}  # whether a folder is one of the paths, or inside one
     found: set[bytes] = set()
     for path in paths - {b""}:
         folder = path.rpartition(b"/")[0]
@@ -98,16 +98,16 @@ def inner(paths: AbstractSet[bytes]) -> set[bytes]:
 
 
 def is_among(path: WorkspacePath, places: AbstractSet[WorkspacePath]) -> bool:
-    """Whether `path` is one of these, or lies below one of them."""
+    """Whether `path` is one of these, or inside one of them."""
     return path in places or any(folder in places for folder in folders_of(path))
 
 
 def is_protected_name(name: str) -> bool:
-    """True for `.git` in any case and in any form that a file system takes for it.
+    """Return whether a file system may take the name for `.git`, in any case and form.
 
-    The forms are all that git itself refuses (its path.c, `is_ntfs_dotgit` and `is_hfs_dotgit`):
-    trailing dots and spaces, an alternate stream, the 8.3 name, ignorable code points, and a part of
-    a name that Windows would take for a path of several; and those of a casefolded file system.
+    The forms are all that git itself refuses (its path.c, `is_ntfs_dotgit` and `is_hfs_dotgit`): trailing
+    dots and spaces, an alternate stream, the 8.3 name, ignorable code points, and a part of a name that
+    Windows would take for a path. Those of a casefolded file system are added.
     """
     if name.isascii() and "git" not in name.lower():
         return False
@@ -115,7 +115,7 @@ def is_protected_name(name: str) -> bool:
     return any(_NAME_ENDS.split(part, 1)[0].rstrip(". ") in (".git", "git~1") for part in folded.split("\\"))
 
 
-@functools.lru_cache(maxsize=1024)  # what is edited is edited again
+@functools.lru_cache(maxsize=1024)  # the same files are edited again and again
 def _parsed(text: str) -> WorkspacePath:
     if not text or "\0" in text:
         raise InvalidParams(
@@ -126,7 +126,7 @@ def _parsed(text: str) -> WorkspacePath:
         is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
     except UnicodeEncodeError:
         raise InvalidParams(
-            "A path holds a surrogate that stands for no byte.",
+            "A path holds a surrogate that encodes no byte.",
             hint="Send names that are not UTF-8 as bytes.",
         ) from None
     if is_long:
@@ -153,13 +153,13 @@ def _check_name(name: str, text: str) -> None:
     if name in ("", "."):
         raise InvalidParams(
             f"{_shown(text)} has an empty name or a `.` in it.",
-            hint="Write it in its plain form, such as `src/main.c`.",
+            hint="Write it without them, such as `src/main.c`.",
             data={"path": text},
         )
     if is_protected_name(name):
         raise PathProtected(
-            f"{_shown(text)} lies in git's own folder.",
-            hint="editd never writes to `.git`; use git for that.",
+            f"{_shown(text)} is in git's own folder.",
+            hint="Use git to change `.git`; editd never writes to it.",
             data={"path": text},
         )
     if name.startswith(TEMPORARY_PREFIX):

@@ -1,4 +1,4 @@
-"""A session that was opened: its name, what it may touch, and what holds where its requests do not say."""
+"""An open session: its name, the paths that it may touch, and the defaults of its requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bounds(Struct, frozen=True):
         return self.write is None or is_among(path, self.write)
 
     def unwritable(self, glob: Glob) -> str | None:
-        """Return a path that `glob` means and the session may not write. Raises Exhausted."""
+        """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
         return None if self.write is None else path_outside(glob, self.write, Meter())
 
     def may_read(self, path: WorkspacePath) -> bool:
@@ -35,11 +35,11 @@ class Bounds(Struct, frozen=True):
 
 class Session(Struct, frozen=True):
     name: str
-    token_hash: str  # SHA-256 of its token, in hex; the token itself only its owner has
+    token_hash: str  # SHA-256 of its token, in hex; only its owner has the token itself
     actor: str | None
     bounds: Bounds
     on_stale: OnStale | None
     unread: Unread
     ttl: float  # seconds without a connection or a request, after which it ends
     created_us: int
-    is_in_doubt: bool = False  # the daemon was killed since, and some of what it has read may be forgotten
+    is_in_doubt: bool = False  # the daemon was killed since then, and may have lost some of its reads

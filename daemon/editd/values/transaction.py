@@ -21,7 +21,7 @@ ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 
 
 class Entry(Struct, frozen=True):
-    """What the history says a path holds: git's mode and the version, and the permission bits if known."""
+    """The state of a path in the history: git's mode, the version, and the permission bits if known."""
 
     mode: GitMode
     version: Version
@@ -29,13 +29,13 @@ class Entry(Struct, frozen=True):
 
 
 class Touch(Struct, frozen=True):
-    """What a transaction did to one path, by name only: no content."""
+    """The effect of a transaction on one path, by name only: no content."""
 
     path: WorkspacePath
     before: Entry | None
     after: Entry | None
     source: WorkspacePath | None = None
-    undone_by: Seq | None = None  # what took this path of its transaction back, if that is in force
+    undone_by: Seq | None = None  # the transaction in force that undid this path
 
     @property
     def kind(self) -> ChangeKind:
@@ -49,7 +49,7 @@ class Touch(Struct, frozen=True):
 
 
 class Authorship(Struct, frozen=True):
-    """Who a transaction is by, and why."""
+    """The author of a transaction, and the reason."""
 
     actor: str
     session: str | None = None
@@ -58,7 +58,7 @@ class Authorship(Struct, frozen=True):
 
 
 class Published(Struct, frozen=True):
-    """The commit in the user's git that a transaction was published in."""
+    """The commit in the user's git that contains a transaction."""
 
     commit: str
     branch: str
@@ -68,7 +68,7 @@ class Published(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True, order=True):
-    """One path of a transaction; with `hunks` only these of it, from 1, and the path stays in force."""
+    """One path of a transaction; with `hunks`, only these hunks from 1, and the path stays in force."""
 
     seq: Seq
     path: WorkspacePath
@@ -83,5 +83,5 @@ class Transaction(Struct, frozen=True):
     time_us: int  # microseconds since the epoch, UTC
     touches: tuple[Touch, ...]
     undoes: tuple[Seq, ...] = ()
-    undone_by: Seq | None = None  # only where all of its paths are undone: what took the last of them back
-    parts: tuple[Part, ...] = ()  # of those in `undoes` that it takes back only in part: these paths
+    undone_by: Seq | None = None  # the last undo, only if all of its paths are undone
+    parts: tuple[Part, ...] = ()  # the undone paths of transactions in `undoes` that are undone in part

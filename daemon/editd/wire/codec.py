@@ -1,10 +1,10 @@
-"""Values to and from the three encodings, and from values to typed messages.
+"""Conversion of values to and from the three encodings, and from values to typed messages.
 
 A text with bytes that are not UTF-8 is a `str` with surrogate escapes here, `bin` in MessagePack
-and `{"base64": "…"}` in JSON. A MessagePack `str` that is not UTF-8, which is what Neovim sends for
-such a text, is taken too. Every text that comes in can go out as bytes again.
+and `{"base64": "…"}` in JSON. A MessagePack `str` that is not UTF-8 is accepted too, because Neovim sends
+such texts. Every incoming text can go out as the same bytes again.
 
-Never lets an unchecked type through: what `params_of` returns is one of `messages.REQUESTS`.
+Never lets an unchecked type through: `params_of` returns one of `messages.REQUESTS`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _looking = threading.Lock()
 
 
 def convert(value: Any, kind: type[Typed]) -> Typed:
-    """The value as a `kind`, from any thread. Raises ValidationError, UnicodeEncodeError.
+    """Return the value as a `kind`, from any thread. Raises ValidationError, UnicodeEncodeError.
 
-    msgspec 0.22 looks at a type's fields where it is first used, and a thread that uses the type while
-    another one is at that ends the process by a segmentation fault: so the first look is one at a time.
+    msgspec 0.22 reads a type's fields at its first use. If another thread uses the type meanwhile, the
+    process ends by a segmentation fault. So only one thread at a time makes a first use.
     """
     if kind not in _looked_at:
         with _looking:
@@ -57,7 +57,7 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
     except msgspec.ValidationError as error:
         raise Malformed("invalid_params", f"{method}: {shown(str(error))}.") from None
     except UnicodeEncodeError:
-        # msgspec asks for UTF-8 where it compares a key or a choice.
+        # msgspec needs UTF-8 to compare a key or a choice.
         raise Malformed(
             "invalid_params", f"{method}: a key or a choice in its parameters is not UTF-8."
         ) from None
@@ -66,7 +66,7 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
 
 
 def decode_json(body: bytes) -> Any:
-    """The value that `body` holds; Malformed (parse_error, too_large) where it is no JSON, or of too much."""
+    """Decode the JSON in `body`. Raises Malformed: parse_error, or too_large for too many values."""
     if _has_more_values(body, LIMITS.values_max):
         raise too_many_values(fatal=False)
     try:
@@ -93,7 +93,7 @@ _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def _has_more_values(body: bytes, most: int) -> bool:
-    """Whether JSON has more elements than that: by its commas and brackets, those in texts left out."""
+    """Return whether JSON has more than `most` elements, by its commas and brackets outside of strings."""
     if len(body) <= most:
         return False
     for given in (body, b""):
@@ -103,7 +103,7 @@ def _has_more_values(body: bytes, most: int) -> bool:
 
 
 def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
-    """`value` with every text a `str`; Malformed (invalid_params) for what the protocol knows not."""
+    """Return `value` with every text as a `str`. Raises Malformed (invalid_params) for other types."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return value
@@ -128,12 +128,12 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
 
 
 def text_of(raw: bytes) -> str:
-    """The bytes as text, those that are not UTF-8 as surrogate escapes (PEP 383)."""
+    """Return the bytes as text, with surrogate escapes for bytes that are not UTF-8 (PEP 383)."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _number(value: float) -> float:
-    """JSON has larger integers, and MessagePack has infinity: nothing here can be counted in either."""
+    """Check a number: JSON has larger integers, and MessagePack has infinity, but no field takes them."""
     is_countable = -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
     if not is_countable:
         raise Malformed("invalid_params", "Numbers are finite, and integers fit into 64 bits with a sign.")
@@ -159,7 +159,7 @@ def _from_base64(value: Any) -> bytes | None:
 
 
 def encode_msgpack(value: Any) -> bytes:
-    """The MessagePack of `value`: plain values and messages, in any nesting."""
+    """Return the MessagePack of `value`: plain values and messages, in any nesting."""
     try:
         return msgspec.msgpack.encode(value)
     except (UnicodeEncodeError, OverflowError):
@@ -167,7 +167,7 @@ def encode_msgpack(value: Any) -> bytes:
 
 
 def encode_json(value: Any) -> bytes:
-    """The JSON of `value`, on one line; a float that is no number becomes null."""
+    """Return the JSON of `value`, on one line; a float that is not a number becomes null."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -175,7 +175,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def _sendable(value: Any, *, to_json: bool) -> Any:
-    """`value` with bytes for the texts that are not UTF-8, and digits for integers beyond 64 bits."""
+    """Return `value` with bytes for texts that are not UTF-8, and digits for integers beyond 64 bits."""
     return _replaced(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True), to_json)
 
 
@@ -195,7 +195,7 @@ def _replaced(value: Any, to_json: bool) -> Any:
 
 
 def _sendable_key(key: str) -> str:
-    """A key is for programs to find: JSON has no bytes there, so an escape stands for them."""
+    """Return a key as UTF-8: JSON has no bytes for keys, so they are written as escapes."""
     return key if _is_utf8(key) else key.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

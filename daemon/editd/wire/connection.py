@@ -6,11 +6,11 @@ The first byte that a client sends decides the encoding, and is answered in kind
     C                JSON-RPC 2.0 after `Content-Length` headers
     {                JSON-RPC 2.0, one message a line
 
-A request is typed and checked before it leaves here. Nothing that a client sends raises: what is no
-request comes out as Bad, with the answer to it, and a stream that cannot go on is `closed`. Limits
-are `wire.limits`; how fast requests are taken out is the owner's choice (`feed`, then `take`).
+A request is typed and checked before it leaves here. No input from a client raises: an invalid request comes
+out as BadRequest, with the answer to it, and a stream that cannot go on is `closed`. The limits are
+`wire.limits`. The owner decides how fast requests are taken out (`feed`, then `take`).
 
-Never touches a socket; knows no method's meaning.
+Never touches a socket, and knows the meaning of no method.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class Request(Struct, frozen=True, weakref=True):
-    """A method's typed parameters. `id` is None for a notification: nobody waits for its answer."""
+    """A method's typed parameters. `id` is None for a notification, which gets no answer."""
 
     id: Id | None
     params: Params
 
 
 class BadRequest(Struct, frozen=True):
-    """What was no request. Send `answer`, as it is; after a `fatal` one the stream is closed."""
+    """An invalid request. Send `answer` as it is; after a `fatal` one the stream is closed."""
 
     error: Error
     answer: bytes
@@ -53,18 +53,18 @@ Incoming = Request | BadRequest
 
 
 class Connection:
-    """The daemon's end. `waiting` is how many requests were taken and not answered yet."""
+    """The daemon's end. `waiting` is the number of requests taken and not answered yet."""
 
     def __init__(self) -> None:
         self.waiting = 0
         self.closed = False
         self._ids: set[Id] = set()
         self._frames: Frames | None = None
-        self._envelope: Envelope = JsonRpc("line")  # who speaks no encoding is told so in this one
+        self._envelope: Envelope = JsonRpc("line")  # also for errors to clients with an unknown encoding
 
     @property
     def kept(self) -> int:
-        """How many bytes were fed that nothing was made of yet."""
+        """The number of bytes that were fed and are not part of a taken message."""
         return 0 if self._frames is None else self._frames.kept
 
     @property
@@ -78,12 +78,12 @@ class Connection:
             self._envelope.errors_as_text = wanted
 
     def receive(self, data: bytes) -> list[Incoming]:
-        """All that is whole now that `data` has come: `feed`, then `take` until there is no more."""
+        """Return all messages that `data` completes: `feed`, then `take` until there is no more."""
         self.feed(data)
         return list(iter(self.take, None))
 
     def feed(self, data: bytes) -> None:
-        """Keep what has come in, until it is taken."""
+        """Keep incoming bytes until they are taken."""
         if self._frames is None:
             data = data.lstrip(b" \t\r\n")
             if not data or self.closed:
@@ -93,12 +93,12 @@ class Connection:
         self._frames.feed(data)
 
     def feed_end(self) -> None:
-        """The client has said all: a last line needs no line end."""
+        """Note the end of the client's stream: a last line needs no line end."""
         if isinstance(self._frames, LineFrames):
             self._frames.feed(b"\n")
 
     def take(self) -> Incoming | None:
-        """The next whole message, or None where there is none yet, or no more."""
+        """Return the next complete message, or None if there is none."""
         while not self.closed and self._frames is not None:
             try:
                 value = next(self._frames)
@@ -111,47 +111,47 @@ class Connection:
         return None
 
     def is_waiting_for(self, call_id: Id | None) -> bool:
-        """Whether a request with this id was taken and not answered; a notification is never known."""
+        """Whether a request with this id was taken and not answered; never true for a notification."""
         return call_id in self._ids
 
     def reply(self, to: Id | None, result: Any) -> bytes:
-        """The bytes that answer a request with its result; none for a notification."""
+        """Return the bytes that answer a request with its result; none for a notification."""
         self._leave(to)
         return b"" if to is None else self._envelope.result(to, result)
 
     def refuse(self, to: Id | None, error: Error) -> bytes:
-        """The bytes that answer a request with an error; none for a notification."""
+        """Return the bytes that answer a request with an error; none for a notification."""
         self._leave(to)
         return b"" if to is None else self._envelope.error(to, error)
 
     def end(self, error: Error) -> bytes:
-        """Read no more of the stream, forget what is kept of it, and return the bytes that say why."""
+        """Read no more of the stream, drop its buffer, and return the bytes of the error."""
         self.closed, self._frames = True, None
         return self._envelope.error(None, error)
 
     def notify(self, method: str, params: Any) -> bytes:
-        """The bytes of a notification to the client."""
+        """Return the bytes of a notification to the client."""
         return self._envelope.call(None, method, params)
 
     def notice(self, method: str, arguments: list[Any]) -> bytes:
-        """The bytes of a notification by position."""
+        """Return the bytes of a notification by position."""
         return self._envelope.notice(method, arguments)
 
     @property
     def encoding(self) -> str:
-        """Which of the three the client speaks: what is encoded for one is good for all of the same."""
+        """The client's encoding: bytes encoded for one client are good for all with the same."""
         if isinstance(self._envelope, JsonRpc):
             return f"json-{self._envelope.framed}"
         return "msgpack"
 
     def _opened(self, value: Any) -> Incoming | None:
-        """What `value` asks for; None for what needs neither a deed nor an answer."""
+        """Return the request in `value`; None if it needs neither an action nor an answer."""
         try:
             call = self._envelope.open(value)
         except BadCall as bad:
             return self._bad(bad.to, bad.malformed)
         if isinstance(call, Response):
-            return None  # The daemon asks its clients nothing.
+            return None  # The daemon sends no requests to its clients.
         try:
             params = params_of(call.method, plain(call.params, from_json=self._envelope.from_json))
         except Malformed as malformed:
@@ -168,7 +168,7 @@ class Connection:
         return Request(call.id, params)
 
     def _leave(self, to: Id | None) -> None:
-        assert to is None or to in self._ids, "an answer to nothing that was asked"
+        assert to is None or to in self._ids, "an answer without a request"
         if to is not None:
             self._ids.remove(to)
         self.waiting -= 1
@@ -176,7 +176,7 @@ class Connection:
     def _bad(self, to: Id | None, malformed: Malformed) -> BadRequest:
         if malformed.fatal:
             self.closed = True
-            self._frames = None  # with all that it has kept
+            self._frames = None  # with its buffer
         return BadRequest(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
 
 
@@ -209,7 +209,7 @@ class UnknownFrames(Frames):
     """The stream of a client that speaks none of the encodings."""
 
     def feed(self, data: bytes) -> None:
-        """Nothing of it can be read."""
+        """Drop the data, which cannot be read."""
 
     @property
     def kept(self) -> int:
@@ -218,7 +218,7 @@ class UnknownFrames(Frames):
     def __next__(self) -> Any:
         raise Malformed(
             "parse_error",
-            "The first byte is of no encoding that is spoken here. Send MessagePack-RPC, or JSON-RPC one"
+            "The first byte is of no known encoding. Send MessagePack-RPC, or JSON-RPC one"
             " object a line, or JSON-RPC with Content-Length headers.",
             fatal=True,
         )
@@ -235,14 +235,14 @@ class Reply(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """The daemon's no to request `id`; None where it could not tell which."""
+    """The daemon's error for request `id`; None if it could not read the id."""
 
     id: Id | None
     error: Error
 
 
 class ServerEvent(Struct, frozen=True):
-    """What the daemon says unasked."""
+    """A notification from the daemon."""
 
     method: str
     params: Any
@@ -257,12 +257,12 @@ class ClientConnection:
         self._envelope = MessagePackRpc()
 
     def request(self, method: str, params: Params) -> tuple[int, bytes]:
-        """Return a new id, and the bytes that ask for `method` under it."""
+        """Return a new id, and the bytes of a request with it."""
         number = next(self._numbers)
         return number, self._envelope.call(number, method, params)
 
     def receive(self, data: bytes) -> list[Reply | Failure | ServerEvent]:
-        """All that is whole now that `data` has come; Malformed where it is not of this protocol."""
+        """Return all messages that `data` completes. Raises Malformed if it is not of this protocol."""
         self._frames.feed(data)
         return [self._answer(value) for value in self._frames]
 

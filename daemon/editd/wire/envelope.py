@@ -1,9 +1,9 @@
-"""The two RPC conventions: what surrounds a request, and what an answer is wrapped in.
+"""The two RPC conventions: the envelope of a request, and the envelope of an answer.
 
     MessagePack-RPC   [0, id, method, [params]]   [1, id, error, result]   [2, method, [params]]
     JSON-RPC 2.0      {"jsonrpc": "2.0", "id", "method", "params"}, {…, "result"} or {…, "error"}
 
-Params are one map in both. Knows what a message looks like, not what any method means.
+Params are one map in both. Knows the form of a message, not the meaning of any method.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Id = int | str
 
 
 class RpcCall(Struct, frozen=True):
-    """A method to be called; `id` is None for a notification, which nobody answers."""
+    """A method call; `id` is None for a notification, which gets no answer."""
 
     id: Id | None
     method: str
@@ -31,7 +31,7 @@ class RpcCall(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """An answer that came in: to a client, or from one that was asked nothing."""
+    """An incoming answer: to a client, or from a client that got no request."""
 
     id: Any
     error: Any
@@ -39,7 +39,7 @@ class Response(Struct, frozen=True):
 
 
 class BadCall(Exception):
-    """No call, but perhaps with an id to answer to."""
+    """An invalid call, perhaps with an id to answer to."""
 
     def __init__(self, to: Id | None, malformed: Malformed) -> None:
         super().__init__(str(malformed))
@@ -54,7 +54,7 @@ class Envelope(Protocol):
 
     @abstractmethod
     def open(self, value: Any) -> RpcCall | Response:
-        """What `value` says; raises BadCall where it is neither call nor response."""
+        """Return the call or response in `value`; raises BadCall if it is neither."""
 
     @abstractmethod
     def result(self, to: Id, result: Any) -> bytes: ...
@@ -67,11 +67,11 @@ class Envelope(Protocol):
 
     @abstractmethod
     def notice(self, method: str, arguments: list[Any]) -> bytes:
-        """A notification by position, as a bare Neovim channel takes it."""
+        """Return a notification by position, as a bare Neovim channel takes it."""
 
 
 class MessagePackRpc(Envelope):
-    """`errors_as_text` is for a bare Neovim channel, which shows no other form of error."""
+    """MessagePack-RPC. `errors_as_text` is for a bare Neovim channel, which shows no other form of error."""
 
     from_json = False
     errors_as_text = False
@@ -101,7 +101,7 @@ class MessagePackRpc(Envelope):
 
 
 class JsonRpc(Envelope):
-    """`framed` says whether a header tells the length, or a line is a message."""
+    """JSON-RPC. `framed` is "header" for a length before each message, "line" for one message a line."""
 
     from_json = True
 
@@ -110,13 +110,13 @@ class JsonRpc(Envelope):
 
     def open(self, value: Any) -> RpcCall | Response:
         if isinstance(value, list):
-            raise _invalid(None, "A batch is not taken: send one request after the other.")
+            raise _invalid(None, "A batch is not accepted: send one request after the other.")
         if not isinstance(value, dict):
             raise _invalid(None, "A JSON-RPC request is an object.")
         if "method" not in value and ("result" in value or "error" in value):
             return Response(value.get("id"), value.get("error"), value.get("result"))
         call_id = _checked_id(value["id"]) if "id" in value else None
-        # A misspelt `params` would have the method run with none.
+        # The method would run without the parameters of a misspelt `params`.
         if unknown := value.keys() - _MEMBERS:
             raise _invalid(call_id, f"A JSON-RPC request has no member {shown(min(unknown))!r}.")
         if value.get("jsonrpc", "2.0") != "2.0":
@@ -159,7 +159,7 @@ def _call(call_id: Id | None, method: Any, params: Any) -> RpcCall:
 
 
 def _only_map(call_id: Any, rest: list[Any]) -> Any:
-    """The map in `[params]`; Neovim has but one empty table, so an empty array is an empty map."""
+    """Return the map in `[params]`; Neovim has but one empty table, so an empty array is an empty map."""
     match rest:
         case [] | [[]] | [[[]]]:
             return {}
@@ -186,5 +186,5 @@ def _invalid(call_id: Id | None, message: str) -> BadCall:
 
 
 def _as_text(error: Error) -> str:
-    """`name: message`, and on its next line the data as JSON."""
+    """Return `name: message`, and on its next line the data as JSON."""
     return f"{error.name}: {error.message}\n{encode_json(error.data).decode('utf-8')}"

@@ -1,7 +1,7 @@
-"""Errors as the wire has them: a name with its number, and the one exception of this floor.
+"""The errors of the wire: a name with its number, and the one exception of this floor.
 
-Malformed    what came in is no request of this protocol; answered, and where `fatal` the stream
-             cannot go on, for nobody can tell where the next message begins
+Malformed    the input is not a request of this protocol; it is answered. If it is `fatal`, the stream
+             cannot go on, because the begin of the next message is unknown
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from editd.wire.messages import ERROR_CODES, Error
 
 
 def error(name: str, message: str, data: dict[str, Any] | None = None) -> Error:
-    """The error of that name; `message` says what happened and what to do about it."""
+    """Return the error with that name; `message` states the fact and the next step."""
     return Error(code=ERROR_CODES[name], name=name, message=message, data={} if data is None else data)
 
 
 class Malformed(Exception):
-    """What came in is no request: `name` is one of ERROR_CODES."""
+    """An input that is not a request: `name` is one of ERROR_CODES."""
 
     def __init__(self, name: str, message: str, *, fatal: bool = False) -> None:
         super().__init__(message)
@@ -27,5 +27,5 @@ class Malformed(Exception):
 
 
 def shown(text: str) -> str:
-    """A client's own words, short enough to be said back to it."""
+    """Return a client's own words, short enough to be repeated to it."""
     return text if len(text) <= LIMITS.text_length_max else text[: LIMITS.text_length_max] + "…"

@@ -1,9 +1,8 @@
-"""Where one message ends and the next begins, in each of the three encodings.
+"""Framing: finding the end of each message, in each of the three encodings.
 
-Frames are fed bytes as they come, in any pieces, and are iterators over the values of the messages
-that are whole. They can be fed and iterated again after they have run dry. What is not whole is
-kept, up to the limits; what is over them, or cannot be read, raises Malformed, and where that is
-fatal there is no next message.
+Frames are fed bytes as they come, in any pieces, and iterate over the values of the complete messages. They
+can be fed and iterated again after they have run dry. An incomplete message is kept, up to the limits. Input
+over a limit, or unreadable input, raises Malformed; after a fatal one there is no next message.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from editd.wire.limits import KIB, LIMITS, MIB
 
 
 class Frames(Iterator[Any], Protocol):
-    """The whole messages of one stream, as plain values with `bytes` in them."""
+    """The complete messages of one stream, as plain values with `bytes` in them."""
 
     @abstractmethod
     def feed(self, data: bytes) -> None:
-        """Take what has come in."""
+        """Add incoming bytes."""
 
     @property
     @abstractmethod
     def kept(self) -> int:
-        """How many bytes were fed and are no whole message yet, or were not taken yet."""
+        """The number of bytes that were fed and are not part of a taken message."""
 
 
 class MessagePackFrames(Frames):
@@ -43,9 +42,9 @@ class MessagePackFrames(Frames):
         self._values_left = LIMITS.values_max
         is_daemons = length_max is None
         self._fed = 0
-        self._begun = 0  # where in all that was fed the message begins that is not whole yet
+        self._begun = 0  # the offset of the incomplete message in the whole stream
         self._overfull = False
-        # The buffer holds what is not taken yet of the last feed, beside a message of full length.
+        # The buffer has room for the rest of the last feed, beside a message of full length.
         self._unpacker = msgpack.Unpacker(
             raw=False,
             unicode_errors="surrogateescape",
@@ -55,7 +54,7 @@ class MessagePackFrames(Frames):
             max_buffer_size=message_bytes_max + MIB,
             max_str_len=message_bytes_max,
             max_bin_len=message_bytes_max,
-            max_ext_len=KIB,  # the protocol has no extension types: enough to read one and say so
+            max_ext_len=KIB,  # the protocol has no extension types: enough to read one and refuse it
             max_array_len=LIMITS.array_length_max if length_max is None else length_max,
             max_map_len=LIMITS.map_length_max if length_max is None else length_max,
         )
@@ -65,7 +64,7 @@ class MessagePackFrames(Frames):
         return self._fed - self._begun
 
     def _count(self, made: Any) -> Any:
-        """Each array and map, as it is made: a million of empty ones are little to send, and much to keep."""
+        """Count each new array and map: a million empty ones are small on the wire, and large in memory."""
         self._values_left -= 1 + len(made)
         if self._values_left < 0:
             raise too_many_values(fatal=True)
@@ -86,7 +85,7 @@ class MessagePackFrames(Frames):
                 raise _too_large(self._message_bytes_max) from None
             raise StopIteration from None
         except (msgpack.FormatError, TypeError):  # TypeError: a map's key is a map or an array
-            raise _unreadable("The bytes are no MessagePack.") from None
+            raise _unreadable("The bytes are not MessagePack.") from None
         except msgpack.StackError:
             raise _unreadable("The message is nested too deep.") from None
         except ValueError as error:  # an announced length over its limit
@@ -99,7 +98,7 @@ class MessagePackFrames(Frames):
 
 
 class LineFrames(Frames):
-    """JSON, one message a line; empty lines are nothing."""
+    """JSON, one message a line; empty lines are skipped."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -128,7 +127,7 @@ class LineFrames(Frames):
 
 
 class HeaderFrames(Frames):
-    """JSON after a header that tells its length, as in LSP: `Content-Length: 52`, an empty line."""
+    """JSON after a header with its length, as in LSP: `Content-Length: 52`, an empty line."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -153,7 +152,7 @@ class HeaderFrames(Frames):
         return decode_json(body)
 
     def _take_header(self) -> int | None:
-        """The length that the header tells, once it is whole."""
+        """Return the length in the header, or None while it is incomplete."""
         if self._buffer[:1].isspace():  # a line end after a body sent by hand
             self._buffer = self._buffer.lstrip()
         end = _HEADER_END.search(self._buffer, 0, LIMITS.header_bytes_max)
@@ -166,7 +165,7 @@ class HeaderFrames(Frames):
         return _content_length(header)
 
 
-# LSP ends lines with CRLF; who writes LF by hand is understood, rather than left to wait for ever.
+# LSP ends lines with CRLF. A LF written by hand is accepted too, because otherwise it would wait for ever.
 _HEADER_END = re.compile(rb"\r?\n\r?\n")
 
 
@@ -179,7 +178,7 @@ def _content_length(header: bytes) -> int:
         if name.strip().lower() == b"content-length":
             lengths.add(value.strip())
     if len(lengths) != 1 or not (digits := lengths.pop()).isdigit():
-        raise _unreadable("The header must tell one Content-Length, in digits.")
+        raise _unreadable("The header must have one Content-Length, in digits.")
     length = int(digits)
     if length > LIMITS.message_bytes_max:
         raise _too_large(LIMITS.message_bytes_max)

@@ -1,6 +1,6 @@
-"""Every limit of the wire, each with its reason. `hello` tells them to clients.
+"""Every limit of the wire, each with its reason. The reply to `hello` has them.
 
-Lengths are checked before anything is made for them, so that five bytes that announce four
+Lengths are checked before memory is reserved for them, so that five bytes that announce four
 thousand million elements cost five bytes.
 """
 
@@ -14,10 +14,10 @@ MIB = 1024 * KIB
 
 
 class WireLimits(Struct, frozen=True):
-    """What one client may ask of the daemon's memory and time."""
+    """The limits of one client on the daemon's memory and time."""
 
     message_bytes_max: int = 64 * MIB
-    """A file of 16 MiB, the largest that a scan takes in, is 22 MiB as base64: two fit, and a half."""
+    """A file of 16 MiB, the largest that a scan takes in, is 22 MiB as base64. Two and a half fit."""
 
     header_bytes_max: int = 4 * KIB
     """The header of a JSON message is one line of some 25 bytes; LSP knows only one other."""
@@ -43,19 +43,19 @@ class WireLimits(Struct, frozen=True):
     (64 records a sync already cost a hundredth of a safe save each, measured)."""
 
     incoming_bytes_max: int = 512 * MIB
-    """Of all connections together, in messages that are not whole yet: eight of full length. Past it, the
-    connection that has most of it is closed."""
+    """Of all connections together, in incomplete messages: eight of full length. Above it, the
+    connection with most of it is closed."""
 
     requests_bytes_max: int = 512 * MIB
-    """Of all connections together, in requests of over 64 KiB that are not answered yet. Of one connection
-    nothing more is read once they are `message_bytes_max`, until one is answered."""
+    """Of all connections together, in unanswered requests of over 64 KiB each. A connection with
+    `message_bytes_max` of them is not read until one is answered."""
 
     outgoing_bytes_pause: int = MIB
     """Unread answers past this pause the reading of more requests, and events are left out, until the
     client has read: some 3,000 events, or one of 10,000 files."""
 
     outgoing_bytes_max: int = 64 * MIB
-    """A client that leaves more than this unread when there is more to say is closed."""
+    """A client with more than this unread is closed at the next answer or event."""
 
     subscriptions_max: int = 32
     """Of one connection: an editor has one for each window, and each costs a little with every edit."""
@@ -67,24 +67,24 @@ class WireLimits(Struct, frozen=True):
     """Of an actor, a session, a request id, a transaction, in characters: lines of a commit's message."""
 
     message_length_max: int = 100_000
-    """Of a transaction's `message`, in characters: it is kept for good, and told with every `log`."""
+    """Of a transaction's `message`, in characters: it is kept for good, and is in every `log`."""
 
     text_length_max: int = 500
-    """How much of a client's own words an error repeats, in characters."""
+    """Of a client's own words in an error, in characters."""
 
 
 LIMITS = WireLimits()
 
 DESCRIPTORS_KEPT = 128
-"""Of those that the process may have, so many are not for connections: some 25 it always has open, a
-transaction up to 64 folders while it is published, a child process six."""
+"""Descriptors of the process that are not for connections: some 25 are always open, publishing a
+transaction takes up to 64 folders, a child process six."""
 
 
 def within_descriptors(limits: WireLimits, descriptors_max: int) -> WireLimits:
-    """The limits of a process that may have so many descriptors, so that no client takes those of an edit.
+    """Return the limits for a process with so many descriptors, so that clients leave enough for an edit.
 
-    A client that is turned away has one for a moment, too, and they may be as many again. Below zero: any
-    number (RLIM_INFINITY).
+    A refused client has one for a moment, too, and there may be as many of those. A negative number
+    (RLIM_INFINITY) is no limit.
     """
     if descriptors_max < 0:
         return limits
@@ -93,4 +93,4 @@ def within_descriptors(limits: WireLimits, descriptors_max: int) -> WireLimits:
 
 
 ANSWER_BYTES_MAX = 1024 * MIB
-"""What a client takes as one answer: a diff or a log may be larger than any request."""
+"""The largest answer that a client accepts: a diff or a log may be larger than any request."""

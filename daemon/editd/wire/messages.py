@@ -1,8 +1,8 @@
-"""The protocol's messages: one frozen type for each, exactly as docs/protocol.md says.
+"""The protocol's messages: one frozen type for each, as in docs/protocol.md.
 
-A text is a `str` in which bytes that are not UTF-8 stand as surrogate escapes (PEP 383); the codec
-turns those into `bin` or `{"base64": …}` on the wire and back. Unknown keys are refused. What may
-be left out and what may be null are two things: `UNSET` is the first, `None` the second.
+A text is a `str` with surrogate escapes for bytes that are not UTF-8 (PEP 383). The codec converts those
+to `bin` or `{"base64": …}` on the wire and back. Unknown keys are refused. A field that may be left out
+has the type `UNSET`, a field that may be null has `None`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EventKind = Literal["transaction", "session", "lease", "resync", "shutdown"]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class MessageType(msgspec.StructMeta):
-    """Tells type checkers what `Message` tells msgspec: its subclasses are frozen, too."""
+    """Marks the subclasses of `Message` as frozen for type checkers, as msgspec makes them."""
 
 
 class Message(msgspec.Struct, metaclass=MessageType, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every message is: immutable, by keyword, unknown keys refused."""
+    """The base of every message: immutable, by keyword, unknown keys refused."""
 
 
 # ── Edits ──────────────────────────────────────────────────────────────────────────────────────
@@ -40,7 +40,7 @@ class Edit(Message, tag_field="op"):
 
 
 class Write(Edit, tag="write"):
-    """The whole file; over one that was not read, `base` or `force` is needed."""
+    """The whole file. Replacing a file that was not read needs `base` or `force`."""
 
     path: str
     content: str
@@ -57,18 +57,18 @@ class Replace(Edit, tag="replace"):
     new: str
     count: int = 1
     base: str | UnsetType | None = UNSET
-    guard: Literal["version", "text"] = "version"  # without a `base`, what keeps it from being stale
+    guard: Literal["version", "text"] = "version"  # without a `base`, the check that it is not stale
 
 
 class Position(Message):
-    """LSP's: a line and a character in it, from 0."""
+    """A position as in LSP: a line and a character in it, from 0."""
 
     line: int
     character: int
 
 
 class TextEdit(Message):
-    """LSP's: what stands from `start` to `end` becomes `text`."""
+    """A text edit as in LSP: `text` replaces the text from `start` to `end`."""
 
     start: Position
     end: Position
@@ -92,14 +92,14 @@ class Patch(Edit, tag="patch"):
 
 
 class Delete(Edit, tag="delete"):
-    """No file any more."""
+    """The deletion of a file."""
 
     path: str
     base: str | UnsetType | None = UNSET
 
 
 class Move(Edit, tag="move"):
-    """A file gets another path."""
+    """The move of a file to another path."""
 
     path: str
     to: str
@@ -108,7 +108,7 @@ class Move(Edit, tag="move"):
 
 
 class Chmod(Edit, tag="chmod"):
-    """A file becomes executable, or stops being so."""
+    """A change of a file's executable bit."""
 
     path: str
     executable: bool
@@ -134,7 +134,7 @@ class Tool(Edit, tag="tool"):
 AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink | Tool
 
 
-# ── Requests: what a client may ask, by method ─────────────────────────────────────────────────
+# ── Requests of a client, by method ────────────────────────────────────────────────────────────
 
 
 class Params(Message):
@@ -144,7 +144,7 @@ class Params(Message):
 
 
 class ReadVersion(Message):
-    """What a connection that is gone had read: this version of a file."""
+    """A version of a file that a client had read on an earlier connection."""
 
     path: str
     version: str | None
@@ -168,7 +168,7 @@ class Status(Params):
 class Check(Params):
     method: ClassVar[str] = "check"
     repair: bool = False
-    lose: bool = False  # repair also where something cannot be brought back
+    lose: bool = False  # repair even if something cannot be brought back
 
 
 class Shutdown(Params):
@@ -269,7 +269,7 @@ class Undo(Params):
     request_id: str | None = None
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
-    own_only: bool = False  # refused where it would take back what another session did
+    own_only: bool = False  # refuse to undo another session's work
 
 
 class Redo(Params):
@@ -285,7 +285,7 @@ class Redo(Params):
 
 class Rollback(Params):
     method: ClassVar[str] = "rollback"
-    session: str  # whose work it is; who asks is the connection's
+    session: str  # the session to roll back; the author is the connection's
     since: Tx | None = None  # or an RFC 3339 time
     actor: str | None = None
     message: str | None = None
@@ -328,7 +328,7 @@ class Show(Params):
 
 
 class Diff(Params):
-    """Without `from`: since the baseline. Without `to`: to the files as they are now."""
+    """A diff. Without `from`: since the baseline. Without `to`: to the current files."""
 
     method: ClassVar[str] = "diff"
     from_: Tx | None = msgspec.field(default=None, name="from")
@@ -338,7 +338,7 @@ class Diff(Params):
 
 
 class Publish(Params):
-    """What a `session` did, or the transactions `from` to `to`, as one commit in the user's git."""
+    """A session's work, or the transactions `from` to `to`, as one commit in the user's git."""
 
     method: ClassVar[str] = "publish"
     message: str
@@ -351,7 +351,7 @@ class Publish(Params):
 
 
 class Scope(Message):
-    """The globs of what a session may write and read; null is all of it."""
+    """The globs of the paths that a session may write and read; null is all paths."""
 
     write: list[str] | None = None
     read: list[str] | None = None
@@ -376,7 +376,7 @@ class SessionClose(Params):
 
 class SessionList(Params):
     method: ClassVar[str] = "session.list"
-    all: bool = False  # also those that are closed
+    all: bool = False  # also closed sessions
     stat: bool = False  # count the edits, files and lines of each
 
 
@@ -422,7 +422,7 @@ class Blame(Params):
 
 
 class Notify(Message):
-    """How a subscriber wants to be called, in place of `event`: a method, and its first arguments."""
+    """The form of a subscriber's events, in place of `event`: a method, and its first arguments."""
 
     method: str
     prefix: list[Any] = []
@@ -471,7 +471,7 @@ REQUESTS: dict[str, type[Params]] = {
 
 
 class Result(Message, forbid_unknown_fields=False):
-    """What a daemon says: a client passes over the fields that a later version has added."""
+    """A message from the daemon: clients skip fields that a later version has added."""
 
 
 class Empty(Result):
@@ -504,7 +504,7 @@ class StatusResult(Result):
     uptime: float  # seconds
     version: str
     state: Literal["ready", "scanning", "broken"]
-    reason: str | None  # why it is broken
+    reason: str | None  # for the state `broken`
     sessions: int
     leases: int
     proposals: int
@@ -514,19 +514,19 @@ class StatusResult(Result):
     config: dict[str, Any]
     hooks: list[dict[str, Any]]
     clients: int
-    weaker: list[str]  # what this file system cannot give, and what is not to be had right now
-    uncovered: list[str]  # what the baseline left out, and why
+    weaker: list[str]  # guarantees that this file system or the current state cannot give
+    uncovered: list[str]  # files outside the baseline, and why
     pid: int
     id: str
-    system: dict[str, Any] = {}  # the kind of file system, and the system calls that are done without
+    system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
 
 
 class CheckResult(Result):
     ok: bool
     problems: list[str]
-    repaired: list[str]  # what a repair has done; the daemon ends after it
-    lost: list[str]  # what it could not bring back
-    aside: str | None  # the folder that the damaged files are in now
+    repaired: list[str]  # the repairs made; the daemon ends after them
+    lost: list[str]  # things that could not be brought back
+    aside: str | None  # the folder that the damaged files were moved to
 
 
 class ReadResult(Result):
@@ -535,11 +535,11 @@ class ReadResult(Result):
     version: str
     mode: Mode
     kind: Literal["file", "symlink"]
-    encoding: str | None  # null where the content is not text
+    encoding: str | None  # null if the content is not text
     bom: bool
     eol: Literal["lf", "crlf", "cr", "mixed", "none"]
     size: int  # bytes
-    lines: int | UnsetType = UNSET  # of the whole file, if only some were asked for
+    lines: int | UnsetType = UNSET  # of the whole file, if the request named some
 
 
 class ToolEntry(Result):
@@ -586,13 +586,13 @@ class Change(Result):
     version: str | None
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
     mode: Mode | None = None
-    undone_by: int | UnsetType = UNSET  # where this path of a transaction is undone
+    undone_by: int | UnsetType = UNSET  # if this path of a transaction is undone
 
 
 class Part(Result):
     seq: int
     path: str
-    hunks: list[int] | UnsetType = UNSET  # where only these of it are undone
+    hunks: list[int] | UnsetType = UNSET  # if only these of it are undone
 
 
 class Published(Result):
@@ -622,14 +622,14 @@ class FileResult(Result):
     path: str
     version: str | None
     base: str | None
-    change: ChangeKind | None  # null where the edit leaves the file as it is
+    change: ChangeKind | None  # null if the edit does not change the file
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
     mode: Mode | UnsetType | None = UNSET
     content: str | UnsetType | None = UNSET
     diff: str | UnsetType = UNSET
     replacements: int | UnsetType = UNSET
     warnings: list[str] = []
-    changed_by: list[Transaction] | UnsetType = UNSET  # what others did since the session saw the file
+    changed_by: list[Transaction] | UnsetType = UNSET  # by others, since the session read the file
 
 
 class ApplyResult(Result):
@@ -648,18 +648,18 @@ class LineRange(Result):
 
 
 class InTheWay(Result):
-    """A file where an undo would not merge."""
+    """A file in which an undo conflicts."""
 
     path: str
     blocking: list[int]  # the later transactions there
     needs: list[int]  # those of them, and others, that would have to be undone first
     reason: str | UnsetType = UNSET
-    lines: list[LineRange] | UnsetType = UNSET  # that collide, of the file now
-    hunks: list[str] | UnsetType = UNSET  # what became of the lines that are to be undone
+    lines: list[LineRange] | UnsetType = UNSET  # of the current file that conflict
+    hunks: list[str] | UnsetType = UNSET  # the later history of the lines to undo
 
 
 class UndoResult(ApplyResult):
-    conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run, and where only what fits was undone
+    conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run, and after `on_conflict: skip`
 
 
 class BeginResult(Result):
@@ -672,7 +672,7 @@ class LogResult(Result):
 
 
 class Hunk(Result):
-    """A hunk of what a transaction did to a file; an undo names it by its path and number."""
+    """A hunk of a transaction's change to a file; an undo names it by its path and number."""
 
     path: str
     hunk: int
@@ -682,7 +682,7 @@ class Hunk(Result):
 class ShowResult(Result):
     transaction: Transaction
     diff: str | None
-    hunks: list[Hunk] | UnsetType = UNSET  # where they are asked for
+    hunks: list[Hunk] | UnsetType = UNSET  # if the request has `hunks`
 
 
 class DiffResult(Result):
@@ -727,7 +727,7 @@ class SessionEntry(Result):
     state: Literal["connected", "open", "closed"] | UnsetType = UNSET
     edits: int | UnsetType = UNSET  # of kind `edit` and `exec`, in force; this and the following with `stat`
     files: int | UnsetType = UNSET
-    added: int | UnsetType | None = UNSET  # lines; null where counting took too long
+    added: int | UnsetType | None = UNSET  # lines; null if counting took too long
     removed: int | UnsetType | None = UNSET
     published: list[Published] | UnsetType = UNSET
 
@@ -789,7 +789,7 @@ class GcResult(Result):
     oldest: int  # the history begins with this transaction
     compacted: int  # transactions that this run has dropped, or a dry run would
     freed: int  # bytes
-    bytes: int  # what the history takes then
+    bytes: int  # the size of the history afterwards
 
 
 class ConfigReloadResult(Result):
@@ -800,7 +800,7 @@ class ConfigReloadResult(Result):
 class HooksRunResult(Result):
     hooks: list[str]  # those that ran
     files: list[dict[str, Any]]  # of each its path, and the hooks that would change it
-    diff: str  # what they would change
+    diff: str  # the changes that they would make
     warnings: list[str]  # of hooks that failed and are left out
 
 
@@ -845,7 +845,7 @@ ERROR_CODES: dict[str, int] = {
 
 
 class Error(Result):
-    """An answer of no. `message` says what happened and what to do about it."""
+    """An error reply. `message` states the fact and the next step."""
 
     code: int
     name: str

@@ -1,7 +1,7 @@
-"""What a request calls things and says of itself: Unicode, and no longer than it makes sense.
+"""The names and messages in a request: valid Unicode, and of a sensible length.
 
-These words go into commit messages, the index and every `log`; the engine can rely on them. Paths and content
-are bytes as well, and are not looked at here.
+They go into commit messages, the index and every `log`, and the engine relies on them. Paths and content
+may be any bytes, and are not checked here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NAMES = frozenset({
     "since", "until", "branch", "author",
 })  # fmt: skip
 TEXTS = frozenset({"message", "command"})
-GROUPS = frozenset({"filter"})  # which have names in them
+GROUPS = frozenset({"filter"})  # maps with names in them
 
 
 def check_words(given: Message, where: str) -> None:
-    """Raises Malformed (invalid_params) where a name or a message in `given` cannot be one."""
+    """Raise Malformed (invalid_params) for an invalid name or message in `given`."""
     for attribute, name in _words_of(type(given)):
         value = getattr(given, attribute)
         for word in value if isinstance(value, list) else [value]:
@@ -49,6 +49,6 @@ def _check(value: str, what: str, *, is_name: bool) -> None:
 
 @functools.cache
 def _words_of(kind: type[Message]) -> tuple[tuple[str, str], ...]:
-    """Attribute and name on the wire of each field that is to be looked at."""
+    """Return the attribute and the wire name of each field to check."""
     fields = ((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
     return tuple(pair for pair in fields if pair[1] in NAMES | TEXTS | GROUPS)
