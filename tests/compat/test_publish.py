@@ -394,7 +394,7 @@ def test_hooks_are_not_run(place: Workplace) -> None:
 def test_what_makes_no_sense_is_refused(place: Workplace) -> None:
     senseless: list[tuple[dict[str, Any], str]] = [
         ({}, "Nothing to publish is named."),
-        ({"session": "s", "from_": 1}, "says already"),
+        ({"session": "s", "from_": 1}, "already names"),
         ({"session": "nobody"}, "in force"),
         ({"from_": 1, "branch": "-f"}, "no name for a branch"),
         ({"from_": 1, "branch": "a..b"}, "no name for a branch"),

@@ -10,7 +10,7 @@ from editd.server.async_timeout import wait_event
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(queue: int) -> None:
+def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(turns: int) -> None:
     async def run() -> None:
         event = asyncio.Event()
 
@@ -22,7 +22,7 @@ def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(queue: int) -> No
         task = asyncio.create_task(wait_for_ever())
         await asyncio.sleep(0.01)
         event.set()
-        for _ in range(queue):
+        for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
         _, pending = await asyncio.wait([task], timeout=1)
