@@ -140,7 +140,7 @@ class WorkspaceWatcher:
     def __init__(
         self, root: str, scanner: Scanner, is_deaf: Callable[[Callable[[bytes], bool]], bool]
     ) -> None:
-        """`is_deaf` is `Shortfalls.is_deaf`; its argument returns whether a folder is watched."""
+        """`is_deaf` is `WeakerGuarantees.is_deaf`; its argument returns whether a folder is watched."""
         self._root = root
         self._scanner = scanner
         self._is_deaf = is_deaf
