@@ -31,10 +31,10 @@ LOST_SHOWN_MAX = 20
 def verb(invocation: Invocation, repair: bool, yes: bool) -> int:
     """Verify that history, journal and files agree.
 
-    Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is one.
-    With --repair, rebuilds a damaged history from the packs (around the damage), the journal, the index
-    and the files themselves. Names first what it cannot recover, and asks. Afterwards it restarts the
-    daemon and verifies again.
+    Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is
+    one. With --repair, rebuilds a damaged history from the packs (around the damage), the journal,
+    the index and the files themselves. Names first what it cannot recover, and asks. Afterwards it
+    restarts the daemon and verifies again.
 
     \b
     Examples:

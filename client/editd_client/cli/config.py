@@ -30,8 +30,9 @@ def verb(ctx: click.Context) -> int:
     """Show, check and change the configuration.
 
     Without a command, prints every key with its value and its origin. There are two optional files:
-    yours, and one for this workspace alone that overrides it key by key. Both are outside the workspace,
-    so an agent that edits the workspace cannot loosen them. docs/configuration.md has every key.
+    yours, and one for this workspace alone that overrides it key by key. Both are outside the
+    workspace, so an agent that edits the workspace cannot loosen them. docs/configuration.md has
+    every key.
 
     \b
     Examples:
@@ -66,7 +67,10 @@ def verb(ctx: click.Context) -> int:
 @as_json
 @click.pass_obj
 def print_path(invocation: Invocation, here: bool) -> None:
-    """Print the file's path, even if the file does not exist."""
+    """Print the file's path.
+
+    Prints it even if the file does not exist.
+    """
     path = _path(invocation, here=here)
     output.echo(output.json_text({"path": path}) if invocation.json else path)
 
@@ -76,7 +80,9 @@ def print_path(invocation: Invocation, here: bool) -> None:
 @as_json
 @click.pass_obj
 def check(invocation: Invocation, file: str | None) -> int:
-    """Check both config files, or FILE, and print every error with its line. Exits with 1 on errors.
+    """Check both config files, or FILE.
+
+    Prints every error with its line, and exits with 1 if there is one.
 
     \b
     Examples:
@@ -107,7 +113,10 @@ def check(invocation: Invocation, file: str | None) -> int:
 @as_json
 @click.pass_obj
 def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
-    """Write a config file with every key as a comment: its default and its meaning."""
+    """Write a config file with every key as a comment.
+
+    Each comment has the key's default and its meaning.
+    """
     from editd.config.reference import template
     from editd_client.config_edit import write_text
 
@@ -130,10 +139,10 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
 @as_json
 @click.pass_obj
 def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
-    """Set KEY to VALUE, written as in TOML; a string needs no quotes.
+    """Set KEY to VALUE.
 
-    Keeps the rest of the file as it is, and refuses to write an invalid file. Reloads the
-    configuration of a running daemon.
+    VALUE is written as in TOML, but a string needs no quotes. Keeps the rest of the file as it is,
+    and refuses to write an invalid file. Reloads the configuration of a running daemon.
 
     \b
     Examples:
@@ -158,10 +167,10 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
 @as_json
 @click.pass_obj
 def edit(invocation: Invocation, here: bool) -> int:
-    """Edit the file in your editor (default: $VISUAL, then $EDITOR, then vi), and check it.
+    """Edit the file in your editor, and check it.
 
-    A new file begins as `config init` writes it. Saves only a valid file, and reloads the configuration
-    of a running daemon.
+    The editor is $VISUAL, then $EDITOR, then vi. A new file begins as `config init` writes it.
+    Saves only a valid file, and reloads the configuration of a running daemon.
     """
     from editd.config.load import ConfigError, check_text
     from editd.config.reference import template
@@ -188,9 +197,10 @@ def edit(invocation: Invocation, here: bool) -> int:
 @as_json
 @click.pass_obj
 def reload(invocation: Invocation) -> None:
-    """Reload the files in the running daemon, and print the keys that change.
+    """Reload the files in the running daemon.
 
-    If a file is wrong, the daemon keeps its configuration, and `editctl status` shows the error.
+    Prints the keys that change. If a file is wrong, the daemon keeps its configuration, and
+    `editctl status` shows the error.
     """
     with invocation.client(start=False) as client:
         result = client.config_reload()

@@ -26,12 +26,12 @@ UNTIL = re.compile(rf"\.\.(?P<after>{TRANSACTION})")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, words: tuple[str, ...]) -> None:
-    """Show the changes between transactions, or since the newest, as a patch.
+    """Show the changes between transactions, or since the newest.
 
-    A..B is between two transactions, and ..B is from the baseline on. TX alone, or TX.., is from TX to
-    the current files. Without either, it is the changes of other programs since the newest requested
-    transaction. Off a terminal, the output is a patch for `editctl patch` and `git apply`. Write ./12
-    for a file that is named like a transaction.
+    A..B is between two transactions, and ..B is from the baseline on. TX alone, or TX.., is from TX
+    to the current files. Without either, it is the changes of other programs since the newest
+    requested transaction. Off a terminal, the output is a patch for `editctl patch` and `git
+    apply`. Write ./12 for a file that is named like a transaction.
 
     \b
     Examples:

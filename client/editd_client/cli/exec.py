@@ -34,10 +34,11 @@ def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
 
     The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
     workspace are a transaction of kind `exec` in your session, if you have one. The command and its
-    exit status are the message. Under an agent that started `editctl mcp`, the session is the agent's.
-    Set EDITD_SESSION to an empty text to act in no session. The transaction is printed on standard
-    error, even with --json, because standard output belongs to the command. If commands of several
-    sessions run at once, their changes belong to no session, and the message names all of them.
+    exit status are the message. Under an agent that started `editctl mcp`, the session is the
+    agent's. Set EDITD_SESSION to an empty text to act in no session. The transaction is printed on
+    standard error, even with --json, because standard output belongs to the command. If commands of
+    several sessions run at once, their changes belong to no session, and the message names all of
+    them.
 
     \b
     Examples:

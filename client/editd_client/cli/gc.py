@@ -22,9 +22,9 @@ MIB = 1024 * 1024
 def verb(invocation: Invocation, dry_run: bool) -> None:
     """Compact the oldest history, and free its space.
 
-    Compacts the transactions beyond `history.keep`. A compacted transaction cannot be shown, read or
-    undone any more, but the files stay as they are. Without `history.keep` in the configuration, keeps
-    all transactions and frees only unused data.
+    Compacts the transactions beyond `history.keep`. A compacted transaction cannot be shown, read
+    or undone any more, but the files stay as they are. Without `history.keep` in the configuration,
+    keeps all transactions and frees only unused data.
 
     \b
     Examples:

@@ -56,9 +56,9 @@ def verb(context: click.Context) -> None:
 @as_json
 @click.pass_obj
 def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
-    """Run the hooks on the current files, and show the changes without making them.
+    """Run the hooks on files, without changing them.
 
-    If a check refuses a file, prints its output and exits with 1.
+    Shows the changes. If a check refuses a file, prints its output and exits with 1.
 
     \b
     Examples:

@@ -34,10 +34,10 @@ def verb() -> None:
 
 @verb.command("acquire")
 @click.argument("paths", nargs=-1, required=True, metavar="GLOB…")
+@click.option("--ttl", type=float, default=TTL_SECONDS, metavar="SECONDS", help="Duration (default: 600).")
 @click.option(
-    "--ttl", type=float, default=TTL_SECONDS, show_default=True, metavar="SECONDS", help="Duration."
+    "--wait", type=float, metavar="SECONDS", help="Time to wait for the paths to become free (default: 0)."
 )
-@click.option("--wait", type=float, metavar="SECONDS", help="Time to wait for the paths to become free.")
 @as_json
 @click.pass_obj
 def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: float | None) -> None:
@@ -51,12 +51,7 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
 @verb.command("renew")
 @click.argument("lease")
 @click.option(
-    "--ttl",
-    type=float,
-    default=TTL_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="New duration from now.",
+    "--ttl", type=float, default=TTL_SECONDS, metavar="SECONDS", help="Duration from now (default: 600)."
 )
 @as_json
 @click.pass_obj

@@ -42,7 +42,7 @@ class LogCommand(click.Command):
 @click.command(cls=LogCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), help="Number of transactions (default: 50); also -5."
+    "-n", "--limit", type=click.IntRange(min=1), help="Number of transactions, also as -5 (default: 50)."
 )
 @click.option("--oneline", is_flag=True, help="One line for each transaction.")
 @click.option("-p", "--patch", is_flag=True, help="The diff of each transaction.")
@@ -53,7 +53,7 @@ class LogCommand(click.Command):
 )
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(KINDS),
-    help="Only this kind; `outside`: not made through editd. Repeatable.",
+    help="Only this kind, `outside` for other programs. Repeatable.",
 )  # fmt: skip
 @click.option("--actor", "actors", multiple=True, metavar="NAME", help="Only by this actor. Repeatable.")
 @click.option(
@@ -84,14 +84,16 @@ def verb(
     since: str | None,
     until: str | None,
 ) -> None:
-    """List the transactions, newest first; with PATHs, only those that changed one of them.
+    """List the transactions, newest first.
 
-    A TIME is a time ago (90s, 15m, "2 hours ago", 3d, 1w), a day (today, yesterday, "yesterday 14:30"),
-    or a date or time such as 2026-03-01 or "2026-03-01 14:30". It is in your own time zone unless it
-    names one.
+    With PATHs, lists only those that changed one of them.
 
-    The fields of --format are seq, id, short, kind, actor, session, time, date, age, subject, message,
-    files, undoes and undone_by.
+    A TIME is a time ago (90s, 15m, "2 hours ago", 3d, 1w), a day (today, yesterday, "yesterday
+    14:30"), or a date or time such as 2026-03-01 or "2026-03-01 14:30". It is in your own time zone
+    unless it names one.
+
+    The fields of --format are seq, id, short, kind, actor, session, time, date, age, subject,
+    message, files, undoes and undone_by.
 
     Changes of other programs appear once the daemon has noticed them. To wait for them, use
     `editctl settle`.

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--dialect", "dialects", metavar="NAME", multiple=True,
-    help="Another system whose tools to offer as well (see `editctl dialects`). Repeatable.",
+    help="Another system with tools to offer as well, see `editctl dialects`. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--session", metavar="NAME", help="The session's name (default: a new one, named after the client)."
 )
-@click.option("--tools", "tools", metavar="NAME,…", multiple=True, help="Offer only these tools. Repeatable.")
+@click.option(
+    "--tools",
+    "tools",
+    metavar="NAME,…",
+    multiple=True,
+    help="Only tools to offer (default: all). Repeatable.",
+)
 @click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
 @click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
 @click.pass_obj
@@ -37,11 +43,12 @@ def verb(
     read_only: bool,
     may_undo_others: bool,
 ) -> None:
-    """Serve edit tools to an agent over MCP, on standard input and output.
+    """Serve edit tools to an agent over MCP.
 
-    Name this command in the agent's configuration: docs/mcp.md has it for several agents. Each
-    connection is a session of its own, so an agent's work can be undone, rolled back and published
-    alone. Needs the extra `mcp`: in a checkout, `pipx install '.[mcp]'`.
+    Uses standard input and output. Name this command in the agent's configuration: docs/mcp.md has
+    it for several agents. Each connection is a session of its own, so an agent's work can be
+    undone, rolled back and published alone. Needs the extra `mcp`: in a checkout,
+    `pipx install '.[mcp]'`.
 
     \b
     Examples:

@@ -57,7 +57,7 @@ def authored(verb: Verb) -> Verb:
     )
     @click.option(
         "--request-id", metavar="KEY",
-        help="Name of this request: a second request with it changes nothing and gets the first answer.",
+        help="Name of this request. A second one with it changes nothing and gets the first answer.",
     )  # fmt: skip
     @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
     @functools.wraps(verb)
@@ -94,7 +94,7 @@ def based(verb: Verb) -> Verb:
 
     @click.option(
         "--base", metavar="VERSION",
-        help="Version that the edit was made for, from `read --json`. `none` means: no such file.",
+        help="Version that the edit was made for, from `read --json`. `none` for a new file.",
     )  # fmt: skip
     @functools.wraps(verb)
     def wrapped(*given: Any, base: str | None, **more: Any) -> Any:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def verb(
     invocation: Invocation, file: IO[bytes], fuzz: int, authorship: AuthorOptions, on_stale: OnStale | None
 ) -> None:
-    """Apply a patch to any number of files, all of it or none.
+    """Apply a patch to any number of files.
 
-    FILE (default: standard input) is a unified diff or the output of `git diff`. Its paths are relative
-    to the workspace's root.
+    Applies all of it or none. FILE (default: standard input) is a unified diff or the output of
+    `git diff`. Its paths are relative to the workspace's root.
 
     \b
     Examples:

@@ -55,10 +55,10 @@ def verb(
     actor is named as a co-author. Work that the branch already has is not published twice.
 
     Stages nothing: the index must be clean, unless --branch names another branch. Runs no git hooks
-    and signs nothing; `git commit --amend -S` does both.
+    and signs nothing: `git commit --amend -S` does both.
 
-    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit. After
-    that, the work can be published again.
+    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit.
+    After that, the work can be published again.
 
     \b
     Examples:

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path")
 @click.option(
-    "--at", metavar="TX", help="The transaction right after which to read the file. 0 is the baseline."
+    "--at", metavar="TX", help="Transaction after which to read the file (default: now). 0 is the baseline."
 )
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, path: str, at: str | None) -> None:
-    """Print a file, current or as of a transaction, byte for byte.
+    """Print a file, current or as of a transaction.
 
-    With --json, also prints its version (for --base of an edit), its encoding and its line ends.
+    Prints it byte for byte. With --json, also prints its version (for --base of an edit), its
+    encoding and its line ends.
 
     \b
     Examples:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def verb(invocation: Invocation, force: bool, authorship: AuthorOptions) -> int:
     """Take back the newest undo.
 
-    Call it again for the undo before that one, as in an editor. Like an undo, it keeps later changes by
-    others, and is a transaction of its own.
+    Call it again for the undo before that one, as in an editor. Like an undo, it keeps later
+    changes by others, and is a transaction of its own.
 
     \b
     Examples:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def verb(invocation: Invocation, when: str, paths: tuple[str, ...], authorship: AuthorOptions) -> None:
     """Put the workspace, or some paths, back to an earlier state.
 
-    The state is that right after WHEN: a transaction, or a time such as 2h (ago) or 2026-03-01T14:30.
-    0 is the baseline. Unlike an undo, removes all later changes of these paths, whoever made them. The
-    history keeps them, and `editctl undo` brings them back. A file that editd never saw stays, and an
-    unchanged file is not touched.
+    The state is that right after WHEN: a transaction, or a time such as 2h (ago) or
+    2026-03-01T14:30. 0 is the baseline. Unlike an undo, removes all later changes of these paths,
+    whoever made them. The history keeps them, and `editctl undo` brings them back. A file that
+    editd never saw stays, and an unchanged file is not touched.
 
     \b
     Examples:

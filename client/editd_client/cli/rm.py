@@ -30,10 +30,10 @@ def verb(
     authorship: AuthorOptions,
     on_stale: OnStale | None,
 ) -> None:
-    """Delete files, all of them or none.
+    """Delete files.
 
-    Deletes a symbolic link itself, not its target. The history keeps the deleted content, and
-    `editctl undo` brings it back.
+    Deletes all of them or none. Deletes a symbolic link itself, not its target. The history keeps
+    the deleted content, and `editctl undo` brings it back.
 
     \b
     Examples:

@@ -31,12 +31,13 @@ def verb(
     on_conflict: OnConflict,
     authorship: AuthorOptions,
 ) -> int:
-    """Take back all the work of a session: its edits and commands in force, as one transaction.
+    """Take back all the work of a session.
 
-    Keeps the changes of others, also in the same files. If later changes of others do not merge,
-    changes nothing and names the blocking transactions. --dry-run shows them beforehand, and
-    --what-fits takes back the rest. `editctl undo` takes back a rollback. Published work stays in the
-    files unless --include-published is given.
+    Takes back its edits and commands in force, as one transaction. Keeps the changes of others,
+    also in the same files. If later changes of others do not merge, changes nothing and names the
+    blocking transactions. --dry-run shows them beforehand, and --what-fits takes back the rest.
+    `editctl undo` takes back a rollback. Published work stays in the files unless
+    --include-published is given.
 
     \b
     Examples:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def verb() -> None:
     """Open, list and close sessions, each with its own name and scope.
 
-    The work of a session can be undone, rolled back and published alone. editd remembers the versions
-    that a session has read, so that an edit over a change by others is refused as stale. Only a holder
-    of the session's token can act in its name.
+    The work of a session can be undone, rolled back and published alone. editd remembers the
+    versions that a session has read, so that an edit over a change by others is refused as stale.
+    Only a holder of the session's token can act in its name.
 
     \b
     Examples:
@@ -88,7 +88,10 @@ def list_sessions(invocation: Invocation) -> None:
 @as_json
 @click.pass_obj
 def close_session(invocation: Invocation, name: str | None, force: bool) -> None:
-    """Close a session (default: $EDITD_SESSION), and end its leases. Its work stays."""
+    """Close a session, and end its leases.
+
+    NAME defaults to $EDITD_SESSION. The session's work stays.
+    """
     if force and name is None:
         raise click.UsageError("--force needs the NAME of the session.")
     with invocation.client(attach=not force) as client:

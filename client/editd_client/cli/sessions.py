@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, only_open: bool) -> None:
-    """List all sessions, closed ones too, the last used first, with the size of their work.
+    """List all sessions, closed ones too, the last used first.
 
-    Counts the edits and commands in force, and their files and lines. A session is connected, open
-    (without a connection now), or closed.
+    Shows the size of their work: the edits and commands in force, and their files and lines. A
+    session is connected, open (without a connection now), or closed.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit (default: 60).")
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, timeout: float | None) -> None:

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_obj
 def verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunks: bool) -> None:
-    """Show transactions and their changes; without TX, the newest.
+    """Show transactions and their changes.
 
-    TX is a number from `log`, or the beginning of an id. A..B are all transactions from A to B, both
-    included, in order. With --json, each transaction is a document on its own line.
+    Without TX, shows the newest. TX is a number from `log`, or the beginning of an id. A..B are all
+    transactions from A to B, both included, in order. With --json, each transaction is a document
+    on its own line.
 
     \b
     Examples:

@@ -28,8 +28,8 @@ class Pid(Result):
 def verb(invocation: Invocation) -> None:
     """Stop the daemon, after it has finished its running requests.
 
-    Returns when the process has exited. Nothing is lost: the next `editctl` that needs a daemon starts
-    one. If none runs, exits with 3.
+    Returns when the process has exited. Nothing is lost: the next `editctl` that needs a daemon
+    starts one. If none runs, exits with 3.
 
     \b
     Examples:

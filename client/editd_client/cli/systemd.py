@@ -45,9 +45,9 @@ def verb() -> None:
 def install(invocation: Invocation, now: bool) -> None:
     """Install the units of this workspace, and enable its socket.
 
-    Writes the units to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`). They name the editd
-    of this installation: install them again after you move it. A running daemon exits when systemd has
-    the socket, and the next client starts it again.
+    Writes the units to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`). They name the
+    editd of this installation: install them again after you move it. A running daemon exits when
+    systemd has the socket, and the next client starts it again.
 
     \b
     Examples:
@@ -102,9 +102,9 @@ def uninstall(invocation: Invocation) -> None:
 @as_json
 @click.pass_obj
 def status(invocation: Invocation) -> int:
-    """Show the units and their state in systemd. Exits with 3 if they are not installed.
+    """Show the units and their state in systemd.
 
-    Starts no daemon.
+    Exits with 3 if they are not installed. Starts no daemon.
     """
     units = _units(invocation)
     missing = [path for path in units.own_files() if not os.path.exists(os.path.join(_folder(), path))]

@@ -41,9 +41,9 @@ def verb(
 ) -> None:
     """Call an edit tool of another system, such as Cline's.
 
-    `editctl dialects` lists the tools, and `editctl dialects DIALECT` their arguments. Prints the tool's
-    own answer, then the changes. Paths in the arguments are relative to the workspace's root, or
-    absolute if the tool wants that.
+    `editctl dialects` lists the tools, and `editctl dialects DIALECT` their arguments. Prints the
+    tool's own answer, then the changes. Paths in the arguments are relative to the workspace's
+    root, or absolute if the tool wants that.
 
     \b
     Examples:

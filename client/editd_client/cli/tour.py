@@ -29,12 +29,12 @@ BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some othe
 def verb(pause: bool) -> int:
     """See what editd does, on a throw-away copy of this folder.
 
-    Copies some of the folder's files (300 and 20 MB at most, no hidden ones), and starts a daemon for
-    the copy. Shows an edit of two files as one transaction, and an edit that is refused because the
-    file has changed since it was read, and then merged. Then a change by another program enters the
-    history, and an undo of an earlier transaction keeps the later changes. In an empty folder, the tour
-    makes a small example. Prints each command, so that you can use it in your own project. Takes a few
-    seconds, and leaves nothing behind.
+    Copies some of the folder's files (300 and 20 MB at most, no hidden ones), and starts a daemon
+    for the copy. Shows an edit of two files as one transaction, and an edit that is refused because
+    the file has changed since it was read, and then merged. Then a change by another program enters
+    the history, and an undo of an earlier transaction keeps the later changes. In an empty folder,
+    the tour makes a small example. Prints each command, so that you can use it in your own project.
+    Takes a few seconds, and leaves nothing behind.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ UNDOABLE: tuple[Kind, ...] = (
     "--last",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of transactions, from the newest that is not undone.",
+    help="Number of the newest edits to take back.",
 )
 @click.option(
     "--path", "paths", multiple=True, metavar="PATH",
@@ -42,14 +42,14 @@ UNDOABLE: tuple[Kind, ...] = (
     help="Only hunk K of this file, numbered as in `show TX --hunks`. Repeatable.",
 )  # fmt: skip
 @click.option("-i", "--interactive", is_flag=True, help="Ask for each hunk, as `git add -p` does.")
-@click.option("--all", "everything", is_flag=True, help="All edits of the paths, not only the newest.")
+@click.option("--all", "everything", is_flag=True, help="Every edit of the paths, not only the newest.")
 @click.option(
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
     help="All edits of this session. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--by", "actors", multiple=True, metavar="NAME",
-    help="All edits of this actor; `outside`: of other programs. Repeatable.",
+    help="All edits of this actor, `outside` for other programs. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--since", metavar="WHEN", help="All from a transaction or a time on, such as 2h or 2026-03-01."
@@ -76,10 +76,11 @@ def verb(
 ) -> int:
     """Take back the newest transaction, any other, or part of one.
 
-    Without TX, takes back the newest edit that is not undone. TX can be any transaction, however old,
-    and A..B are all from A to B, both included. --path alone selects the newest edit of that path, and
-    with --all every edit of it. --of, --by, --since and --until, with or without --path, select all
-    transactions that match, and take them back as one. --last N limits them to the newest.
+    Without TX, takes back the newest edit that is not undone. TX can be any transaction, however
+    old, and A..B are all from A to B, both included. --path alone selects the newest edit of that
+    path, and with --all every edit of it. --of, --by, --since and --until, with or without --path,
+    select all transactions that match, and take them back as one. --last N limits them to the
+    newest.
 
     --hunk takes back some hunks of TX, and with --path also those files as a whole. -i asks for each
     hunk of TX, or of the newest edit: y and n answer, and ? lists the other keys.

@@ -21,7 +21,10 @@ WILDCARD = re.compile(r"[*?\[]")
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
-    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Begin with the transactions after this one."
+    "--since",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Transaction to begin after (default: the newest).",
 )
 @click.option(
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
@@ -32,10 +35,11 @@ WILDCARD = re.compile(r"[*?\[]")
 def verb(
     invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...]
 ) -> None:
-    """Print each transaction as it happens, one a line, until Ctrl-C.
+    """Print each transaction as it happens.
 
-    With PATHs, only transactions that touch one of them or a path below. A PATH with * or ? or [ is a
-    glob, such as 'src/**/*.py'. With --json, each line is an event as the daemon sends it.
+    Prints one a line, until Ctrl-C. With PATHs, only transactions that touch one of them or a path
+    below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With --json, each line is an
+    event as the daemon sends it.
 
     \b
     Examples:

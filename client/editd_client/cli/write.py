@@ -36,10 +36,10 @@ def verb(
     authorship: AuthorOptions,
     on_stale: OnStale | None,
 ) -> None:
-    """Write a whole file, from FILE or standard input.
+    """Write a whole file.
 
-    To overwrite a file, give the version that you have seen (--base), or --force. So no change is
-    overwritten unseen.
+    The content comes from FILE or standard input. To overwrite a file, give the version that you
+    have seen (--base), or --force. So no change is overwritten unseen.
 
     \b
     Examples:
