@@ -36,6 +36,16 @@ Undone = dict[int, frozenset[str]]
 """Each transaction that is to be undone, newest first, with the paths of it that are."""
 
 
+def names_in_doubt(doubtful: Collection[str], sheet: Sheet, no: No | None) -> set[str]:
+    """Return the refusals that a daemon may give that was killed and may have forgotten a session's reads."""
+    names = {*IN_DOUBT, *([no.name] if no else [])}
+    if set(doubtful) - sheet.start.keys():
+        names.add("file_missing")  # Without the read it is no stale file but a missing one.
+    if no is not None and no.name in IN_DOUBT:
+        names |= {"not_a_file", "file_exists"}  # Without the read a later check refuses it.
+    return names
+
+
 @dataclass
 class Staged:
     """A changeset that is being put together."""
@@ -131,12 +141,7 @@ class Steps:
         no = no or self.unread(actor, sheet)
         doubtful = actor.doubtful & {*sheet.known, *differences(sheet.start, sheet.now)}
         if doubtful:
-            names = {*IN_DOUBT, *([no.name] if no else [])}
-            if doubtful - sheet.start.keys():  # Without what was read, it is no stale file but a missing one.
-                names.add("file_missing")
-            if no is not None and no.name in IN_DOUBT:
-                names |= {"not_a_file", "file_exists"}  # without the read, a later check refuses it
-            self.applied_in_doubt(actor, names, ask)
+            self.applied_in_doubt(actor, names_in_doubt(doubtful, sheet, no), ask)
             return
         if no is not None:
             self.world.refused({no.name}, actor, ask)
@@ -166,8 +171,8 @@ class Steps:
     def tried(self, actor: Actor, sheet: Sheet, no: No | None, ask: Callable[[], ApplyResult]) -> None:
         """A dry run answers as the request itself would, and changes nothing."""
         names = {no.name} if no else {"unread"} if self.unread(actor, sheet) else set()
-        if actor.doubtful & set(sheet.known):
-            names = {*names, *IN_DOUBT}
+        if doubtful := actor.doubtful & set(sheet.known):
+            names |= names_in_doubt(doubtful, sheet, no)
         try:
             answer = ask()
         except EditdError as refusal:
