@@ -124,6 +124,20 @@ def test_an_undone_move_over_another_file_is_followed_back(place: Workplace) -> 
         check(place, client, {"z": LINES, "s": "S"})
 
 
+def test_a_file_is_followed_back_through_moves_over_others_that_were_undone_at_once(place: Workplace) -> None:
+    steps: list[AnyEdit] = [
+        move("a", "c", overwrite=True),
+        move("c", "e", overwrite=True),
+        replace("e", *SWAP),
+    ]
+    with begin(place, {"a": LINES, "c": "C", "e": "E"}, *steps) as client:
+        client.undo(filter=Filter(kind=["edit"], paths=["a", "c"]))
+        swapped = LINES.replace(*SWAP)
+        check(place, client, {"a": swapped, "c": "C", "e": "E"})
+        client.undo(3)
+        check(place, client, {"a": LINES, "c": "C", "e": "E"})
+
+
 def test_what_a_move_had_overwritten_comes_back_at_its_own_path(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c")]
     with begin(place, {"a": "A", "b": "B"}, *steps) as client:

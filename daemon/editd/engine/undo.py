@@ -149,22 +149,26 @@ class HistoryWalker:
         return source is None and after is not None and after.version == touch.before.version
 
     def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
-        """Where the undo of a move that had overwritten something put the file that it found here.
+        """Return where an undo put the file that it found at the path of `touch`; None if it moved none.
 
-        It restores what was overwritten, so that the history does not tell it as a move.
+        After a move onto another file, the undo restores that file, so that the history does not record a
+        move back. The undo may have undone several moves of the file, one after another.
         """
-        index = self.history.index
-        undone = self.undoes(at)
-        if undone and touch.path not in self._moves_to:
-            self._moves_to[touch.path] = dict(index.moves_to(touch.path))
-        for seq in undone:
-            move = self._moves_to[touch.path].get(seq)
+        name, put_at = touch.path, None
+        for seq in sorted(self.undoes(at), reverse=True):
+            move = self._move_to(name, seq)
             if move is None or move.source is None:
                 continue
-            put = index.touch_in(move.source, at)
+            name = move.source
+            put = self.history.index.touch_in(name, at)
             if put is not None and put.before is None and put.after is not None and put.source is None:
-                return move.source
-        return None
+                put_at = name
+        return put_at
+
+    def _move_to(self, path: WorkspacePath, seq: int) -> Touch | None:
+        if path not in self._moves_to:
+            self._moves_to[path] = dict(self.history.index.moves_to(path))
+        return self._moves_to[path].get(seq)
 
     def follow_path(
         self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
