@@ -1,4 +1,4 @@
-"""`editd`: the daemon's own command. `editctl` starts it when it is needed; people rarely do."""
+"""`editd`: the daemon's own command. `editctl` starts it when needed; people rarely do."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from editd.server.daemon import AlreadyRunning, Daemon, set_up_log
 from editd.server.paths import WorkspacePaths
 from editd.system.systemd_notify import SystemdNotifier
 
-# Of Python's lock between threads; its own is ten times as long. An edit gives the lock up at each of its
-# forty system calls, and waits so long for the thread that takes in what others write, where that is much.
+# Python's own interval is ten times as long. An edit releases Python's lock at each of its forty system
+# calls. Under a flood of outside changes it waits this long each time for the thread that reads them.
 SWITCH_SECONDS = 0.0005
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "-C", "--workspace", default=".", metavar="DIR", help="A folder of the workspace. Default: this one."
+    "-C", "--workspace", default=".", metavar="DIR", help="A folder of the workspace (default: this one)."
 )
 @click.option(
     "--nested", is_flag=True, help="Own DIR itself, even inside a workspace that another daemon owns."
 )
 @click.option("--foreground", is_flag=True, help="Stay in the foreground and log to stderr.")
 @click.option(
-    "--idle", type=float, metavar="SECONDS", help="End after so long without a client. Default: never."
+    "--idle", type=float, metavar="SECONDS", help="Seconds without a client before the end (default: never)."
 )
-@click.option("--ready-fd", type=int, hidden=True, help="Say `ready`, `busy` or `error …` here.")
+@click.option("--ready-fd", type=int, hidden=True, help="Descriptor for `ready`, `busy` or `error …`.")
 @click.version_option(editd.__version__, prog_name="editd")
 def main(workspace: str, nested: bool, foreground: bool, idle: float | None, ready_fd: int | None) -> None:
     """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
 
-    Without --foreground the daemon goes to the background and the socket's path is printed.
-    Exit status: 0 ended as told, 1 refused, 3 another daemon has the workspace.
+    Without --foreground the daemon goes to the background and prints the socket's path.
+    Exit status: 0 after a clean end, 1 after an error, 3 if another daemon has the workspace.
 
     \b
     Examples:
       editd --foreground -C ~/src/project
-      editctl start                        # what most people want
+      editctl start                        # the usual way
     """
     if not foreground and ready_fd is None:
         sys.exit(_in_background(workspace, idle, nested=nested))
@@ -52,14 +52,14 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
     try:
         notifier = SystemdNotifier.of(os.environ)
         if notifier.is_there:
-            faulthandler.enable()  # a watchdog's SIGABRT leaves in the journal where each thread stood
+            faulthandler.enable()  # a watchdog's SIGABRT leaves the stack of each thread in the journal
         places = WorkspacePaths.of(workspace, nested=nested)
-        # One after the other: the mode is given to the last folder alone.
+        # One after the other, because makedirs gives the mode to the last folder only.
         os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
         os.makedirs(places.state, 0o700, exist_ok=True)
         if nested:
             places.allow_nesting()
-        os.chdir("/")  # no workspace is kept from being unmounted, and nothing is imported from it
+        os.chdir("/")  # keeps no workspace from being unmounted, and imports nothing from it
         set_up_log(None if foreground else os.path.join(places.state, "log"))
         config = read_config(places.name).config
         daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
@@ -80,7 +80,7 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
 
 
 class _Teller:
-    """Tells who started the daemon, once, how that went."""
+    """A message to the starter of the daemon, sent once: started, busy or failed."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -106,12 +106,13 @@ def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
     )
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
-        said = pipe.readline().strip()
-    if said == "ready":
+        answer = pipe.readline().strip()
+    if answer == "ready":
         click.echo(WorkspacePaths.of(workspace, nested=nested).socket)
         return 0
-    if said == "busy":
+    if answer == "busy":
         click.echo(f"editd: another daemon has {workspace}.", err=True)
         return 3
-    click.echo(f"editd: {said.removeprefix('error ') or 'the daemon did not start; see its log.'}", err=True)
+    problem = answer.removeprefix("error ") or "the daemon did not start. See its log."
+    click.echo(f"editd: {problem}", err=True)
     return 1

@@ -1,33 +1,33 @@
-"""Why an answer is no: the tree of errors, by who must act.
+"""The tree of errors, by who must act.
 
-    Refused                      the sender: nothing has changed, the hint says what to do next
+    Refused                      the sender: nothing has changed, and the hint has the next step
     ├── Stale                      read again, or ask for a merge
     ├── Conflict                   somebody must decide between two texts
     ├── NoMatch, Ambiguous,
     │   CountMismatch              the search text does not name one place
     ├── MalformedEdit,
     │   InvalidRegex               the edit itself cannot be read
-    ├── NoChange                   nothing would come of it
+    ├── NoChange                   the edit would change nothing
     ├── Unread                     read the file first
     ├── PathOutside, PathProtected, PathIgnored,
     │   FileMissing, FileExists,
     │   NotAFile, NotText,
     │   TooLarge, BaseRequired     the edit and the file do not fit
-    ├── Rejected                   a hook of the configuration says no, and what to put right
+    ├── Rejected                   a hook of the configuration refuses the edit, and names the reason
     ├── Timeout                    a regular expression, a hook or a wait ran past its limit
-    ├── ShuttingDown, Overloaded   ask again later
-    ├── PermissionDenied           the session's scope or the file system says no
+    ├── ShuttingDown, Overloaded   retry later
+    ├── PermissionDenied           the session's scope or the file system forbids it
     ├── Leased                     wait until another session's lease has ended
     ├── UnknownSession             open the session, or give its token
     ├── UnknownTransaction,
-    │   NothingToUndo              the history holds no such thing
+    │   NothingToUndo              the history has no such transaction
     ├── InvalidParams              an argument that makes no sense
     ├── InUse                      wait until the other program has finished writing
-    └── IoError                    the operator: the disk said no; nothing was changed
+    └── IoError                    the operator: the disk failed; nothing was changed
     Broken                       the operator: files or journal are in doubt, the engine takes no writes
-    HistoryDamaged               the operator: the history fails its own check
+    HistoryDamaged               the operator: the history fails verification
 
-Anything else that is raised is a fault of ours. The names on the wire are the `code` of each
+Any other exception is our bug. The names on the wire are the `code` of each
 class; their numbers are the wire's (`wire.messages.ERROR_CODES`).
 """
 
@@ -39,7 +39,7 @@ from typing import Any
 
 
 class Refused(Exception):
-    """An answer of no: nothing has changed. `message` states the fact, `hint` the next step."""
+    """A refusal: nothing has changed. `message` states the fact, `hint` the next step."""
 
     code = "internal_error"
 
@@ -50,11 +50,11 @@ class Refused(Exception):
         self.data: dict[str, Any] = data if data is not None else {}
 
     def text(self) -> str:
-        """The message and the hint as one text of one or two sentences."""
+        """Return the message and the hint as one text."""
         return f"{self.message} {self.hint}".strip()
 
     def forget_stack(self) -> None:
-        """Let go of what it was raised on and from: who keeps a refusal else keeps all that stood there."""
+        """Drop the traceback and exception chain, so that a stored refusal keeps no stack frames alive."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
 
 
@@ -65,7 +65,7 @@ class InvalidParams(Refused):
 class Stale(Refused):
     """The file is not at the version that the edit was made for.
 
-    `data` holds path, base and current; the engine adds the diff since and who made it.
+    `data` holds path, base and current; the engine adds the diff since then and its author.
     """
 
     code = "stale"
@@ -75,7 +75,7 @@ class Stale(Refused):
         now = "missing" if current is None else current[:12]
         super().__init__(
             f"{path} was {was} when this edit was made and is {now} now.",
-            hint="Read the file again and make the edit for what it holds now, or ask for on_stale: merge.",
+            hint="Read the file again and make the edit for its new content, or use on_stale: merge.",
             data={"path": path, "base": base, "current": current},
         )
 
@@ -88,7 +88,7 @@ class NoMatch(Refused):
     """The text to be replaced is not in the file.
 
     `applied` is the passage that already holds the new text, if there is one: the number of its first
-    line, and its lines. `path` is that of the file. The engine adds the transaction that it came with.
+    line, and its lines. `path` is the file's. The engine adds the transaction that it came with.
     """
 
     code = "no_match"
@@ -149,7 +149,7 @@ class InvalidRegex(Refused):
 
 
 class NoChange(Refused):
-    """The edit would change nothing, where the tool calls that an error."""
+    """The edit would change nothing, and its tool treats that as an error."""
 
     code = "no_change"
 
@@ -157,7 +157,7 @@ class NoChange(Refused):
 class Unread(Refused):
     """The session must read the file first.
 
-    `sights` are what it has been shown by this very refusal (`values.changeset.Plan.sights`).
+    `sights` are the reads that this very refusal counts as (`values.changeset.Plan.sights`).
     """
 
     code = "unread"
@@ -165,7 +165,7 @@ class Unread(Refused):
 
 
 class Rejected(Refused):
-    """Somebody who is asked before an edit takes effect says no: a hook. `data` says which and why."""
+    """A hook refuses the edit before it takes effect. `data` names the hook and the reason."""
 
     code = "rejected"
 
@@ -175,13 +175,13 @@ class PermissionDenied(Refused):
 
 
 class Leased(Refused):
-    """Another session has the paths. `data` holds who, until when, and which paths."""
+    """Another session has leased the paths. `data` has the holder, the end and the paths."""
 
     code = "leased"
 
 
 class UnknownSession(Refused):
-    """Nobody opened a session of that name, or the token is not its."""
+    """No session of that name is open, or the token is another's."""
 
     code = "unknown_session"
 
@@ -207,7 +207,7 @@ class NothingToUndo(Refused):
 
 
 class IoError(Refused):
-    """The operating system said no. `data` holds the errno and its name; nothing was changed."""
+    """The operating system reported an error. `data` has the errno and its name; nothing was changed."""
 
     code = "io_error"
 
@@ -221,22 +221,22 @@ class IoError(Refused):
 
 
 _HINTS = {
-    errno.ENOSPC: "The disk is full; nothing was changed. Make room and try again.",
-    errno.EDQUOT: "The disk quota is reached; nothing was changed. Make room and try again.",
-    errno.EROFS: "The file system is read-only; nothing was changed.",
-    errno.EMFILE: "The daemon has no file descriptors left; nothing was changed. Try again.",
+    errno.ENOSPC: "The disk is full, and nothing was changed. Make room and retry.",
+    errno.EDQUOT: "The disk quota is reached, and nothing was changed. Make room and retry.",
+    errno.EROFS: "The file system is read-only, and nothing was changed.",
+    errno.EMFILE: "The daemon has no file descriptors left, and nothing was changed. Retry.",
 }
 
 
 class InUse(Refused):
-    """Another program has the file open for writing, so what it holds is not yet settled."""
+    """Another program has the file open for writing, so its content is not settled yet."""
 
     code = "io_error"
 
     def __init__(self, path: str) -> None:
         super().__init__(
             f"{path} is open for writing in another program.",
-            hint="Try again once that program has closed it.",
+            hint="Retry when that program has closed it.",
             data={"path": path, "errno": errno.EBUSY, "errno_name": "EBUSY"},
         )
 
@@ -248,6 +248,6 @@ class Broken(Refused):
 
 
 class HistoryDamaged(Refused):
-    """The history fails its own check. `data` says what, and which file the daemon will not touch."""
+    """The history fails verification. `data` has the problem, and the file that the daemon will not touch."""
 
     code = "history_damaged"

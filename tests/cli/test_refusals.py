@@ -13,7 +13,7 @@ from editd_client.errors import EditdError
 def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    hint = "Read it again, or ask for on_stale: merge."
+    hint = "Read it again, or use on_stale: merge."
     made_by = {
         "seq": 12, "id": "abcdef1" + "0" * 33, "kind": "edit", "actor": "alice", "session": None,
         "message": "Why\n\nand how", "time": "2026-01-02T03:04:05.000006Z", "files": [], "undoes": [],
@@ -29,7 +29,7 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == [
         "editctl: a has changed.",
-        "hint: Read it again, or ask for --merge.",
+        "hint: Read it again, or use --merge.",
         "changed by 12 abcdef1 edit by alice: Why",
     ]
     assert told[3] == "diff --git a/a b/a"

@@ -244,4 +244,4 @@ def test_what_a_crash_left_is_counted_and_goes_after_thirty_days(place: Workplac
 
 def test_a_full_disk_gives_gc_no_advice_about_edits() -> None:
     refusal = IoError(OSError(errno.ENOSPC, "full"), "The history cannot be compacted")
-    assert refusal.hint == "The disk is full; nothing was changed. Make room and try again."
+    assert refusal.hint == "The disk is full, and nothing was changed. Make room and retry."

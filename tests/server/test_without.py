@@ -24,7 +24,7 @@ WEAKER = {  # words of the sentence in `weaker` by feature; the others are equal
     "renameat2-flags": "cannot exchange",
     "renameat2": "cannot exchange",
     "renameat2-eperm": "cannot exchange",
-    "leases": "gives no leases",
+    "leases": "has no leases",
     "proc": "/proc",
 }
 MISSING = {  # the name in `system.missing`

@@ -110,7 +110,7 @@ def histories_folder() -> str:
 def is_running(state: str) -> bool:
     """Return whether a daemon holds the workspace with this state folder.
 
-    The lock is looked up in /proc, because taking it would make a daemon that starts now give up.
+    The lock is read from /proc, because taking it would make a daemon that starts now give up.
     """
     try:
         inode = os.stat(os.path.join(state, "lock")).st_ino

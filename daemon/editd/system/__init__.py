@@ -1,1 +1,1 @@
-"""The seams to the machine, each a few verbs; nothing here knows what a file is for."""
+"""The seams to the machine, each a few verbs. This floor does not know the purpose of a file."""

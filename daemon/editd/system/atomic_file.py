@@ -1,4 +1,4 @@
-"""Files of the daemon's own that outlive a power cut: replaced in one step, their bytes on the disk."""
+"""The daemon's own files, which outlive a power cut: replaced in one step and synced."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from editd.system.filesystem import write_whole
 
 
 def replace_file_durably(path: str, content: bytes, *, temporary: str = ".new") -> None:
-    """Replace the file in one step, and return once the new one outlives a power cut. Raises OSError."""
+    """Replace the file in one step, and return when the new one outlives a power cut. Raises OSError."""
     replace_file(path, content, temporary=temporary)
     sync_path(os.path.dirname(path))
 
 
 def replace_file(path: str, content: bytes, *, temporary: str = ".new") -> None:
-    """Replace the file: whoever reads meanwhile, or after a crash, sees the old or the new, whole.
+    """Replace the file: a reader, now or after a crash, sees the old or the new content, whole.
 
-    What a crash leaves beside it has `temporary` at the end of its name. After a power cut it is the old one,
-    until its folder is synced. Raises OSError.
+    A crash may leave a file with `temporary` at the end of its name. After a power cut the old content may be
+    back, until the folder is synced. Raises OSError.
     """
     descriptor = os.open(path + temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

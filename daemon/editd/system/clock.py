@@ -1,4 +1,4 @@
-"""Time, as an argument: what asks for it is given a clock, so that a test can give its own."""
+"""Time as an argument: its users are given a clock, so that a test can give its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_us(self) -> int:
-        """Microseconds since the epoch, UTC."""
+        """Return microseconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only rise."""
+        """Return seconds that only rise."""
         ...
 
 
@@ -25,7 +25,7 @@ class RealClock:
 
 
 def boot_id() -> bytes:
-    """16 bytes that name this boot of the machine; b"" where that is not known.
+    """Return 16 bytes that identify this boot of the machine; b"" if unknown.
 
     After another boot, files that were not synced may be torn.
     """

@@ -1,4 +1,4 @@
-"""The end of a process that lives for its work: what the kernel frees anyway is not taken apart first."""
+"""The fast end of a process, which leaves to the kernel the resources that it frees anyway."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NoReturn
 
 
 def exit_fast(status: int = 0) -> NoReturn:
-    """End the process, with all that it said written; where a thread still works, as Python does it.
+    """End the process, with its output flushed; if a thread still works, end as Python does.
 
-    To take the interpreter and its modules apart costs as much as a fifth of a short life.
+    Taking the interpreter and its modules apart costs up to a fifth of a short life.
     """
     here = threading.current_thread()
     if any(thread is not here and not thread.daemon for thread in threading.enumerate()):
@@ -20,6 +20,6 @@ def exit_fast(status: int = 0) -> NoReturn:
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+        with contextlib.suppress(OSError, ValueError):  # it has no reader any more, or is closed
             stream.flush()
     os._exit(status)

@@ -1,20 +1,20 @@
-"""The disk: all that editd asks of a file system to be safe on it.
+"""The disk: the file system operations that editd needs to be safe.
 
-Owns the descriptor of the workspace's root, and knows nothing of what files are for. A path is bytes
-relative to the root, `/` between names; b"" is the root. Each verb works on a name in an open folder,
-and a folder is opened in one step from the root.
+Owns the descriptor of the workspace's root, and does not know the purpose of a file. A path is bytes relative
+to the root, `/` between names; b"" is the root. Each verb works on a name in an open folder, and a folder is
+opened in one step from the root.
 
-No folder is ever reached through a symbolic link, and no verb follows one at the end: not even if it
-is put there during the call. openat2(2) promises that where it may be called. systemd's
-RestrictSUIDSGID and old container profiles forbid it, and gVisor has none. Otherwise every name is opened
-from the folder before it, which is as safe and a few microseconds a name slower. Other system calls that may
-be missing have a way round too (see `missing_calls`).
+No folder is ever reached through a symbolic link, and no verb follows one at the end, even if it appears
+during the call. openat2(2) promises that, if it may be called. systemd's RestrictSUIDSGID and old container
+profiles forbid it, and gVisor has none. Otherwise every name is opened from the folder before it, which is as
+safe and a few microseconds a name slower. Other missing system calls have a substitute too (see
+`missing_calls`).
 
-What the kernel refuses is raised as the OSError that it gives: ENOENT and ENOTDIR where there is no
-such folder, ELOOP where a symbolic link stands in the way, EXDEV for a path that would leave the root.
-A root that was removed answers ENOENT to everything.
+A refusal by the kernel is raised as its OSError: ENOENT and ENOTDIR for a missing folder, ELOOP for a
+symbolic link on the way, EXDEV for a path that would leave the root. A root that was removed answers ENOENT
+to everything.
 
-Before the first read lease is taken, `ignore_lease_signal` must have been called.
+Call `ignore_lease_signal` before the first read lease is taken.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _STATX_MNT_ID_UNIQUE = 0x4000  # linux/stat.h, since Linux 6.8: of a mount, and 
 _STATX_BYTES, _MASK, _MOUNT = 256, slice(0, 4), slice(144, 152)  # struct statx: stx_mask, stx_mnt_id
 _AT_EMPTY_PATH, _AT_STATX_FORCE_SYNC, _STATX_BASIC_STATS = 0x1000, 0x2000, 0x7FF
 NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What a file system says that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
+"""The errors of a file system that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
-"""What a call says that the kernel does not have, or that a sandbox does not let us make."""
+"""The errors of a call that the kernel does not have, or that a sandbox forbids."""
 _AT_FDCWD = -100
-_NO_NAME = b""  # ENOENT to any call that may be made at all
+_NO_NAME = b""  # ENOENT from any call that is allowed at all
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -84,51 +84,51 @@ class OpenFolder(Protocol):
     ) -> None: ...
 
     def stat(self, name: bytes) -> os.stat_result | None:
-        """What lstat says of `name`; None if it is not there."""
+        """Return the lstat result of `name`; None if it does not exist."""
         ...
 
     def names(self) -> list[bytes]:
-        """Every name in the folder, in no order."""
+        """Return every name in the folder, in no order."""
         ...
 
     def open(self, name: bytes) -> int:
-        """A descriptor to read `name`; ELOOP for a symlink. Never waits: EAGAIN, or a fifo's empty end."""
+        """Open `name` for reading; ELOOP for a symlink. Never waits: EAGAIN, or a FIFO at its end."""
         ...
 
     def create(self, name: bytes, permissions: int) -> int:
-        """A descriptor to write the new file `name`; EEXIST if it is there. The umask applies."""
+        """Create the file `name` and open it for writing; EEXIST if it exists. The umask applies."""
         ...
 
     def open_to_write(self, name: bytes) -> int:
-        """A descriptor to read and write `name`, which is there; ELOOP for a symlink. Never waits."""
+        """Open the existing file `name` for reading and writing; ELOOP for a symlink. Never waits."""
         ...
 
     def link_target(self, name: bytes) -> bytes:
-        """What the symlink `name` holds."""
+        """Return the target of the symlink `name`."""
         ...
 
     def make_link(self, name: bytes, target: bytes) -> None:
-        """Make the symlink `name`."""
+        """Create the symlink `name`."""
         ...
 
     def make_folder(self, name: bytes) -> None:
-        """Make the folder `name`, as the umask allows."""
+        """Create the folder `name`, as the umask allows."""
         ...
 
     def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        """Let two names change places in one step; ENOENT if one is missing. One of NO_SUCH_VERB: cannot."""
+        """Exchange two names in one step; ENOENT if one is missing. One of NO_SUCH_VERB: not supported."""
         ...
 
     def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        """Rename to a name that is free; EEXIST if it is not."""
+        """Rename to a free name; EEXIST if it is taken."""
         ...
 
     def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        """Give a file a second name, which is free. EPERM, EMLINK: it can have none. EXDEV: not there."""
+        """Give a file a second, free name. EPERM, EMLINK: it can have none. EXDEV: on another mount."""
         ...
 
     def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        """Rename over whatever has the other name."""
+        """Rename over any file with the other name."""
         ...
 
     def remove(self, name: bytes) -> None:
@@ -146,7 +146,7 @@ class OpenFolder(Protocol):
     def is_writable(self, name: bytes = b".") -> bool:
         """Whether the daemon may write to `name`, or make and remove names in the folder itself.
 
-        OSError where that is not a matter of permissions: EROFS, for one.
+        Raises OSError for other obstacles than permissions, such as EROFS.
         """
         ...
 
@@ -157,19 +157,19 @@ class Disk(Protocol):
     root: bytes
     """The absolute path by which the root was opened, all symlinks resolved."""
     weaker: list[str]
-    """What this file system cannot give, a sentence each."""
+    """The guarantees that this file system cannot give, a sentence each."""
     device: int
     """The device of the root, as st_dev."""
     can_exchange: bool
-    """Whether two files can change places."""
+    """Whether two files can be exchanged."""
     has_leases: bool
-    """Whether a lease shows that nobody is writing a file."""
+    """Whether a lease proves that nobody is writing a file."""
     can_sync_whole: bool
     """Whether `sync` can be called. Otherwise `sync_each` makes files durable."""
     mount: bytes
-    """Names this mount of it: where the same is mounted again, be it in one boot, that is another name.
+    """The id of its mount. Mounting the same file system again gives another id, even in the same boot.
 
-    Empty where the system tells none.
+    Empty if the system has no such ids.
     """
 
     def folder(self, path: bytes) -> OpenFolder:
@@ -179,20 +179,20 @@ class Disk(Protocol):
     def sync(self, path: bytes = b"") -> None:
         """Make the whole file system under the folder durable (syncfs).
 
-        After an OSError what could not be written may have been dropped, though it can still be read, and
-        syncing again says nothing of it; but EMFILE and ENFILE come before anything is tried.
+        After an OSError, the kernel may have dropped the unwritten bytes, though they can still be read, and
+        another sync reports nothing. But EMFILE and ENFILE come before anything is tried.
         """
         ...
 
     def sync_each(self, paths: Iterable[bytes]) -> None:
         """Make these files durable, with the names on the way to them. Errors as in `sync`.
 
-        A path may be gone, or be something else by now: then its folder is synced.
+        For a path that is gone or no longer a file, its folder is synced.
         """
         ...
 
     def is_root_in_place(self) -> bool:
-        """Whether the root's path still names the folder that was opened. OSError: that cannot be told."""
+        """Whether the root's path still names the opened folder. Raises OSError if that is unknown."""
         ...
 
 
@@ -255,7 +255,7 @@ class RealFolder:
         except OSError as error:
             if error.errno not in NO_SUCH_VERB:
                 raise
-            # NFS and old FUSE: a look before the rename is all there is, and `weaker` says so.
+            # NFS and old FUSE: a check before the rename must do, as `weaker` states.
             if into.stat(other) is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
             self.replace(name, into, other)
@@ -282,7 +282,7 @@ class RealFolder:
             os.close(descriptor)
 
     def is_writable(self, name: bytes = b".") -> bool:
-        # os.access keeps the errno to itself.
+        # os.access does not return the errno.
         if not _libc.faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
             return True
         number = ctypes.get_errno()
@@ -291,7 +291,7 @@ class RealFolder:
         raise OSError(number, os.strerror(number), name)
 
     def open_itself(self) -> int:
-        """A descriptor for what an O_PATH one refuses: to list, to change the mode, to sync."""
+        """Open the folder for operations that an O_PATH descriptor refuses: list, change the mode, sync."""
         return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
 
     def _rename(self, name: bytes, into: OpenFolder, other: bytes, flags: int) -> None:
@@ -304,33 +304,33 @@ class RealFolder:
 
 
 def open_folder(path: str) -> RealFolder:
-    """A folder by its absolute path, symlinks followed: one of the daemon's own. Raises OSError."""
+    """Open a folder by its absolute path, symlinks followed: for the daemon's own. Raises OSError."""
     return RealFolder(os.open(path, _FOLDER_FLAGS))
 
 
 class RealDisk:
-    """The disk as Linux gives it."""
+    """The disk on Linux."""
 
     def __init__(self, root: str | bytes, *, walk: bool = False) -> None:
-        """Open `root` and try out what its file system can do; OSError where it is no folder.
+        """Open `root` and probe its file system. Raises OSError if it is not a folder.
 
         `walk` forbids openat2, as a sandbox may.
         """
         self.root = os.path.realpath(os.fsencode(root))
         self._descriptor = os.open(self.root, _FOLDER_FLAGS)
-        # Kept open: of a write that failed, those are told that had it open then (syncfs(2)), and only once.
+        # Kept open: a failed write is reported once, to descriptors that were open at the time (syncfs(2)).
         self._to_sync = RealFolder(self._descriptor).open_itself()
         self._identity = _identity(os.fstat(self._descriptor))
         self.device = self._identity[0]
         self.is_walking = walk or not _may_openat2(self._descriptor)
-        """Whether folders are reached name by name for want of openat2: equally safe."""
+        """Whether folders are opened name by name for want of openat2: equally safe."""
         self.can_sync_whole = _may_syncfs()
         self.can_exchange = self.has_leases = True
         self.weaker = self._probe()
         self.mount = mount_id(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the root."""
+        """Close the root."""
         os.close(self._descriptor)
         os.close(self._to_sync)
 
@@ -357,7 +357,7 @@ class RealDisk:
             names = path.split(b"/")
             folders |= {b"/".join(names[:depth]) for depth in range(1, len(names))}
             self._sync_file(path)
-        for path in sorted(folders, reverse=True):  # what is in a folder before its own name
+        for path in sorted(folders, reverse=True):  # a folder's content before its own name
             with _unless_gone(), self.folder(path) as folder:
                 _fsync(folder.open_itself())
 
@@ -387,7 +387,7 @@ class RealDisk:
                 weaker += [] if self.can_exchange else [_NO_EXCHANGE]
                 weaker += [] if self.has_leases else [_NO_LEASE]
             except OSError as error:
-                weaker.append(f"What the file system can do was not tried: {os.strerror(error.errno or 0)}.")
+                weaker.append(f"The file system could not be probed: {os.strerror(error.errno or 0)}.")
             finally:
                 for name in (first, second):
                     if folder.stat(name) is not None:
@@ -418,7 +418,7 @@ def _fsync(descriptor: int) -> None:
 
 
 def missing_calls(disk: RealDisk) -> list[str]:
-    """Name the system calls that are missing or forbidden here, and that editd does without."""
+    """Name the system calls that are missing or forbidden here, for which editd has a substitute."""
     may = {
         "openat2": not disk.is_walking,
         "renameat2": _may_rename(_RENAME_EXCHANGE) and _may_rename(_RENAME_NOREPLACE),
@@ -429,7 +429,7 @@ def missing_calls(disk: RealDisk) -> list[str]:
 
 @cache
 def _may_rename(flags: int) -> bool:
-    """Whether renameat2(2) answers as a file system does, which may refuse EPERM for reasons of its own."""
+    """Whether renameat2(2) reaches a file system, which may refuse with EPERM for its own reasons."""
     if _renameat2 is None:
         return False
     _renameat2(_AT_FDCWD, _NO_NAME, _AT_FDCWD, _NO_NAME, flags)
@@ -447,10 +447,10 @@ def _may_syncfs() -> bool:
 def take_lease(descriptor: int, *, alone: bool = False) -> bool:
     """Take a read lease on an open file, until it is closed: while it is held nobody can begin to write.
 
-    True: nobody has the file open for writing or mapped writable. False: there is no lease to be had
-    (another user's file, FUSE, NFS). BlockingIOError: somebody has it open for writing. Whoever
-    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only. `alone`: a
-    write lease, which is to be had only where nobody else has the file open at all, nor mapped.
+    Returns True if nobody has the file open for writing or mapped writable, and False if no lease is possible
+    (another user's file, FUSE, NFS). Raises BlockingIOError if the file is open for writing. A program that
+    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only. `alone` takes a
+    write lease, which is possible only if nobody else has the file open or mapped at all.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK if alone else fcntl.F_RDLCK)
@@ -462,9 +462,9 @@ def take_lease(descriptor: int, *, alone: bool = False) -> bool:
 
 
 def ignore_lease_signal() -> None:
-    """Let SIGIO pass: the kernel sends it when someone waits for a lease of ours, and it would end us.
+    """Ignore SIGIO: the kernel sends it when another program waits for our lease, and it would end us.
 
-    To be called once at the start of the daemon, in its main thread.
+    Call it once at the start of the daemon, in its main thread.
     """
     signal.signal(signal.SIGIO, signal.SIG_IGN)
 
@@ -472,7 +472,7 @@ def ignore_lease_signal() -> None:
 def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> bytes:
     """Read to the end, however many reads it takes. `size` is a hint only.
 
-    With `bytes_max`, stop at the first byte beyond: what comes back is then longer than that.
+    With `bytes_max`, stop at the first byte beyond it: the result is then longer than that.
     """
     parts: list[bytes] = []
     length = 0
@@ -481,18 +481,18 @@ def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> byte
         parts.append(part)
         length += len(part)
         if len(part) < wanted or (bytes_max is not None and length > bytes_max):
-            break  # fewer than wanted come of a regular file at its end only (read(2))
+            break  # a short read of a regular file means its end (read(2))
         wanted = max(size + 1 - length, 4096)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def refresh(descriptor: int, name: bytes = b"") -> None:
-    """Have the kernel ask anew what it may remember of an open file, or of a name in an open folder.
+    """Make the kernel refresh its cached attributes of an open file, or of a name in an open folder.
 
-    On a shared file system it remembers sizes and times for some seconds. On a local one this does nothing.
+    On a shared file system it caches sizes and times for some seconds. On a local one this does nothing.
     """
     flags = _AT_STATX_FORCE_SYNC | (_AT_SYMLINK_NOFOLLOW if name else _AT_EMPTY_PATH)
-    if _statx is not None:  # what it answers, the caller's own look says
+    if _statx is not None:  # the caller reads the refreshed attributes itself
         _statx(descriptor, name, flags, _STATX_BASIC_STATS, ctypes.create_string_buffer(_STATX_BYTES))
 
 
@@ -513,7 +513,7 @@ def write_at(descriptor: int, content: bytes, offset: int) -> None:
 
 
 def file_flags(descriptor: int) -> int:
-    """The flags that chattr(1) sets; 0 where the file system has none."""
+    """Return the flags that chattr(1) sets; 0 if the file system has none."""
     flags = array.array("i", [0])
     try:
         fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, flags)
@@ -523,15 +523,15 @@ def file_flags(descriptor: int) -> int:
 
 
 def free_inodes(folder: RealFolder) -> int | None:
-    """How many more files the file system of a folder takes; None where that is not limited, as on btrfs."""
+    """Return how many more files a folder's file system takes; None if there is no limit, as on btrfs."""
     found = os.fstatvfs(folder.descriptor)
     return found.f_favail if found.f_files else None
 
 
 def folder_bytes(path: str) -> int:
-    """The bytes of the files right in a folder; what is renamed meanwhile may be left out.
+    """Return the bytes of the files directly in a folder; files renamed meanwhile may be left out.
 
-    0 where it is gone, or there are no descriptors left to look with: nobody is refused his answer for that.
+    Returns 0 if the folder is gone or no descriptors are left, because no answer should fail for that.
     """
     total = 0
     try:
@@ -548,12 +548,12 @@ def folder_bytes(path: str) -> int:
 
 
 _NO_EXCHANGE = (
-    "This file system cannot exchange two files: publishing is by a check and a rename, "
-    "and what another program saves by a rename just between the two is lost."
+    "This file system cannot exchange two files. editd publishes by a check and a rename, and loses a file "
+    "that another program renames into place between the two."
 )
 _NO_LEASE = (
-    "This file system gives no leases: whether another program is writing a file is judged by its times, "
-    "and a write that is under way may be missed."
+    "This file system has no leases. editd judges by a file's times whether another program is writing it, "
+    "and may miss a write under way."
 )
 
 
@@ -562,12 +562,12 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def mount_id(descriptor: int) -> bytes:
-    """The id of the mount that an open file is on; b"" where neither libc nor the kernel tells it."""
+    """Return the id of the mount that an open file is on; b"" if libc or the kernel has no such id."""
     found = ctypes.create_string_buffer(_STATX_BYTES)
     if _statx is None or _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, found):
         return b""
-    is_told = int.from_bytes(found.raw[_MASK], sys.byteorder) & _STATX_MNT_ID_UNIQUE
-    return found.raw[_MOUNT] if is_told else b""
+    is_known = int.from_bytes(found.raw[_MASK], sys.byteorder) & _STATX_MNT_ID_UNIQUE
+    return found.raw[_MOUNT] if is_known else b""
 
 
 def _may_openat2(root: int) -> bool:
@@ -576,7 +576,7 @@ def _may_openat2(root: int) -> bool:
     except OSError as error:
         if error.errno not in _FORBIDDEN:
             raise
-        return False  # where the folder itself is not ours to enter, the walk says so
+        return False  # if the folder itself may not be entered, the walk raises that
     return True
 
 
@@ -586,12 +586,12 @@ def _openat2(root: int, path: bytes) -> int:
         if descriptor >= 0:
             return descriptor
         number = ctypes.get_errno()
-        if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; try again
+        if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; retry
             raise OSError(number, os.strerror(number), path)
 
 
 def _walk(root: int, path: bytes) -> int:
-    """What `_openat2` does, one name at a time."""
+    """Do as `_openat2`, one name at a time."""
     if path.startswith(b"/") or b".." in path.split(b"/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     folder = os.dup(root)
@@ -600,7 +600,7 @@ def _walk(root: int, path: bytes) -> int:
             below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         finally:
             os.close(folder)
-        mode = os.fstat(below).st_mode  # of what was opened: a symlink too is opened as such
+        mode = os.fstat(below).st_mode  # of the opened file, which may be the symlink itself
         if not stat.S_ISDIR(mode):
             os.close(below)
             number = errno.ELOOP if stat.S_ISLNK(mode) else errno.ENOTDIR

@@ -1,8 +1,8 @@
 """One daemon for each workspace: an flock(2) on a file that is never unlinked.
 
-The kernel drops it when the last descriptor of the open file is closed, so it ends with the daemon
-however the daemon ends. The descriptor is not inherited by an exec'ed child; a forked one would
-keep it, which is why the daemon forks none (tried: a forked worker kept a dead daemon's flock).
+The kernel drops it when the last descriptor of the open file is closed, so it always ends with the daemon.
+An exec'ed child does not inherit the descriptor. A forked one would keep it, so the daemon forks none
+(tried: a forked worker kept a dead daemon's flock).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import fcntl
 import os
 
 NO_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What a file system says that locks no folders, such as NFS."""
+"""The errors of a file system that has no locks on folders, such as NFS."""
 
 
 class Flock:
-    """A file that this process alone has taken, until `release` or its end."""
+    """A locked file, held by this process until `release` or its end."""
 
     __slots__ = ("_descriptor",)
 
@@ -24,32 +24,32 @@ class Flock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let the next one have it; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def take(path: str, *, wait: bool = False) -> Flock | None:
-    """Take the file at `path`, made 0600 where missing.
+    """Lock the file at `path`, made 0600 if missing.
 
-    Where another holds it, return None, or with `wait` wait until it does not. Raises OSError where
-    the file cannot be opened.
+    If another process holds it, return None, or with `wait` wait for its release. Raises OSError if the
+    file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     return _locked(os.open(path, flags, 0o600), wait=wait)
 
 
 def take_folder(path: str) -> Flock | None:
-    """Take a folder itself, by whatever path; None where another process holds it.
+    """Lock a folder itself, by whatever path; return None if another process holds it.
 
-    Raises OSError, one of NO_LOCKS where the file system locks no folders.
+    Raises OSError; it is one of NO_LOCKS if the file system has no locks on folders.
     """
     return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), wait=False)
 
 
 def holder_of(folder: str) -> tuple[int, str] | None:
-    """Return the process that holds a folder, and its command's name; None if the system does not say."""
+    """Return the process that holds a folder, and its command's name; None if the system does not show it."""
     try:
         found = os.stat(folder)
         with open("/proc/locks", encoding="ascii") as file:

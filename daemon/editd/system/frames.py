@@ -1,11 +1,11 @@
-"""Frames over a pipe: how the daemon and its children speak.
+"""Frames over a pipe: the messages between the daemon and its children.
 
 A frame is a length of four bytes, big end first, and a MessagePack map of that many bytes. Text
 with bytes that are not UTF-8 is `str` with surrogate escapes on both ends; `bytes` stay `bytes`.
 A child reads with `read_frame` until it returns None: its parent has closed the pipe or died, and
-the child ends. Both ends are ours, so a broken frame is a fault of ours and raises.
+the child ends. Both ends are ours, so a broken frame is our bug and raises.
 
-Knows nothing of what the frames say, and needs no event loop.
+Does not know the meaning of the frames, and needs no event loop.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import msgpack
 
 HEADER_BYTES = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-"""No frame of ours comes near this; a length beyond it is the garbage of a child gone wrong."""
+"""Larger than any frame of ours; a length beyond it is garbage from a broken child."""
 
 Frame = dict[str, Any]
 
 
 def read_frame(stream: IO[bytes]) -> Frame | None:
-    """Return the next frame of a buffered `stream`, or None at its end, be it amid a frame.
+    """Return the next frame of a buffered `stream`, or None at its end, even in the middle of a frame.
 
-    Raises ValueError where the bytes are no frame.
+    Raises ValueError if the bytes are not a frame.
     """
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
@@ -35,13 +35,13 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
 
 
 def write_frame(stream: IO[bytes], frame: Frame) -> None:
-    """Write `frame` and flush; raises BrokenPipeError where nobody reads any more."""
+    """Write `frame` and flush; raises BrokenPipeError if the reader is gone."""
     stream.write(pack(frame))
     stream.flush()
 
 
 def pack(frame: Frame) -> bytes:
-    """The bytes of `frame`, its length in front."""
+    """Return the bytes of `frame`, with its length in front."""
     body = cast("bytes", msgpack.packb(frame, unicode_errors="surrogateescape"))
     if len(body) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(body)} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -49,7 +49,7 @@ def pack(frame: Frame) -> bytes:
 
 
 def body_bytes(header: bytes) -> int:
-    """How many bytes follow this header; raises ValueError where it cannot be one of ours."""
+    """Return the number of bytes after this header; raises ValueError if it is above the limit."""
     size = int.from_bytes(header, "big")
     if size > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {size} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -57,11 +57,11 @@ def body_bytes(header: bytes) -> int:
 
 
 def unpack(body: bytes) -> Frame:
-    """The frame that `body` holds; raises ValueError where it holds none."""
+    """Return the frame in `body`; raises ValueError if it has none."""
     try:
         frame = msgpack.unpackb(body, unicode_errors="surrogateescape", strict_map_key=False)
     except (msgpack.UnpackException, TypeError) as error:
-        raise ValueError(f"a frame that is no MessagePack: {error}") from error
+        raise ValueError(f"a frame that is not MessagePack: {error}") from error
     if not isinstance(frame, dict):
-        raise ValueError("a frame that is no map")
+        raise ValueError("a frame that is not a map")
     return cast("Frame", frame)

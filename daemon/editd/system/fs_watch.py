@@ -1,13 +1,13 @@
-"""Notices: paths below a folder at which something may have changed, as the machine tells them.
+"""Notices: paths below a folder at which something may have changed, as the system reports them.
 
 watchdog is the frame: its observer, its events, and its emitters for machines without inotify. On Linux the
-emitter is ours, since watchdog's own dies without a word when folders come and go, and hides what was lost.
+emitter is ours, because watchdog's own dies silently when folders come and go, and hides lost events.
 
-A folder that comes, goes or moves is walked anew, whatever the kernel told of it before: when the last of
-such events is worked off, the watches stand as the disk does. What cannot be watched, what was lost, and
-the end of the watching are told like any notice.
+A folder that comes, goes or moves is walked anew, whatever its earlier events. When the last of such events
+is processed, the watches match the disk. Failed watches, lost events, and the end of the watch are notices
+too.
 
-Knows nothing of what files are for, and never says what has changed, only where to look.
+Does not know the purpose of a file. A notice only names paths to check, never a change.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GIT = b".git"
-GATHER_SECONDS = 0.02  # what comes at once is told at once; `hurry` ends it
-GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # no folder there, by now
-STOP_SECONDS = 2.0  # for the threads to end; they are daemon threads, and go with the process at the latest
+GATHER_SECONDS = 0.02  # events within it are one notice; `hurry` ends it
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # the folder is gone by now
+STOP_SECONDS = 2.0  # for the threads to end; as daemon threads, they end with the process at the latest
 
 State = Literal["ready", "overflow", "gone", "died"]
 
 
 class FsEvent(Struct, frozen=True):
-    """What was told at once. Paths are bytes, relative to the root; b"" is the root."""
+    """One notice. Paths are bytes, relative to the root; b"" is the root."""
 
     paths: frozenset[bytes] = frozenset()
-    folders: frozenset[bytes] = frozenset()  # with all that is, and all that was, below them
+    folders: frozenset[bytes] = frozenset()  # with everything that is or was below them
     cookies: tuple[bytes, ...] = ()  # the names in the root that begin with the cookies' prefix
-    repositories: frozenset[bytes] = frozenset()  # git's folders where something happened, absolute
-    state: State | None = None  # of the watching itself
+    repositories: frozenset[bytes] = frozenset()  # git's folders with an event in them, absolute
+    state: State | None = None  # of the watch itself
     reason: str = ""
 
 
 class WatchFilter(Struct, frozen=True):
-    """What is to be watched below the root."""
+    """The paths to watch below the root."""
 
     is_wanted: Callable[[bytes], bool] = lambda _folder: True  # called in the emitter's thread
-    own_prefix: bytes = b".editd-"  # of names that are nobody's business but the caller's
-    cookie_prefix: bytes = b".editd-cookie-"  # of those that are told, where they are in the root
-    repositories: tuple[bytes, ...] = ()  # folders of git that lie above the root
+    own_prefix: bytes = b".editd-"  # of names without notices
+    cookie_prefix: bytes = b".editd-cookie-"  # of names in the root with notices of their own
+    repositories: tuple[bytes, ...] = ()  # git's folders above the root
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
 
 
 class Watcher:
-    """The watching of one folder and all below it, in threads of its own."""
+    """The watch on one folder and everything below it, in threads of its own."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Watcher:
         wanted: WatchFilter | None = None,
         emitter_class: type[EventEmitter] | None = None,
     ) -> None:
-        """`tell` is called in a thread, with one notice after another. `emitter_class`: another than ours."""
+        """`tell` gets one notice after another, in a thread. `emitter_class` replaces our emitter."""
         self._root = root
         self._wanted = wanted or WatchFilter()
         self._handler = _Teller(root, tell, self._wanted)
@@ -94,7 +94,7 @@ class Watcher:
             self.backend = type(self._observer).__name__
 
     def start(self) -> None:
-        """Begin; a notice tells when all is watched. Raises OSError where nothing can be."""
+        """Begin; the notice `ready` follows when all is watched. Raises OSError if nothing can be."""
         self._observer.schedule(self._handler, os.fsdecode(self._root), recursive=True)
         emitters = list(self._observer.emitters)
         self._emitter = next((one for one in emitters if isinstance(one, FolderEmitter)), None)
@@ -103,33 +103,33 @@ class Watcher:
             self._handler.tell(FsEvent(state="ready"))  # watchdog's own emitters are ready when started
 
     def stop(self) -> None:
-        """End, and wait for the threads for a moment. Never raises."""
+        """Stop, and wait a moment for the threads to end. Never raises."""
         try:
             self._observer.stop()
             for thread in (*self._observer.emitters, self._observer):
                 if thread.is_alive() and thread is not threading.current_thread():
                     thread.join(STOP_SECONDS)
-        except Exception:  # watchdog's own emitters may raise here, and what ends need not end well
-            log.exception("the watching did not end well")
+        except Exception:  # watchdog's own emitters may raise here, and an end need not be clean
+            log.exception("the watch did not end cleanly")
 
     def is_alive(self) -> bool:
-        """Whether every thread of it runs, which says nothing of what it hears: see the cookie."""
+        """Whether all its threads run. Only a cookie proves that notices arrive."""
         threads = (self._observer, *self._observer.emitters)
         return len(threads) > 1 and all(thread.is_alive() for thread in threads)
 
     @property
     def turns(self) -> int:
-        """A number that rises while the reader gets on."""
+        """A number that rises while the reader makes progress."""
         return 0 if self._emitter is None else self._emitter.turns
 
     @property
     def directories(self) -> int:
-        """How many folders are watched; 0 where that is not known."""
+        """The number of watched folders; 0 if unknown."""
         return 0 if self._emitter is None else len(self._emitter.folders)
 
     @property
     def failed(self) -> dict[bytes, int]:
-        """The folders that cannot be watched, by their path, and the error's number."""
+        """The folders that cannot be watched, by path, with the error's number."""
         return {} if self._emitter is None else dict(self._emitter.failed)
 
     def has(self, folder: bytes) -> bool:
@@ -137,18 +137,18 @@ class Watcher:
         return self._emitter is None or folder in self._emitter.folders
 
     def hurry(self) -> None:
-        """Somebody waits for what is noticed until now."""
+        """Report the events until now without delay, because a caller waits for them."""
         if self._emitter is not None:
             self._emitter.rewatch(())
 
     def rewatch(self, folders: Iterable[bytes]) -> None:
-        """Walk these folders anew, such as those that failed, or that are wanted only now."""
+        """Walk these folders anew, such as failed ones, or ones that came into scope."""
         if self._emitter is not None:
             self._emitter.rewatch(folders)
 
 
 class QueuedEvent(FileSystemEvent):
-    """A notice on its way through watchdog's queue, which leaves out what is equal to the one before."""
+    """A notice in watchdog's queue, which drops an event equal to the one before."""
 
     __hash__ = object.__hash__
 
@@ -161,7 +161,7 @@ class QueuedEvent(FileSystemEvent):
 
 
 class FolderEmitter(EventEmitter):
-    """Reads one inotify queue, and keeps a watch on each folder that is wanted."""
+    """The reader of one inotify queue, with a watch on each folder in scope."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class FolderEmitter(EventEmitter):
         self._woken.setblocking(False)
         self._asked: deque[bytes] = deque()  # folders to walk anew
         self._paths: dict[int, bytes] = {}  # by watch
-        self._below: dict[bytes, set[bytes]] = {}  # the watched folders right below each
+        self._below: dict[bytes, set[bytes]] = {}  # the watched folders directly below each
         self._repositories: dict[int, bytes] = {}  # git's own folders by watch, absolute
         self.folders: dict[bytes, int] = {}  # by path
         self.failed: dict[bytes, int] = {}
@@ -201,9 +201,9 @@ class FolderEmitter(EventEmitter):
             self._begin()
             while self.should_keep_running():
                 self._turn()
-        except BaseException as error:  # noqa: BLE001  # whatever it is: that nobody watches must be told
+        except BaseException as error:  # noqa: BLE001  # of any kind: the end of the watch must be reported
             reason = f"{type(error).__name__}: {error}"
-            log.error("watching ended: %s", reason)
+            log.error("the watch ended: %s", reason)
         finally:
             self._end()
         if reason:
@@ -217,7 +217,7 @@ class FolderEmitter(EventEmitter):
         self.queue_event(QueuedEvent(notice))
 
     def _begin(self) -> None:
-        """Watch all that is wanted, with a new queue, and say so. Raises OSError."""
+        """Watch all folders in scope, with a new queue, and report that. Raises OSError."""
         if self._queue >= 0:
             os.close(self._queue)
             self._queue = -1
@@ -238,7 +238,7 @@ class FolderEmitter(EventEmitter):
         self.folders.clear()
 
     def _turn(self) -> None:
-        """Wait for something, and work it off. Raises OSError."""
+        """Wait for events, and process them. Raises OSError."""
         _wait_for(self._queue, self._woken.fileno())
         _wait_for(self._woken.fileno(), seconds=GATHER_SECONDS)
         self.turns += 1
@@ -264,12 +264,12 @@ class FolderEmitter(EventEmitter):
             self._tell(notice)
 
     def _start_over(self) -> None:
-        """Notices were lost, those of moved folders perhaps among them: trust no watch any more."""
+        """Watch everything anew: notices were lost, perhaps those of moved folders."""
         self._tell(FsEvent(state="overflow", reason="the kernel's queue overflowed"))
         self._begin()
 
     def _sort(self, event: inotify.InotifyEvent, heard: _Heard) -> None:
-        """What one event says of where to look."""
+        """Add the paths to check of one event."""
         watch, mask, name = event
         repository = self._repositories.get(watch)
         if repository is not None:
@@ -278,7 +278,7 @@ class FolderEmitter(EventEmitter):
                 del self._repositories[watch]
         folder = self._paths.get(watch)
         if folder is None:
-            return  # of a watch that was given up: all below that folder is walked anew in any case
+            return  # from a watch that was given up: everything below that folder is walked anew in any case
         if mask & inotify.IGNORED:
             self._let_go(folder)
             heard.folders.add(folder)
@@ -294,13 +294,13 @@ class FolderEmitter(EventEmitter):
             heard.repositories.update(self._watch_repositories_at(path))
         elif not mask & inotify.IS_FOLDER:
             heard.paths.add(path)
-        elif mask & inotify.ANY_NAME or path in self.failed:  # it may be one that we may read by now
+        elif mask & inotify.ANY_NAME or path in self.failed:  # we may be able to read it by now
             heard.folders.add(path)
 
     def _cover(self, top: bytes, heard: _Heard) -> None:
-        """Watch `top` and what is wanted below it, and note every file that is there.
+        """Watch `top` and the folders in scope below it, and add every file in them.
 
-        A folder is watched before it is listed, so that whatever comes later makes an event.
+        A folder is watched before it is listed, so that any later change makes an event.
         """
         waiting = [top]
         while waiting and self.should_keep_running():
@@ -330,7 +330,7 @@ class FolderEmitter(EventEmitter):
             return []
 
     def _add(self, folder: bytes) -> bool:
-        """Whether there is such a folder; that it cannot be watched is noted."""
+        """Watch a folder; return whether it exists. A failed watch is recorded."""
         self.turns += 1
         try:
             watch = self._wanted.add_watch(self._queue, self._absolute(folder), inotify.FOLDER)
@@ -343,7 +343,7 @@ class FolderEmitter(EventEmitter):
             return True
         before = self._paths.get(watch)
         if before is not None and before != folder:
-            self._drop(before)  # the same inode: it has moved, and the event that says so is still to come
+            self._drop(before)  # the same inode: it has moved, and the event of that is still to come
         self._paths[watch] = folder
         self.folders[folder] = watch
         self.failed.pop(folder, None)
@@ -355,14 +355,14 @@ class FolderEmitter(EventEmitter):
         self.failed[folder] = error.errno or 0
 
     def _forget(self, top: bytes) -> None:
-        """Give up the watches on `top` and all below it, but never the root's: no cookie may go unnoticed."""
+        """Drop the watches on `top` and all below it, but never the root's, which reports the cookies."""
         waiting = [top]
         while waiting:
             folder = waiting.pop()
             waiting.extend(self._below.pop(folder, ()))
             watch = self.folders.get(folder) if folder else None
             if watch is not None:
-                with contextlib.suppress(OSError):  # the kernel has let go of it before us
+                with contextlib.suppress(OSError):  # the kernel has already dropped it
                     inotify.remove_watch(self._queue, watch)
                 del self._paths[watch]
                 self._drop(folder)
@@ -371,7 +371,7 @@ class FolderEmitter(EventEmitter):
                 del self.failed[folder]
 
     def _let_go(self, folder: bytes) -> None:
-        """The kernel watches this folder no more."""
+        """Forget a folder that the kernel no longer watches."""
         watch = self.folders.get(folder)
         if watch is not None:
             self._paths.pop(watch, None)
@@ -382,7 +382,7 @@ class FolderEmitter(EventEmitter):
         self._below.get(folder.rpartition(b"/")[0], set()).discard(folder)
 
     def _watch_repositories_at(self, path: bytes) -> Iterator[bytes]:
-        """Watch git's folder that a `.git` is or names, not what lies in it: `HEAD`, `index.lock`."""
+        """Watch git's folder that a `.git` is or names, for names directly in it: `HEAD`, `index.lock`."""
         folder = git_folder(self._absolute(path))
         if folder is not None:
             self._watch_repository(folder)
@@ -402,7 +402,7 @@ class FolderEmitter(EventEmitter):
 
 
 class _Heard(Struct):
-    """What one turn of the reader gathers."""
+    """The events of one turn of the reader."""
 
     paths: set[bytes] = field(default_factory=set)
     folders: set[bytes] = field(default_factory=set)
@@ -410,7 +410,7 @@ class _Heard(Struct):
     repositories: set[bytes] = field(default_factory=set)
 
     def topmost(self) -> list[bytes]:
-        """The folders that lie in none of the others."""
+        """Return the folders that are inside none of the others."""
         found: list[bytes] = []
         for folder in sorted(self.folders, key=lambda path: path.split(b"/") if path else []):
             if not found or not _is_below(folder, found[-1]):
@@ -426,7 +426,7 @@ class _Heard(Struct):
 
 
 class _Teller(FileSystemEventHandler):
-    """Hands notices on, and makes them of the events of watchdog's own emitters."""
+    """The handler that passes notices on, and makes them from the events of watchdog's own emitters."""
 
     def __init__(self, root: bytes, tell: Callable[[FsEvent], None], wanted: WatchFilter) -> None:
         self._root = root
@@ -464,7 +464,7 @@ class _Teller(FileSystemEventHandler):
             heard.paths.add(path)
 
     def _below(self, folder: bytes) -> Iterator[bytes]:
-        """The files below a folder that came in whole."""
+        """Yield the files below a folder that was moved in."""
         for place, folders, files in os.walk(os.path.join(self._root, folder)):
             folders[:] = [name for name in folders if name != GIT]
             for name in files:
@@ -472,7 +472,7 @@ class _Teller(FileSystemEventHandler):
 
 
 def _wait_for(*descriptors: int, seconds: float | None = None) -> None:
-    """Return when one of them can be read, or the time is up."""
+    """Wait until one of them can be read, or the time is up."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -484,7 +484,7 @@ def _join(folder: bytes, name: bytes) -> bytes:
 
 
 def _is_below(path: bytes, top: bytes) -> bool:
-    """Whether it is `top`, or lies in it."""
+    """Return whether `path` is `top`, or inside it."""
     return not top or path == top or path.startswith(top + b"/")
 
 

@@ -1,6 +1,6 @@
-"""inotify(7) by its three calls, and what its queue holds, typed.
+"""inotify(7): its three calls, and the typed events of its queue.
 
-watchdog has a binding of its own, in a private module whose queue drops what it does not know; this one
+watchdog has a binding of its own, in a private module whose queue drops events of unknown watches. This one
 is small enough to be read whole. Linux only.
 """
 
@@ -24,11 +24,11 @@ _ONLY_FOLDERS, _NO_FOLLOW, _NOT_UNLINKED, _AS_WELL = 0x0100_0000, 0x0200_0000, 0
 ANY_NAME = MOVED_FROM | MOVED_TO | CREATE | DELETE
 _SAFE = _ONLY_FOLDERS | _NOT_UNLINKED
 FOLDER = ANY_NAME | MODIFY | ATTRIB | CLOSE_WRITE | DELETE_SELF | MOVE_SELF | _SAFE | _NO_FOLLOW
-"""What is asked of a folder: nothing of who only reads, or our own reading would fill the queue."""
+"""The events of a folder, without those of readers, because our own reading would fill the queue."""
 NAMES = ANY_NAME | _SAFE | _AS_WELL
-"""What is asked of a folder, beside what is asked already, for the coming and going of names alone."""
+"""The events of coming and going names, added to the other events of a folder."""
 
-QUEUE_BYTES = 256 * 1024  # read at a time
+QUEUE_BYTES = 256 * 1024  # for one read
 _HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -41,22 +41,22 @@ class InotifyEvent(NamedTuple):
 
 
 def open_queue() -> int:
-    """A new queue's descriptor, which does not block. Raises OSError: EMFILE where the user has too many."""
+    """Open a queue that does not block. Raises OSError: EMFILE if the user has too many."""
     return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def add_watch(queue: int, path: bytes, mask: int) -> int:
-    """Watch a folder; the same number again for the same inode. Raises OSError: ENOSPC at the limit."""
+    """Watch a folder; return the same number for the same inode. Raises OSError: ENOSPC at the limit."""
     return _checked(_libc.inotify_add_watch(queue, path, ctypes.c_uint32(mask)))
 
 
 def remove_watch(queue: int, watch: int) -> None:
-    """Watch it no more. Raises OSError where the kernel has let go of it already."""
+    """Stop watching a folder. Raises OSError if the kernel has already dropped the watch."""
     _checked(_libc.inotify_rm_watch(queue, watch))
 
 
 def events_in(data: bytes) -> Iterator[InotifyEvent]:
-    """What one reading of the queue holds, oldest first."""
+    """Yield the events of one read of the queue, oldest first."""
     offset = 0
     while offset < len(data):
         watch, mask, _, length = _HEAD.unpack_from(data, offset)

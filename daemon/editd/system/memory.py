@@ -1,4 +1,4 @@
-"""The memory of this process, as against what it uses of it."""
+"""The free memory of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 def release_free_memory() -> None:
-    """Give the memory that the allocator keeps free back to the system. In any thread: it takes some time."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; others give back by themselves
+    """Return the allocator's free memory to the system. In any thread, because it takes some time."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libcs do this by themselves
     if trim is not None:
         trim(0)

@@ -1,7 +1,7 @@
-"""Mounts: which file systems the kernel shows this process, and where.
+"""Mounts: the file systems that this process can reach, with their paths.
 
-Reads the mount table of proc(5). Knows kinds of file systems, and nothing of what their files are for.
-Where /proc is missing the table is None: then nothing is known of any mount.
+Reads the mount table of proc(5). Knows kinds of file systems, and not the purpose of their files. Without
+/proc the table is None: then no mount is known.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a bac
 class Mount(Struct, frozen=True):
     """One line of the table."""
 
-    number: int  # the kernel's id of the mount, which is used again when it is gone
+    number: int  # the kernel's id of the mount, which is reused when it is gone
     device: int  # as st_dev of its files, but on btrfs
-    path: bytes  # where it is mounted
+    path: bytes  # the mount point
     kind: str  # of file system, such as `ext4` or `fuse.sshfs`
     options: frozenset[bytes]  # the mount's, and the file system's
 
     @property
     def is_two_sided(self) -> bool:
-        """Whether others reach the same files past this kernel, which then neither sees nor stops them."""
+        """Whether other machines reach the same files past this kernel, which does not notice them."""
         return self.kind in _TWO_SIDED or self.kind.startswith("fuse.")
 
     @property
     def is_volatile(self) -> bool:
-        """Whether nothing outlives the machine, however it is synced."""
+        """Whether nothing outlives the machine, even after a sync."""
         is_never_synced = self.kind == "overlay" and not _NEVER_SYNCED.isdisjoint(self.options)
         return self.kind in _IN_MEMORY or is_never_synced
 
 
 def mounts(table: str = TABLE) -> list[Mount] | None:
-    """Return every mount that this process can reach, in the kernel's order; None where that is not known."""
+    """Return every mount that this process can reach, in the kernel's order; None if unknown."""
     try:
         with open(table, "rb") as file:
             return [_parsed(line) for line in file]
@@ -58,7 +58,7 @@ def mounts(table: str = TABLE) -> list[Mount] | None:
 
 
 def mount_of(descriptor: int, known: list[Mount] | None) -> Mount | None:
-    """Return the mount that an open file is on; None where that is not known."""
+    """Return the mount that an open file is on; None if unknown."""
     try:
         with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
             numbers = [int(line.split()[1]) for line in file if line.startswith(b"mnt_id:")]
@@ -68,7 +68,7 @@ def mount_of(descriptor: int, known: list[Mount] | None) -> Mount | None:
 
 
 def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]:
-    """Return the mounts below a folder by their paths in it; of several at one path, the one that is seen."""
+    """Return the mounts below a folder by their paths in it; of several at one path, the visible one."""
     prefix = folder.rstrip(b"/") + b"/"
     return {
         mount.path[len(prefix) :]: mount
@@ -78,7 +78,7 @@ def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]
 
 
 def two_sided_below(folder: bytes) -> frozenset[bytes]:
-    """Return the paths in a folder at which a mount with another side begins; b"" for the folder itself."""
+    """Return the paths in a folder at which a two-sided mount begins; b"" for the folder itself."""
     known = mounts()
     found = {path for path, mount in mounts_below(folder, known).items() if mount.is_two_sided}
     try:
@@ -110,7 +110,7 @@ def _unescaped(name: bytes) -> bytes:
 
 
 class MountEvents:
-    """Whether the mount table has changed since it was last asked, for the price of one poll(2)."""
+    """Changes of the mount table since the last call, for the price of one poll(2)."""
 
     def __init__(self, table: str = TABLE) -> None:
         try:

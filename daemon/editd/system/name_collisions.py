@@ -1,8 +1,8 @@
-"""Naming: whether a file system takes two spellings for one name.
+"""Name folding: whether a file system takes two spellings for one name.
 
 Two spellings differ in case, or in Unicode form: `é` is one character, or `e` and an accent. ext4 and most
-others of Linux tell them apart. exFAT, NTFS, and folders that are shared with Windows or macOS may not.
-It is tried out, since it depends on how a file system was made and mounted, not only on its kind.
+other file systems of Linux distinguish them. exFAT, NTFS, and folders shared with Windows or macOS may not.
+A probe finds out, because it depends on how a file system was made and mounted, not only on its kind.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from editd.system.filesystem import RealFolder
     from editd.system.mounts import Mount
 
-MOUNTS_MAX = 256  # of which it is remembered what was tried
-_KNOWN: dict[tuple[int, bytes], str] = {}  # what was tried, by device and mount
-_NO_SUCH_NAME = frozenset({errno.EILSEQ, errno.EINVAL, errno.ENOENT})  # said of a name that it cannot hold
+MOUNTS_MAX = 256  # whose probes are remembered
+_KNOWN: dict[tuple[int, bytes], str] = {}  # the results of probes, by device and mount
+_NO_SUCH_NAME = frozenset({errno.EILSEQ, errno.EINVAL, errno.ENOENT})  # for a name that it cannot hold
 
 
 def folding_of(folder: RealFolder) -> str:
-    """Return what its file system does not tell apart: `case`, `form`, `case and form`, or nothing.
+    """Return the differences that its file system ignores: `case`, `form`, `case and form`, or nothing.
 
-    A file is made in the folder for a moment. Where none can be, the names that are there must do.
+    A file is made in the folder for a moment. If that fails, the existing names must do.
     """
     stem = os.fsdecode(PROBE_PREFIX) + secrets.token_hex(8)
     for name in (f"{stem}-é", stem):
@@ -55,20 +55,20 @@ def folding_of(folder: RealFolder) -> str:
 
 
 def folding_mounts(root: bytes) -> dict[bytes, str]:
-    """Return the mounts below a folder that do not tell all names apart, by their paths in it."""
+    """Return the mounts below a folder that ignore differences of names, by their paths in it."""
     below = mounts_below(root, mounts())
     tried = {path: _folding_of_mount(mount) for path, mount in below.items()}
     return {path: folding for path, folding in tried.items() if folding}
 
 
 def folding_elsewhere(folder: RealFolder, device: int) -> str:
-    """As `folding_of`, of a folder that may be on another device; what is on this one is known to be well."""
+    """Do as `folding_of` for a folder that may be on another device than `device`, which folds nothing."""
     here = os.fstat(folder.descriptor).st_dev
     if here == device:
         return ""
     mount = mount_id(folder.descriptor)
     if not mount:
-        return folding_of(folder)  # the number of a device is used again
+        return folding_of(folder)  # the number of a device is reused
     if (here, mount) not in _KNOWN:
         if len(_KNOWN) >= MOUNTS_MAX:
             _KNOWN.clear()
@@ -82,11 +82,11 @@ def _folding_of_mount(mount: Mount) -> str:
         with open_folder(os.fsdecode(mount.path)) as folder:
             return folding_of(folder)
     except OSError:
-        return ""  # a file's mount, or one that nobody may enter: then nobody edits in it either
+        return ""  # a file's mount, or one that nobody may enter, so nobody edits in it either
 
 
 def _is_there(folder: RealFolder, name: str) -> bool:
-    """Whether a name is found; its inode says nothing, since FUSE may count each spelling as a file."""
+    """Return whether a name exists. Its inode does not help: FUSE may give each spelling another one."""
     try:
         return folder.stat(name.encode()) is not None
     except OSError:
@@ -94,13 +94,13 @@ def _is_there(folder: RealFolder, name: str) -> bool:
 
 
 def _folds_names_of(folder: RealFolder) -> bool:
-    """Whether a name that is there is found in the other case, too, which is not there."""
+    """Return whether the other case of a name in the folder, which is not listed, exists too."""
     try:
         names = {os.fsdecode(name) for name in folder.names()}
     except OSError:
         return False
     for name in names:
-        with suppress(UnicodeEncodeError):  # a name that is no text has no case
+        with suppress(UnicodeEncodeError):  # a name that is not text has no case
             if name.swapcase() not in names and _is_there(folder, name.swapcase()):
                 return True
     return False

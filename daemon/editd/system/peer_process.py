@@ -1,4 +1,4 @@
-"""Who is on the other end of a Unix socket, as the kernel tells it."""
+"""The process on the other end of a Unix socket, as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Peer(Struct, frozen=True):
 
 
 class Socket(Protocol):
-    """What is asked of a socket here; asyncio's TransportSocket has it too."""
+    """The used part of a socket; asyncio's TransportSocket has it too."""
 
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
     def fileno(self) -> int: ...
 
 
 def peer_of(connected: Socket) -> Peer:
-    """The peer of a connected Unix socket, by SO_PEERCRED; raises OSError where there is none."""
+    """Return the peer of a connected Unix socket, by SO_PEERCRED. Raises OSError if there is none."""
     return Peer(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
 
 
 def may_connect(peer: Peer) -> bool:
-    """True for the user that the daemon runs as, and for root."""
+    """Return whether the peer is the user that the daemon runs as, or root."""
     return peer.uid in (os.geteuid(), 0)
 
 
 def has_hung_up(connected: Socket) -> bool:
-    """Whether the peer neither writes nor reads any more: it is gone, or has closed both halves."""
+    """Return whether the peer neither writes nor reads any more: it has ended, or closed both halves."""
     poll = select.poll()
-    poll.register(connected.fileno(), 0)  # asked for nothing, it still tells of POLLHUP
+    poll.register(connected.fileno(), 0)  # POLLHUP is reported without being requested
     return bool(poll.poll(0))

@@ -1,7 +1,7 @@
-"""Progeny: all that a process has started, however it has left its parent behind.
+"""The process tree: all processes that a process has started, directly or not.
 
-A process that is a subreaper gets the orphans of those below it, so that none of them can get away by
-forking twice or by a session of its own.
+A subreaper becomes the parent of orphans below it, so none of them can escape by forking twice or by a
+session of its own.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from collections import defaultdict
 _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 PR_SET_PDEATHSIG = 1
-KILL_SECONDS = 5.0  # what forks as fast as it is killed, or is not ours to kill, is left then
+KILL_SECONDS = 5.0  # then processes that fork as fast as they are killed, or that we may not kill, are left
 PAUSE_SECONDS = 0.002
 
 
 def set_subreaper() -> bool:
-    """Have the orphans of all that this process starts become its children; False where that cannot be."""
+    """Make this process the parent of all orphans below it; return False if that is impossible."""
     return bool(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def die_with_parent() -> None:
-    """Have this process, just forked and about to run its program, killed when its parent dies."""
+    """Have the kernel kill this process, just forked and about to exec, when its parent dies."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def kill_descendants() -> bool:
-    """Kill all that this process has started, and all that those have; False where some are left.
+    """Kill all processes that this process has started, directly or not; return False if some are left.
 
-    To be called when no child's exit status is needed any more.
+    Call it when no child's exit status is needed any more.
     """
     until = time.monotonic() + KILL_SECONDS
     while not _is_childless():
-        if time.monotonic() > until or not os.path.isdir("/proc/self"):  # without /proc nobody can be found
+        if time.monotonic() > until or not os.path.isdir("/proc/self"):  # without /proc none can be found
             return False
         for pid in _below(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
-                continue  # it is gone, or another user's: then the time runs out
+                continue  # it has ended, or is another user's: then the time runs out
         time.sleep(PAUSE_SECONDS)
     return True
 
 
 def _is_childless() -> bool:
-    """Take leave of the children that have ended; are there others?"""
+    """Reap the children that have ended; return whether no others are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue
@@ -58,7 +58,7 @@ def _is_childless() -> bool:
 
 
 def _below(top: int) -> list[int]:
-    """All processes below one, by what /proc says of their parents."""
+    """Return all processes below one, by their parents in /proc."""
     children: dict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,4 +1,4 @@
-"""Plain files: what others keep is read without ever waiting for whoever makes a FIFO or a terminal of it."""
+"""Regular files of other programs, opened without blocking on a FIFO or a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NULL = os.makedev(1, 3)  # /dev/null: people link to it what is to be empty
+_NULL = os.makedev(1, 3)  # /dev/null: users link to it for an empty file
 
 
 def open_regular(path: str | bytes) -> BufferedReader:
-    """Open a regular file to read, symbolic links followed; OSError where it is anything else."""
+    """Open a regular file for reading, symbolic links followed. Raises OSError for other kinds."""
     descriptor = os.open(path, _FLAGS)
     try:
         if not _is_plain(os.fstat(descriptor)):
@@ -28,7 +28,7 @@ def open_regular(path: str | bytes) -> BufferedReader:
 
 
 def would_block(path: str | bytes) -> bool:
-    """Whether to open this for reading may wait, as for a FIFO: neither a regular file nor a folder."""
+    """Return whether opening it for reading may wait, as for a FIFO: it is no regular file and no folder."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -37,7 +37,7 @@ def would_block(path: str | bytes) -> bool:
 
 
 def git_folder(path: bytes) -> bytes | None:
-    """Git's own folder, absolute, that a `.git` is, or that it names (gitrepository-layout(5))."""
+    """Return git's own folder, absolute: a `.git` or the one that it names (gitrepository-layout(5))."""
     if os.path.isdir(path):
         return path
     try:
@@ -51,7 +51,7 @@ def git_folder(path: bytes) -> bytes | None:
 
 
 def users_git_files() -> Iterator[bytes]:
-    """What git reads with every repository of a user, by git-config(1) and gitignore(5)."""
+    """Yield the files that git reads with every repository of a user (git-config(1) and gitignore(5))."""
     home = os.fsencode(os.path.expanduser("~"))
     yield os.path.join(home, b".gitconfig")
     folder = os.environb.get(b"XDG_CONFIG_HOME") or os.path.join(home, b".config")

@@ -1,10 +1,10 @@
-"""Who supervises the daemon, and what it is told: systemd's two protocols, spoken by hand.
+"""The two protocols of systemd: sockets that it hands over, and notifications to it.
 
 Sockets handed over (sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, from descriptor 3 on.
-News of the daemon (sd_notify(3)): datagrams to NOTIFY_SOCKET, with WATCHDOG_USEC and WATCHDOG_PID.
+Notifications (sd_notify(3)): datagrams to NOTIFY_SOCKET, with WATCHDOG_USEC and WATCHDOG_PID.
 
-What is in the environment is taken out of it, so that no child of the daemon takes it for its own.
-Nothing here ever fails because a supervisor does not listen: the daemon serves all the same.
+The variables are removed from the environment, so that no child of the daemon takes them for its own. A
+failed notification raises nothing: the daemon serves all the same.
 """
 
 from __future__ import annotations
@@ -27,58 +27,58 @@ STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
 
 
 class SystemdNotifier(Struct):
-    """What a supervisor has given and wants to hear; without one nothing is given and nobody listens."""
+    """The socket that systemd has given, and the notifications to it; without systemd, they do nothing."""
 
     listener: socket.socket | None = None
-    watchdog_seconds: float | None = None  # it wants to hear from us at least so often
+    watchdog_seconds: float | None = None  # the longest time between two signs of life
     _address: str | None = None
     _told: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> SystemdNotifier:
-        """The supervisor that the environment names. Raises OSError for sockets that are not ours."""
+        """Return the systemd that the environment names. Raises OSError for sockets that are not ours."""
         return cls(_inherited(environment), _watchdog_seconds(environment), _address(environment))
 
     @property
     def is_there(self) -> bool:
-        """Has somebody started us who wants to be told, or who has opened our socket for us?"""
+        """Whether systemd started us: it wants notifications, or passed us a listening socket."""
         return self._address is not None or self.listener is not None
 
     def ready(self) -> None:
-        """The socket answers."""
+        """Notify that the socket answers."""
         self._tell("READY=1")
 
     def reloading(self) -> None:
-        """The configuration is being read anew; `ready` follows."""
+        """Notify that the configuration is being reloaded; `ready` follows."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """Nothing new is taken any more."""
+        """Notify that no new requests are taken."""
         self._tell("STOPPING=1")
 
     def alive(self) -> None:
-        """The loop goes round."""
+        """Notify that the loop is running."""
         self._tell("WATCHDOG=1")
 
     def status(self, sentence: str) -> None:
-        """How things stand, where that is not what was said last."""
-        said = " ".join(sentence.split())[:STATUS_LENGTH_MAX]
-        if self._told.get("STATUS") != said:
-            self._told["STATUS"] = said
-            self._tell(f"STATUS={said}")
+        """Notify of the daemon's status, unless it is the same as the last one."""
+        text = " ".join(sentence.split())[:STATUS_LENGTH_MAX]
+        if self._told.get("STATUS") != text:
+            self._told["STATUS"] = text
+            self._tell(f"STATUS={text}")
 
     def _tell(self, *lines: str) -> None:
         if self._address is None:
             return
         with (
-            contextlib.suppress(OSError),  # it is gone, or has more to read than it reads: no reason to end
+            contextlib.suppress(OSError),  # it is gone, or too slow to read: no reason to end
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as datagram,
         ):
             datagram.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
 
 
 def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
-    """The listening socket that was handed over to this very process, if one was."""
+    """Return the listening socket that was handed over to this very process, if there is one."""
     pid, count, names = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if pid != str(os.getpid()) or not count.isdecimal() or count == "0":
         return None
@@ -95,7 +95,7 @@ def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
 
 
 def _listening(descriptor: int) -> socket.socket:
-    """The Unix socket that listens at `descriptor`. Raises OSError for anything else."""
+    """Return the Unix socket that listens at `descriptor`. Raises OSError for anything else."""
     if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         found = socket.socket(fileno=descriptor)
         if (
@@ -107,8 +107,8 @@ def _listening(descriptor: int) -> socket.socket:
             return found
         found.detach()
     raise OSError(
-        f"Descriptor {descriptor}, which was handed over, is no Unix stream socket that listens. "
-        "The socket unit wants one ListenStream= with a path, and no Accept=yes."
+        f"Descriptor {descriptor}, which was handed over, is not a listening Unix stream socket. "
+        "The socket unit must have one ListenStream= with a path, and no Accept=yes."
     )
 
 
@@ -120,7 +120,7 @@ def _watchdog_seconds(environment: MutableMapping[str, str]) -> float | None:
 
 
 def _address(environment: MutableMapping[str, str]) -> str | None:
-    """NOTIFY_SOCKET as an address: a path, or after an `@` a name of the abstract kind."""
+    """Return NOTIFY_SOCKET as an address: a path, or after an `@` an abstract name."""
     given = environment.pop("NOTIFY_SOCKET", "")
     if given.startswith("@"):
         return "\0" + given[1:]

@@ -3,7 +3,7 @@
 A glob is relative to the workspace's root, as in gitignore: `*` and `?` stay within one name, `[a-z]` and
 `[!a-z]` are one character, `**` is any number of folders, `\\` takes the next character literally. If its
 last name has no wildcard, a glob also matches everything below it. If it ends in `/` or `**`, it matches only
-what is below.
+the paths below.
 
 A glob has two forms. An expression matches paths, without backtracking over `*` and `**`, because the
 leftmost match is as good as any. An automaton finds the intersection of two globs exactly.

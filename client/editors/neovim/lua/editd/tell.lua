@@ -6,7 +6,7 @@ local said = {}
 --- The commands of this plugin for the parts of a hint that are for programs.
 local HERE = {
   ['use on_conflict: force'] = 'use :Editd! with the same command',
-  ['ask for on_stale: merge'] = 'merge it',
+  ['use on_stale: merge'] = 'merge it',
   ['Use include_published'] = 'Run `editctl rollback --include-published`',
 }
 
