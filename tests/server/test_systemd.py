@@ -150,7 +150,7 @@ def test_what_is_handed_over_and_does_not_listen_is_refused_in_words(place: Work
             _, said = unit.process.communicate(timeout=START_SECONDS)
         kept.close()
         assert unit.process.returncode == 1
-        assert b"no Unix stream socket that listens" in said
+        assert b"not a listening Unix stream socket" in said
     with pytest.raises(Unreachable):
         Client(place.socket, reconnect=False).status()
 
