@@ -9,7 +9,7 @@
     LIVE          BEHIND        there is an event to send, and too much is unread (`outgoing_bytes_pause`)
     BEHIND        LIVE          it reads again: one `resync` in place of all that it missed
 
-Events go out in rounds, a few subscribers in each turn of the loop, so that an edit does not wait until all
+Events go out in rounds, a few subscribers in each turn of the loop. So an edit does not wait until all
 subscribers have the previous one. Each event is encoded once for each form in use.
 
 Never waits for a subscriber, and keeps no event for one beyond its round.

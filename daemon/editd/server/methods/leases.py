@@ -89,7 +89,7 @@ class LeaseMethods:
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")
         self._guard.permit_leasing(session, paths)
-        self._pass_on()  # expired leases are in nobody's way
+        self._pass_on()  # expired leases must not refuse it
         try:
             lease = self._leases.acquire(session, paths, params.ttl, self._clock.now_us())
         except Leased:
@@ -128,7 +128,7 @@ class LeaseMethods:
             self._loop.call_later(LOOK_SECONDS, lambda: self._queue.when_idle(self._look_who_is_gone))
 
     def _look_who_is_gone(self) -> None:
-        """Drop the waiting requests of closed connections, whose leases nobody would know of."""
+        """Drop the waiting requests of closed connections, which could not receive their leases."""
         for wait, waiting in tuple(self._waiting.items()):
             if waiting.caller.listener is not None and waiting.caller.listener.is_gone:
                 waiting.timer.cancel()
