@@ -1,4 +1,4 @@
-"""The history on disk: a journal of what is new, and a bare git repository of all the rest.
+"""The history on disk: a journal of the newest transactions, and a bare git repository of the others.
 
-Knows nothing of the workspace's files.
+Never touches the workspace's files.
 """

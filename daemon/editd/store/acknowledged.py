@@ -1,13 +1,13 @@
-"""The mark: how far the journal was acknowledged, so that damage at its end is told from a torn tail.
+"""The mark: the end of the acknowledged part of the journal, to distinguish damage from a torn append.
 
-A frame that does not check is damage up to the mark, and behind it an append that nobody was told of. The
-mark is written once an append is synced, without a sync of its own: a killed daemon leaves it exact, a power
-cut no older than the last sync of the workspace's files, a clean end has synced it. It never runs ahead of
-what is durable, else a power cut would look like damage.
+A frame with a bad checksum is damage before the mark, and an unacknowledged append after it. The mark is
+written after each synced append, without a sync of its own. A killed daemon leaves it exact. After a power
+cut it is no older than the last sync of the workspace's files, and a clean end syncs it. It never runs ahead
+of the durable frames, because a power cut would then look like damage.
 
     mark     = magic, version, segment, offset, seq, commit, CRC-32 of all before
 
-Beside it each segment's header says where the segment before it ended (`PreviousEnd`).
+Each segment's header also has the end of the previous segment (`PreviousEnd`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from editd.system.atomic_file import replace_file
 from editd.system.filesystem import write_at
 
 NAME = "acknowledged"
-NOBODY = bytes(20)  # the commit of a mark that does not know it, as when the last was taken back
-BEFORE_AT = 32  # where it begins in a segment's first 64 bytes
-TRIES = 5  # the packing process may read the mark while it is being written
+NOBODY = bytes(20)  # the commit of a mark without one, as after an abort
+BEFORE_AT = 32  # the offset of `PreviousEnd` in a segment's header of 64 bytes
+TRIES = 5  # of reading the mark, which the daemon may be writing meanwhile
 
 _MARK = struct.Struct("<8sIQQQ20sI")
 _MAGIC = b"editd-a\n"
@@ -36,7 +36,7 @@ _BEFORE_MAGIC = b"bEf1"
 
 
 class Acknowledged(Struct, frozen=True):
-    """The end of the last acknowledged frame, and the newest transaction that stands by then."""
+    """The end of the last acknowledged frame, and the newest committed transaction at that point."""
 
     segment: int
     offset: int
@@ -45,28 +45,28 @@ class Acknowledged(Struct, frozen=True):
 
 
 class AcknowledgedFile:
-    """The writer, which belongs to the journal's."""
+    """The writer of the mark, owned by the journal's writer."""
 
     def __init__(self, folder: str) -> None:
-        """Open the mark in the journal's folder; where there is none it begins empty. Raises OSError."""
+        """Open the mark in the journal's folder, or create an empty one. Raises OSError."""
         path = os.path.join(folder, NAME)
         if not os.path.exists(path):
             _make(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.segment = 0
-        """The segment that the mark names: while it does, that one must stay."""
+        """The segment that the mark names, which must not be reused."""
         with contextlib.suppress(HistoryDamaged):  # which every reader of the journal reports
-            found = read_acknowledged(folder)
-            self.segment = 0 if found is None else found.segment
+            mark = read_acknowledged(folder)
+            self.segment = 0 if mark is None else mark.segment
 
     def write(self, segment: int, offset: int, seq: int, commit: bytes) -> None:
-        """Write the mark without a sync. If that fails, the mark stays behind, and so does its segment."""
+        """Write the mark without a sync. If that fails, the old mark stays, and keeps its segment."""
         with contextlib.suppress(OSError):
             write_at(self._descriptor, _packed(segment, offset, seq, commit), 0)
             self.segment = segment
 
     def sync(self) -> None:
-        """Make it durable. Raises OSError."""
+        """Sync the mark. Raises OSError."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class AcknowledgedFile:
 
 
 def read_acknowledged(folder: str) -> Acknowledged | None:
-    """The mark of the journal in `folder`; None where there is none. Raises HistoryDamaged."""
+    """Return the mark of the journal in `folder`, or None. Raises HistoryDamaged."""
     path = os.path.join(folder, NAME)
     content = b""
     for _ in range(TRIES):
@@ -87,15 +87,15 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
         if mark is not None:
             return mark
     raise HistoryDamaged(
-        f"The journal is damaged: {path}: it does not check, so where the journal ends is not known.",
-        hint="No transaction is lost by this. `editctl check --repair` makes it anew.",
+        f"The journal is damaged: {path}: its checksum is wrong, so the end of the journal is unknown.",
+        hint="No transaction is lost by this. `editctl check --repair` rebuilds it.",
         data={"file": path, "offset": 0},
     )
 
 
 def _make(path: str) -> None:
-    """The empty mark, durable under its name: written over in place it fits a sector, and is never torn."""
-    replace_file(path, _packed(0, 0, 0, NOBODY))  # the journal removes what a crash leaves of it
+    """Create an empty mark. It fits a sector, so that overwriting it in place never tears it."""
+    replace_file(path, _packed(0, 0, 0, NOBODY))  # the journal removes the temporary after a crash
 
 
 def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:
@@ -113,7 +113,7 @@ def _parsed(content: bytes) -> Acknowledged | None:
 
 
 class PreviousEnd(Struct, frozen=True):
-    """What a segment's header says of the one that was written before it: its number, and where it ended."""
+    """The number and the end of the previous segment, as a segment's header has them."""
 
     segment: int
     offset: int
@@ -124,14 +124,14 @@ class PreviousEnd(Struct, frozen=True):
 
 
 def before_in(header: bytes) -> PreviousEnd | None:
-    """Read it from a segment's first 64 bytes; None where an earlier version wrote none.
+    """Read the previous segment's end from a segment's header; None if an earlier version wrote none.
 
-    Raises ValueError where it does not check.
+    Raises ValueError for a bad checksum.
     """
-    found = header[BEFORE_AT : BEFORE_AT + _BEFORE.size]
-    if not found.strip(b"\0"):
+    content = header[BEFORE_AT : BEFORE_AT + _BEFORE.size]
+    if not content.strip(b"\0"):
         return None
-    magic, segment, offset, checksum = _BEFORE.unpack(found)
-    if magic != _BEFORE_MAGIC or zlib.crc32(found[:-4]) != checksum:
-        raise ValueError("what it says of the segment before it does not check")
+    magic, segment, offset, checksum = _BEFORE.unpack(content)
+    if magic != _BEFORE_MAGIC or zlib.crc32(content[:-4]) != checksum:
+        raise ValueError("its entry for the previous segment has a wrong checksum")
     return PreviousEnd(segment, offset)

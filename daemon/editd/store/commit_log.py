@@ -1,4 +1,4 @@
-"""The chain: the packed transactions, read back from their commits and the difference of the trees."""
+"""The log of packed transactions, read back from their commits and the differences of their trees."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Transaction, bytes]:
-    """The transaction that a commit records, and its notes. `read` gives an object's bytes, or raises.
+    """Return the transaction of a commit, and its notes. `read` returns an object's bytes, or raises.
 
-    Raises ValueError where the commit is not one of ours.
+    Raises ValueError if the commit is not one of editd's.
     """
     commit = CommitObject.decode(read(oid))
     written = commit_message.parse(commit.message)
@@ -47,7 +47,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
 
 
 def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[tuple[Transaction, bytes]]:
-    """All transactions up to `head`, the oldest first. Raises what `read` raises, and ValueError."""
+    """Yield all transactions up to `head`, the oldest first. Raises the errors of `read`, and ValueError."""
     oids: list[Oid] = []
     while head is not None:
         oids.append(head)
@@ -57,7 +57,7 @@ def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[
 
 
 def named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
-    """What a tree says of a path, as a transaction has it."""
+    """Convert a tree entry to the form that a transaction has."""
     if entry is None:
         return None
     return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()), permissions)

@@ -1,7 +1,7 @@
-"""The commit message of a transaction: what a person reads in `git log`, and what editd reads back.
+"""The commit message of a transaction: text for `git log`, and trailers that editd reads back.
 
-The last paragraph is ours, whatever the author's own message holds: `Key: value` lines as
-git-interpret-trailers knows them. A value that is not plain printable text is written as JSON.
+The last paragraph is editd's, whatever the author's message holds: `Key: value` lines as in
+git-interpret-trailers. A value that is not plain printable text is written as JSON.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printabl
 _IDENT = re.compile(r"[<>\n\r\0]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "move", "mode": "chmod"}
-SUBJECT_CHARACTERS = 72  # what git's own documentation asks of a subject line, at most
+SUBJECT_CHARACTERS = 72  # the limit of a subject line in git's own documentation
 
 
 class ParsedMessage(Struct, frozen=True):
-    """What a commit message tells of its transaction, beside the tree."""
+    """The part of a transaction that its commit message records."""
 
     seq: Seq
     kind: Kind
     authorship: Authorship
     time_us: int
     undoes: tuple[Seq, ...]
-    parts: tuple[Part, ...]  # of those in `undoes` that are undone only in part: these paths
+    parts: tuple[Part, ...]  # for those in `undoes` that are undone only in part: these paths
     moves: tuple[tuple[str, str], ...]  # from, to
-    permissions: tuple[tuple[str, int], ...]  # of paths whose bits git's mode does not tell
+    permissions: tuple[tuple[str, int], ...]  # of paths whose bits git's mode does not record
     notes: str
 
 
@@ -51,7 +51,7 @@ def compose(
     notes: str = "",
     parts: Sequence[Part] = (),
 ) -> str:
-    """The whole message, with a subject of our own where the author gave none."""
+    """Return the whole message; without an author's message its subject is a summary."""
     body = authorship.message.replace("\0", "").strip("\n") or summary(kind, touches, undoes)
     lines = [f"Seq: {seq}", f"Kind: {kind}", f"Actor: {_value(authorship.actor)}"]
     if authorship.message == "":
@@ -76,7 +76,7 @@ def compose(
 
 
 def parse(message: str) -> ParsedMessage:
-    """Read a message back. Raises ValueError where it is not one of ours."""
+    """Read a message back. Raises ValueError if it is not one of editd's."""
     body, _, block = message.rstrip("\n").rpartition("\n\n")
     fields: dict[str, list[str]] = {}
     for line in block.split("\n"):
@@ -85,8 +85,8 @@ def parse(message: str) -> ParsedMessage:
             raise ValueError(f"not a trailer: {line!r}")
         fields.setdefault(key, []).append(value)
     try:
-        said = fields.get("Message", [None])[0]
-        text = body if said is None else "" if said == "none" else json.loads(said)
+        message_field = fields.get("Message", [None])[0]
+        text = body if message_field is None else "" if message_field == "none" else json.loads(message_field)
         return ParsedMessage(
             Seq(int(fields["Seq"][0])),
             fields["Kind"][0],  # type: ignore[arg-type]  # written by compose from a Kind
@@ -112,17 +112,17 @@ def parse(message: str) -> ParsedMessage:
 
 @functools.lru_cache(maxsize=256)
 def ident(actor: str) -> str:
-    """Git's `Name <mail>` for an actor; the domain is reserved by RFC 2606, so it is nobody's."""
+    """Return git's `Name <mail>` for an actor; RFC 2606 reserves the domain, so it has no owner."""
     name = _IDENT.sub("", actor).strip(" .,:;\"'\\") or "unknown"
     local = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "unknown"
     return f"{name} <{local}@editd.invalid>"
 
 
 def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) -> str:
-    """A subject for a transaction without a message: `edit src/main.c and 2 more`."""
+    """Return a subject for a transaction without a message: `edit src/main.c and 2 more`."""
     if undoes:
-        what = ", ".join(str(seq) for seq in undoes)
-        return _short(f"{kind} {what}")
+        seqs = ", ".join(str(seq) for seq in undoes)
+        return _short(f"{kind} {seqs}")
     if not touches:
         return kind
     moved = {touch.source for touch in touches}
@@ -139,19 +139,19 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
 
 
 def rfc3339(time_us: int) -> str:
-    """The time as RFC 3339 in UTC with microseconds."""
+    """Format the time as RFC 3339 in UTC with microseconds."""
     seconds, fraction = divmod(time_us, 1_000_000)
     return f"{_second(seconds)}.{fraction:06d}Z"
 
 
 @functools.lru_cache(maxsize=16)
 def _second(seconds: int) -> str:
-    """A second's text: edits come in bursts, and strftime costs as much as a hash of the file."""
+    """Format a second; cached, because strftime costs as much as hashing a file and edits come in bursts."""
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def microseconds(text: str) -> int:
-    """Microseconds since the epoch of an RFC 3339 time. Raises ValueError."""
+    """Convert an RFC 3339 time to microseconds since the epoch. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -159,9 +159,9 @@ def microseconds(text: str) -> int:
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
-    """A line for each transaction that is undone as a whole, and for each path of the others.
+    """Return a line for each transaction that is undone whole, and for each undone path of the others.
 
-    A path of which only some hunks are undone has a line with their numbers too.
+    A path with only some hunks undone also has a line with their numbers.
     """
     paths: dict[int, list[str]] = {}
     for part in parts:
@@ -175,7 +175,7 @@ def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
 
 
 def _parts(undoes: Sequence[str], hunks: Sequence[str]) -> tuple[Part, ...]:
-    """The paths of transactions that are undone, and the hunks of those that are undone only so far."""
+    """Parse the undone paths, with the hunks of the partly undone ones."""
     numbers: dict[tuple[str, str], tuple[int, ...]] = {}
     for value in hunks:
         seq, listed, path = value.split(" ", 2)

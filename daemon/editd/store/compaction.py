@@ -1,14 +1,14 @@
-"""Compacting: what the past before a transaction alone had is freed, in a process of its own.
+"""Compaction: a process that frees the objects used only before a given transaction.
 
 `python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
-    prepare   the objects that are still needed go into a new pack, durably; nothing else is touched
-    (floor)   the daemon lets the history begin anew (`store.history_start`): from here on it is compacted
-    sweep     the packs whose objects are in the new one, or are needed no more, go
+    prepare   writes the objects that are still needed to a new pack, durably; touches nothing else
+    (start)   the daemon moves the start of the history (`store.history_start`): it is compacted from here on
+    sweep     removes the packs whose objects are in the new pack, or not needed any more
 
-A crash before the floor is written leaves the old state and a pack too many, one after it the new state and
-packs too many; either is freed by the next run, which the file `compacting` in the state folder asks for.
-Packing goes on meanwhile: what it writes is not among the packs that were looked at.
+A crash before the start moves leaves the old state and one pack too many; a crash after it leaves the new
+state and packs too many. The file `compacting` in the state folder requests the next run, which frees them.
+Packing continues meanwhile: its new packs are not among those that `prepare` has listed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LARGE = 1 << 31
 
 
 class CompactionLimits(Struct, frozen=True):
-    """Where the history may begin: between two transactions, and so that it takes so many bytes at most."""
+    """The range of transactions at which the history may begin, and the most bytes that it may take."""
 
     least: int
     most: int
@@ -54,7 +54,7 @@ class CompactionLimits(Struct, frozen=True):
 
 
 class ReachableObjects(Struct):
-    """What the transactions from the floor to head need, and how much of that is in our own packs."""
+    """The objects that the transactions from the floor to head need."""
 
     floor: int
     commit: Oid
@@ -62,6 +62,8 @@ class ReachableObjects(Struct):
 
 
 class Compactor:
+    """The two steps of a compaction of the history in the state folder."""
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._store = os.path.join(folder, "store.git")
@@ -69,9 +71,11 @@ class Compactor:
         self._repository = open_store(self._store)
 
     def prepare(self, limits: CompactionLimits, *, is_dry: bool) -> dict[str, object]:
-        """Work out the floor and, unless `is_dry`, write what is needed of the packs that hold more.
+        """Compute the floor. Unless `is_dry`, copy the needed objects of mixed packs to a new pack.
 
-        Raises HistoryDamaged, OSError, pygit2.GitError; nothing has changed then.
+        A mixed pack also holds objects that are not needed any more.
+
+        Raises HistoryDamaged, OSError, pygit2.GitError with nothing changed.
         """
         with exclusive_lock(self._store):
             packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
@@ -87,14 +91,14 @@ class Compactor:
         return {"floor": reached.floor, "commit": reached.commit.hex(), "freed": freed, "packs": mixed}
 
     def sweep(self, packs: Iterable[str]) -> None:
-        """Let those packs go, which the new one stands for. Raises OSError."""
+        """Remove the packs that the new one replaces. Raises OSError."""
         with shared_lock(self._store), exclusive_lock(self._store):
             drop_packs(self._store, list(packs))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, MARKER))
 
     def _begin(self) -> None:
-        """Leave a mark until all is swept, and nothing that an earlier run has left."""
+        """Create the marker file, which `sweep` removes, and remove the remains of an earlier run."""
         os.close(os.open(os.path.join(self._folder, MARKER), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         for name in os.listdir(self._packs):
             if name.startswith(_MADE):
@@ -102,14 +106,14 @@ class Compactor:
         remove_partial(self._store)
 
     def _write(self, needed: set[Oid]) -> None:
-        """Put these objects into a pack of their own, durably, and prove that it has them."""
+        """Write these objects to a new pack, durably, and verify that it holds them."""
         if not needed:
             return
         with tempfile.TemporaryDirectory(prefix=_MADE, dir=self._packs) as made:
             self._repository.pack(made, lambda builder: _add_all(builder, needed), n_threads=1)
             name = next(name[: -len(".idx")] for name in os.listdir(made) if name.endswith(".idx"))
             if {oid for oid, _ in pack_sizes(made, name)} != needed:
-                raise HistoryDamaged("The new pack does not hold what is needed.", data={"file": self._store})
+                raise HistoryDamaged("The new pack lacks needed objects.", data={"file": self._store})
             with exclusive_lock(self._store):
                 for suffix in (".pack", ".idx"):  # the index last: without one git does not see the pack
                     sync_path(os.path.join(made, name + suffix))
@@ -119,7 +123,7 @@ class Compactor:
                 write_manifest(self._store)
 
     def _reach(self, limits: CompactionLimits, sizes: dict[Oid, int]) -> ReachableObjects:
-        """Go back from head as far as the limits let, and gather all that is needed on the way."""
+        """Walk back from head as far as the limits allow, and collect the needed objects."""
         oid = read_head(self._store)
         if oid is None:
             raise HistoryDamaged("The history has no head.", data={"file": self._store})
@@ -140,7 +144,7 @@ class Compactor:
             oid, seq = commit.parent, type(seq)(seq - 1)
 
     def _walk(self, root: Oid, known: set[Oid], new: set[Oid]) -> None:
-        """Add the trees and blobs below `root` that are not known yet."""
+        """Add the trees and blobs below `root` that are not in `known`."""
         waiting = [root]
         while waiting:
             tree = waiting.pop()
@@ -164,14 +168,14 @@ class Compactor:
             return self._repository.odb.read(pygit2.Oid(raw=oid))[1]
         except KeyError:
             raise HistoryDamaged(
-                f"The object {oid.hex()} is missing, so nothing is compacted.",
+                f"The object {oid.hex()} is missing, so the history is not compacted.",
                 hint="Run `editctl check`.",
                 data={"file": self._store},
             ) from None
 
 
 def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:
-    """Each object of a pack, and the bytes that it takes there, from its index (gitformat-pack(5))."""
+    """Yield each object of a pack with its packed size, by the pack's index (gitformat-pack(5))."""
     with open(os.path.join(folder, f"{name}.idx"), "rb") as file:
         content = file.read()
     count = _FAN_OUT.unpack_from(content, 8)[-1]
@@ -191,14 +195,14 @@ def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:
 
 
 def _names(folder: str) -> list[str]:
-    """The packs that are whole, and not kept for a head that has yet to move."""
+    """Return the complete packs, without those that are kept until head moves."""
     names = set(os.listdir(folder))
     stems = [name[: -len(".pack")] for name in names if name.endswith(".pack")]
     return sorted(stem for stem in stems if f"{stem}.idx" in names and f"{stem}.keep" not in names)
 
 
 def _entries(tree: bytes) -> Iterator[tuple[bool, Oid]]:
-    """Whether each entry of a tree is a folder, and its id."""
+    """Yield for each entry of a tree whether it is a folder, and its id."""
     at = 0
     while at < len(tree):
         end = tree.index(b"\0", at)

@@ -1,7 +1,7 @@
-"""Git's objects, made in memory: ids by hashlib, trees by splicing the folders on a path.
+"""Git's objects, built in memory: ids by hashlib, trees by updating the folders on a path.
 
-An edit costs the hashing of its own blob and of the trees on its path, whatever the number of files;
-creating loose objects, each a file of its own, took a hundred times as long in a prototype.
+An edit costs the hashing of its own blob and of the trees on its path, whatever the number of files.
+Writing loose objects, one file each, took a hundred times as long in a prototype.
 Formats: git's Documentation/gitformat-index, `tree` and `commit` as git-hash-object takes them.
 """
 
@@ -26,7 +26,7 @@ FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hu
 
 
 def object_id(kind: ObjectKind, content: bytes) -> Oid:
-    """The SHA-1 by which git names an object."""
+    """Return git's id of an object, a SHA-1."""
     return hashlib.sha1(b"%b %d\0%b" % (kind.encode(), len(content), content)).digest()
 
 
@@ -36,12 +36,12 @@ class TreeEntry(Struct, frozen=True):
 
 
 class GitTree:
-    """One tree object, decoded so far that an entry is found by bisection and replaced in place."""
+    """One tree object, decoded so that an entry is found by bisection and replaced in place."""
 
     __slots__ = ("_entries", "_keys")
 
     def __init__(self, keys: list[bytes], entries: list[bytes]) -> None:
-        self._keys = keys  # as git sorts them: a folder's name with a slash behind it
+        self._keys = keys  # git's sort keys: a folder's name ends with a slash
         self._entries = entries  # `mode name\0oid`
 
     @classmethod
@@ -68,7 +68,7 @@ class GitTree:
         return GitTree(self._keys.copy(), self._entries.copy())
 
     def entry(self, name: bytes) -> TreeEntry | None:
-        """The file, symlink or folder of that name."""
+        """Return the file, symlink or folder of that name, or None."""
         for key in (name, name + b"/"):
             at = bisect_left(self._keys, key)
             if at < len(self._keys) and self._keys[at] == key:
@@ -76,14 +76,14 @@ class GitTree:
         return None
 
     def without(self, other: GitTree) -> GitTree:
-        """What this folder holds otherwise than the other: most of two successive trees is the same."""
+        """Return this folder without the entries that the other has too: most of them in successive trees."""
         shared = set(other._entries)
         pairs = zip(self._keys, self._entries, strict=True)
         rest = [(key, entry) for key, entry in pairs if entry not in shared]
         return GitTree([key for key, _ in rest], [entry for _, entry in rest])
 
     def files(self) -> dict[bytes, TreeEntry]:
-        """Its files and symlinks, by name."""
+        """Return the files and symlinks by name."""
         return {
             key: _tree_entry(entry)
             for key, entry in zip(self._keys, self._entries, strict=True)
@@ -94,7 +94,7 @@ class GitTree:
         return [key[:-1] for key in self._keys if key.endswith(b"/")]
 
     def put(self, name: bytes, entry: TreeEntry) -> None:
-        """Make `name` be `entry`, in the place of a file or a folder of that name."""
+        """Set the entry of `name`, replacing a file or a folder of that name."""
         key, other = (name, name + b"/")
         if entry.mode == _FOLDER_MODE:
             key, other = other, key
@@ -126,31 +126,31 @@ def _tree_entry(encoded: bytes) -> TreeEntry:
 
 
 class TreeUpdate(Struct, frozen=True):
-    """What a transaction does to the trees: the new root, the new objects, and the way back."""
+    """The effect of a transaction on the trees: the new root, the new objects, and the state before."""
 
     root: Oid
     trees: dict[Oid, bytes]
-    _folders: dict[bytes, GitTree | None]  # folders as they were, to take the splice back
+    _folders: dict[bytes, GitTree | None]  # the folders before, to revert the update
     _root_before: Oid
 
 
 class Trees:
-    """The newest tree, of which only the folders that edits touch are in memory."""
+    """The newest tree, with only the folders in memory that edits touch."""
 
     def __init__(self, root: Oid, read: Callable[[Oid], bytes]) -> None:
-        """`read` gives a tree object's bytes by its id, from wherever they are; it may raise KeyError."""
+        """Start from `root`. `read` returns a tree object's bytes by its id; it may raise KeyError."""
         self.root = root
         self._read = read
         self._folders: dict[bytes, GitTree | None] = {}  # None: there is no such folder
 
     def entry(self, path: bytes) -> TreeEntry | None:
-        """The file or symlink at `path`; None where there is none, or a folder."""
+        """Return the file or symlink at `path`; None for a folder or nothing."""
         folder = self.folder(path.rpartition(b"/")[0])
         entry = folder.entry(path.rpartition(b"/")[2]) if folder is not None else None
         return None if entry is None or entry.mode == _FOLDER_MODE else entry
 
     def folder(self, path: bytes) -> GitTree | None:
-        """The folder at `path` (b"" is the root), read when first asked for."""
+        """Return the folder at `path` (b"" is the root), read at its first use."""
         if b"" not in self._folders:
             self._folders[b""] = _decoded(self._read, self.root)
         for way in ways_down(path, self._folders):
@@ -161,7 +161,7 @@ class Trees:
         return self._folders[path]
 
     def _subfolder(self, path: bytes) -> GitTree | None:
-        """Read the folder at `path`, the one above it being known."""
+        """Read the folder at `path`, whose parent is in memory."""
         above, _, name = path.rpartition(b"/")
         folder = self._folders[above]
         entry = None if folder is None else folder.entry(name)
@@ -170,11 +170,11 @@ class Trees:
         return _decoded(self._read, entry.oid)
 
     def update(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> TreeUpdate:
-        """Make the tree be as after `changes` (path and its new entry, None for none)."""
+        """Apply `changes` to the tree: each a path and its new entry, None for a removal."""
         if len(self._folders) > FOLDERS_KEPT_MAX:
             self._folders.clear()
         before: dict[bytes, GitTree | None] = {}
-        ordered = sorted(changes, key=lambda change: change[1] is not None)  # what goes makes room
+        ordered = sorted(changes, key=lambda change: change[1] is not None)  # removals first, to make room
         try:
             for path, entry in ordered:
                 above, _, name = path.rpartition(b"/")
@@ -183,7 +183,7 @@ class Trees:
                     folder.remove_file(name)
                 else:
                     folder.put(name, entry)
-        except BaseException:  # a folder that cannot be read leaves all of them as they were
+        except BaseException:  # if a folder cannot be read, all of them stay unchanged
             self._restore(before)
             raise
         trees: dict[Oid, bytes] = {}
@@ -191,7 +191,7 @@ class Trees:
         return TreeUpdate(self.root, trees, before, root_before)
 
     def revert(self, splice: TreeUpdate) -> None:
-        """Undo `splice`, which must be the newest one."""
+        """Revert `splice`, which must be the newest update."""
         self.root = splice._root_before
         self._restore(splice._folders)
 
@@ -203,21 +203,21 @@ class Trees:
                 self._folders[path] = folder
 
     def _editable(self, path: bytes, before: dict[bytes, GitTree | None]) -> GitTree:
-        """The folder at `path`, copied once for this splice; made, with all above it, if missing."""
+        """Return the folder at `path`, copied once for this update; create missing folders."""
         for way in ([] if b"" in before else [b""]) + ways_down(path, before):
-            found = self.folder(way)
-            before.setdefault(way, found)
-            self._folders[way] = found.copy() if found is not None else GitTree([], [])
+            folder = self.folder(way)
+            before.setdefault(way, folder)
+            self._folders[way] = folder.copy() if folder is not None else GitTree([], [])
         return self._known(path)
 
     def _known(self, path: bytes) -> GitTree:
-        """Return a folder that is there and in memory."""
+        """Return a folder that exists and is in memory."""
         folder = self._folders[path]
         assert folder is not None
         return folder
 
     def _close(self, changed: dict[bytes, GitTree | None], trees: dict[Oid, bytes]) -> Oid:
-        """Hash the changed folders, deepest first, each into the one above; return the root's id."""
+        """Hash the changed folders, deepest first, each into its parent; return the root's id."""
         root = EMPTY_TREE
         for path in sorted(changed, key=lambda path: (path != b"") + path.count(b"/"), reverse=True):
             raw = self._known(path).encode()
@@ -240,7 +240,7 @@ class Trees:
 def tree_changes(
     read: Callable[[Oid], bytes], before: Oid, after: Oid
 ) -> Iterator[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
-    """The files and symlinks that differ between two trees: path, before, after. No moves are guessed."""
+    """Yield the files and symlinks that differ between two trees: path, before, after. Ignores moves."""
     waiting = [(b"", before, after)]
     while waiting:
         prefix, before, after = waiting.pop()
@@ -267,7 +267,7 @@ def _folder_oid(folder: GitTree, name: bytes) -> Oid:
 
 
 class CommitObject(Struct, frozen=True):
-    """What a commit object holds, as far as the history asks."""
+    """The parts of a commit object that the history uses."""
 
     tree: Oid
     parent: Oid | None
@@ -275,7 +275,7 @@ class CommitObject(Struct, frozen=True):
 
     @classmethod
     def decode(cls, content: bytes) -> CommitObject:
-        """Raises ValueError where `content` is no commit."""
+        """Parse a commit object. Raises ValueError if `content` is no commit."""
         head, _, message = content.partition(b"\n\n")
         lines = head.split(b"\n")
         if not lines[0].startswith(b"tree "):
@@ -291,7 +291,7 @@ class CommitObject(Struct, frozen=True):
 def commit_content(
     tree: Oid, parents: Sequence[Oid], author: str, committer: str, time_us: int, message: str
 ) -> bytes:
-    """A commit object's bytes. `author` and `committer` are `Name <mail>`; the time is UTC."""
+    """Return a commit object's bytes. `author` and `committer` are `Name <mail>`; the time is UTC."""
     seconds = time_us // 1_000_000
     lines = [f"tree {tree.hex()}"]
     lines += [f"parent {parent.hex()}" for parent in parents]

@@ -1,6 +1,6 @@
-"""The store: a bare repository of the daemon's own, that plain git reads and nothing else writes.
+"""The store: a bare git repository that plain git can read, and that only the daemon writes.
 
-Owns its layout. Folders are 0700 and files 0600: the history holds what the files hold, secrets included.
+Owns its layout. Folders are 0700 and files 0600, because the history holds the files' content, with secrets.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ CONFIG = """[core]
 \tauto = 0
 """
 _DESCRIPTION = "The history that editd keeps of one workspace: one commit for each transaction.\n"
-# Each after the one that it is in. No `hooks`: nothing runs because of what the store holds.
+# Each after its parent. No `hooks` folder: the content of the store never makes a program run.
 _FOLDERS = ("", "objects", "objects/pack", "objects/info", "refs", "refs/heads")
 
 
 def open_store(path: str) -> pygit2.Repository:
-    """Open it, without the user's configuration, of no use here, where that would wait. Raises GitError."""
-    import pygit2  # late: who makes the store has no need of libgit2
+    """Open the store, without the user's configuration if reading that would block. Raises GitError."""
+    import pygit2  # late, because `create_store` needs no libgit2
     from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 
     if not any(map(would_block, users_git_files())):
         return pygit2.Repository(path, RepositoryOpenFlag.NO_SEARCH)
-    # One for the process, in which nobody opens a repository of the user's meanwhile, as long as it is so.
-    places = pygit2.settings.search_path
-    before = [(level, places[level]) for level in (ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)]
+    # The search path is global to the process, but no other thread opens a user's repository meanwhile.
+    search_path = pygit2.settings.search_path
+    levels = (ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
+    before = [(level, search_path[level]) for level in levels]
     try:
         for level, _ in before:
-            places[level] = ""
+            search_path[level] = ""
         return pygit2.Repository(path, RepositoryOpenFlag.NO_SEARCH)
     finally:
-        for level, place in before:
-            places[level] = place
+        for level, folders in before:
+            search_path[level] = folders
 
 
 def create_store(path: str) -> None:
-    """Make the repository where there is none yet, durably; what is there already stays. Raises OSError.
+    """Create the repository, durably; existing parts stay. Raises OSError.
 
-    The folder that `path` is in must be there. HEAD comes last: git takes a folder without one for no
-    repository, and so a crash in between is mended by doing this again.
+    The parent folder of `path` must exist. HEAD is written last: to git, a folder without it is no
+    repository. So after a crash, a second call completes it.
     """
     for folder in _FOLDERS:
         with contextlib.suppress(FileExistsError):
@@ -69,13 +70,13 @@ def create_store(path: str) -> None:
 def borrow(path: str, objects: Sequence[str]) -> None:
     """Let the store read the objects of the user's repositories, given by their `objects` folders.
 
-    What a transaction touches is copied before, so nothing that can be undone rests on this. All that
-    was borrowed before and is not named again is given back. Raises OSError.
+    The contents that a transaction touches are copied first, so no undo depends on this. The new list
+    replaces the old one. Raises OSError.
     """
     lines = [f"{folder}\n" for folder in objects if can_borrow(folder)]
     replace_file_durably(os.path.join(path, "objects/info/alternates"), os.fsencode("".join(lines)))
 
 
 def can_borrow(folder: str) -> bool:
-    """Whether a line of `alternates` can name this folder (gitrepository-layout(5)): most can."""
+    """Return whether a line of `alternates` can name this folder (gitrepository-layout(5)): most can."""
     return "\n" not in folder and not folder.startswith(('"', "#"))

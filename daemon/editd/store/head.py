@@ -1,4 +1,4 @@
-"""The head: the ref that names the newest packed transaction, moved durably and by nobody else.
+"""The head: the ref that names the newest packed transaction, moved durably, by the packing process alone.
 
 A plain loose ref, `refs/heads/history`, so that `git log` in the store just works.
 """
@@ -15,9 +15,9 @@ _LINE_BYTES = 41  # 40 hex digits and the end of the line
 
 
 def read_head(store: str) -> bytes | None:
-    """The id of the commit that the ref names (20 bytes), or None where there is no history yet.
+    """Return the id of the commit that the ref names (20 bytes), or None before the first commit.
 
-    Raises HistoryDamaged where it holds anything else.
+    Raises HistoryDamaged for any other content.
     """
     path = os.path.join(store, REF)
     try:
@@ -40,5 +40,5 @@ def move_head(store: str, commit: bytes) -> None:
     path = os.path.join(store, REF)
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    # The temporary has git's own name for it, so that git would wait for us.
+    # The temporary is git's own lock file, so that git waits for it.
     replace_file_durably(path, commit.hex().encode("ascii") + b"\n", temporary=".lock")

@@ -1,9 +1,9 @@
-"""The history: the committed transactions in their order, wherever their bytes are right now.
+"""The history: the committed transactions in their order, in the journal, in memory and in git.
 
-A transaction is drafted (its objects are named, in memory), committed (its record is durable: C1),
-and packed (its objects are in git, and head names it; a process in the background does that). What
-is not packed yet is served from memory. Drafts can be taken back, newest first; committed ones are
-aborted by a record of their own (C4), so that `seq` has no gaps (C6).
+A transaction is drafted (its objects have ids, in memory), committed (its record is durable: C1), and packed
+(its objects are in git, and head names it) by a background process. Unpacked objects are served from memory.
+Drafts can be reverted, newest first. A separate record aborts committed transactions (C4), so that `seq` has
+no gaps (C6).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
-PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; past it new transactions wait for packing
+PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; above it, transactions wait for packing
 
 
 class TransactionDraft(Struct, frozen=True):
@@ -82,19 +82,19 @@ class TransactionDraft(Struct, frozen=True):
 class History:
     """The one writer's view of the history. Opened after its baseline exists."""
 
-    floor = HistoryStart()  # where the history begins, if not with the baseline
+    floor = HistoryStart()  # the start of the history, if not the baseline
     _packed_bytes = 0
 
     def __init__(self, folder: str) -> None:
         """Open the history in the state folder `folder`; raises HistoryDamaged.
 
-        What the journal holds beyond head is in force at once; `hot` lists it for recovery, and `unsynced`
-        all that may not be durable in the files, be it packed or not.
+        The journal's transactions after head take effect at once; `hot` lists them for recovery. `unsynced`
+        lists all transactions, packed or not, that may not be durable in the files.
         """
         self.folder = folder
         self.store = os.path.join(folder, "store.git")
         self._repository = _open_repository(self.store)
-        with contextlib.ExitStack() as opened:  # closed again where it is damaged
+        with contextlib.ExitStack() as opened:  # closes them again if the history is damaged
             opened.callback(self._repository.free)
             self.journal = Journal(os.path.join(folder, "journal"))
             opened.callback(self.journal.close)
@@ -106,7 +106,7 @@ class History:
             opened.pop_all()
 
     def _read_in(self) -> None:
-        """Find out what is in force, and bring the index up to it. Raises HistoryDamaged."""
+        """Load head and the journal, and update the index. Raises HistoryDamaged."""
         self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
         self._tried: dict[Oid, bytes] = {}  # the objects of a trial
         self._pending_order: deque[tuple[int, Oid]] = deque()
@@ -123,11 +123,11 @@ class History:
         self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
         self.hot: tuple[Committed, ...] = ()
         self.unsynced: tuple[Committed, ...] = ()
-        self.is_in_doubt = False  # those in `unsynced` may be in the page cache, and never reach the disk
+        self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
         self._catch_up_index()
         self._replay()
 
-    # ── where things stand ──
+    # ── queries ──
 
     @property
     def head(self) -> Seq:
@@ -139,26 +139,25 @@ class History:
 
     @property
     def tail(self) -> JournalPosition:
-        """Where packing is to go on reading the journal, as far as is known here."""
+        """The journal position from which packing continues, as far as it has reported."""
         return self._tail
 
     def weaker(self) -> list[str]:
-        """What cannot be asked right now, as sentences."""
+        """Return sentences about queries that fail at present."""
         flaw = self.index.flaw
         return [] if flaw is None else [f"{flaw.text()} Edits stand meanwhile."]
 
     def entry(self, path: WorkspacePath) -> Entry | None:
-        """What `path` holds after the newest transaction, drafts included."""
-        found = self._trees.entry(path.raw)
-        return _named(found, None)
+        """Return the entry of `path` after the newest transaction, drafts included."""
+        return _named(self._trees.entry(path.raw), None)
 
     def pending_content(self, version: Version) -> bytes | None:
-        """The bytes of a version that is not packed yet, which are in memory; None for any other."""
+        """Return the bytes of an unpacked version from memory; None for any other version."""
         pending = self._pending.get(bytes.fromhex(version))
         return None if pending is None else pending[1]
 
     def content(self, version: Version) -> bytes | None:
-        """The bytes of a version that was ever recorded, or None. Raises HistoryDamaged, IoError."""
+        """Return the bytes of any recorded version, or None. Raises HistoryDamaged, IoError."""
         oid = bytes.fromhex(version)
         pending = self._pending.get(oid)
         if pending is not None:
@@ -174,11 +173,11 @@ class History:
         return content if kind == pygit2.enums.ObjectType.BLOB else None
 
     def has_folder(self, path: WorkspacePath) -> bool:
-        """Whether a file lies below `path` after the newest transaction, drafts included."""
+        """Return whether there is a file below `path` after the newest transaction, drafts included."""
         return self._trees.folder(path.raw) is not None
 
     def folder_at_head(self, path: str) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
-        """The files (with mode and version) and the subfolders that the history knows in a folder."""
+        """Return the files (with mode and version) and the subfolders of a folder at head."""
         folder = self._trees.folder(os.fsencode(path))
         if folder is None:
             return {}, []
@@ -188,35 +187,35 @@ class History:
         return files, folder.folders()
 
     def entry_at(self, path: WorkspacePath, seq: int) -> Entry | None:
-        """What `path` held right after transaction `seq`."""
+        """Return the entry of `path` right after transaction `seq`."""
         if seq >= self._seq:
             return self.entry(path)
-        found = self.index.touch_at(path, seq)
-        if found is not None:
-            return found[1].after
+        earlier = self.index.touch_at(path, seq)
+        if earlier is not None:
+            return earlier[1].after
         later = self.index.touch_after(path, seq)
         return later[1].before if later is not None else self.entry(path)
 
     def find(self, reference: int | str) -> Transaction:
-        """The transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
+        """Return the transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
         seq = reference if isinstance(reference, int) else self._seq_of(reference)
-        found = self.index.transaction(seq)
+        transaction = self.index.transaction(seq)
         if 0 <= seq < self.floor.seq:
             raise self.compacted(reference)
-        if found is None:
+        if transaction is None:
             raise UnknownTransaction(
                 f"There is no transaction {reference}; the newest is {self._seq}.",
                 hint="`log` lists them.",
                 data={"tx": reference, "head": self._seq},
             )
-        return found
+        return transaction
 
     def compacted(self, reference: int | str) -> UnknownTransaction:
-        """The refusal of a transaction whose past is gone."""
+        """Return the refusal of a compacted transaction."""
         floor = self.floor
         return UnknownTransaction(
             f"Transaction {reference} is compacted, as all before {floor.seq + 1} were at "
-            f"{commit_message.rfc3339(floor.time_us)}: what it did cannot be read or undone any more.",
+            f"{commit_message.rfc3339(floor.time_us)}: it cannot be read or undone any more.",
             hint=f"The history begins with transaction {floor.seq}, as it left the files.",
             data={"tx": reference, "head": self._seq, "compacted": floor.seq},
         )
@@ -225,12 +224,12 @@ class History:
         if reference.isascii() and reference.isdigit() and len(reference) < 7:
             return int(reference)
         prefix = reference.lower()
-        found = self.index.by_id(prefix) if set(prefix) <= set("0123456789abcdef") else []
-        if len(found) == 1 and len(prefix) >= 4:
-            return found[0]
-        what = "is the beginning of several ids" if len(found) > 1 else "names no transaction"
+        seqs = self.index.by_id(prefix) if set(prefix) <= set("0123456789abcdef") else []
+        if len(seqs) == 1 and len(prefix) >= 4:
+            return seqs[0]
+        problem = "is the beginning of several ids" if len(seqs) > 1 else "names no transaction"
         raise UnknownTransaction(
-            f"{reference!r} {what}.",
+            f"{reference!r} {problem}.",
             hint="Give the seq, or at least four digits of the id, as `log` shows them.",
             data={"tx": reference, "head": self._seq},
         )
@@ -251,7 +250,7 @@ class History:
         boot: bytes = b"",
         published_through: int = 0,
     ) -> TransactionDraft:
-        """Name the transaction that makes `changes`; head, for those who ask here, is then it."""
+        """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on."""
         records = tuple(
             change_record(
                 change, with_before=change.before is not None and not self.index.is_touched(change.path)
@@ -262,7 +261,7 @@ class History:
         splice = self._trees.update((record.path, _tree_entry(record)) for record in records)
         touches = [
             Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes
-        ]  # the values that `touch_of` gives for the records
+        ]  # equal to `touch_of` of the records
         commit = commit_oid(
             splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode(), parts
         )
@@ -281,33 +280,33 @@ class History:
         return draft
 
     def revert(self, drafts: Sequence[TransactionDraft]) -> None:
-        """Forget these drafts, which must be the newest ones, in their order."""
+        """Discard these drafts, which must be the newest ones, in their order."""
         for draft in reversed(drafts):
             self._trees.revert(draft._splice)
             self._head, self._seq = draft._head_before, draft.record.seq - 1
 
     def commit(self, drafts: Sequence[TransactionDraft]) -> None:
-        """Make these drafts, the newest ones, stand, in one sync: the commit point (C1).
+        """Commit these drafts, the newest ones, with one sync: the commit point (C1).
 
-        Raises OSError with the drafts still to be taken back, or JournalFailed in doubt.
+        Raises OSError, after which the caller reverts the drafts, or JournalFailed if the commit is in doubt.
         """
         self.journal.append([draft.record for draft in drafts])
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:
-        """Void these committed drafts, the newest ones: none of them has been seen by anyone (C4, C6)."""
+        """Abort these committed drafts, the newest ones, which no client has seen (C4, C6)."""
         self.journal.append([Aborted(drafts[0].record.seq)])
         self.revert(drafts)
 
     def conclude(self, draft: TransactionDraft) -> None:
-        """The draft is committed and in the files: it can be asked for."""
+        """Index a draft that is committed and in the files, so that queries find it."""
         self.index.add(draft.transaction, draft.notes)
         self.published.note(draft.record.seq)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[Callable[[Sequence[Change], Sequence[Seq], Sequence[Part]], None]]:
-        """Yield a function that records an undo: its changes, what it undoes, and the parts of that.
+        """Yield a function that records a trial undo: its changes, and the transactions and parts it undoes.
 
-        Until the end all questions are answered as after it. Then it is forgotten: nothing is committed.
+        Inside the context, all queries answer as after the undo. Nothing is committed.
         """
         head, splices = self._seq, list[TreeUpdate]()
         with self.index.trial() as add:
@@ -339,11 +338,11 @@ class History:
 
     @property
     def is_backed_up(self) -> bool:
-        """Do so many bytes wait for packing that nothing new should be taken in?"""
+        """Whether so many bytes wait for packing that new transactions must wait."""
         return self.pending_bytes > PENDING_BYTES_MAX
 
     def packed_through(self, seq: int, tail: JournalPosition) -> None:
-        """Packing has put all up to `seq` into git, durably, and read the journal up to `tail`."""
+        """Record that all up to `seq` is durable in git, and that packing has read the journal to `tail`."""
         self.packed = Seq(seq)
         self._tail = tail
         self.measure()
@@ -355,9 +354,9 @@ class History:
                 self.pending_bytes -= len(held[1])
 
     def note_synced(self, seq: int) -> None:
-        """All up to `seq` is durable in the files. Where that cannot be written down, the log is told.
+        """Record that all up to `seq` is durable in the files; log a failure to record it.
 
-        The mark goes with it: after a power cut it is no older than this.
+        Also sync the mark, so that after a power cut it is no older than this.
         """
         try:
             note_synced(self.folder, seq)
@@ -366,17 +365,17 @@ class History:
                 clear_sync_failed(self.folder)
                 self.is_in_doubt = False
         except OSError as error:
-            log.warning("how far the files are synced could not be written down: %s", error)
+            log.warning("the number of the last synced transaction could not be written: %s", error)
 
     def mark_sync_failed(self) -> None:
-        """A sync has failed: what is not synced is to be written anew at the next start."""
+        """Record that a sync failed, so that the next start rewrites the unsynced files."""
         try:
             mark_sync_failed(self.folder)
         except OSError as error:
-            log.critical("that the files are in doubt could not be written down: %s", error)
+            log.critical("the failure of a sync could not be recorded: %s", error)
 
     def quarantine(self, version: Version, content: bytes) -> None:
-        """Keep bytes that no transaction has, durably, as `strays/<version>`. Raises OSError."""
+        """Store content without a transaction, durably, as `strays/<version>`. Raises OSError."""
         folder = os.path.join(self.folder, "strays")
         os.makedirs(folder, 0o700, exist_ok=True)
         descriptor = os.open(
@@ -390,13 +389,13 @@ class History:
     # ── compacting ──
 
     def _read_floor(self) -> HistoryStart:
-        found = read_history_start(self.store)
-        return found if found.commit is None else replace(found, seq=int(self._written(found.commit).seq))
+        floor = read_history_start(self.store)
+        return floor if floor.commit is None else replace(floor, seq=int(self._written(floor.commit).seq))
 
     def compact(self, commit: CommitId) -> None:
-        """Let the history begin with this packed transaction: nothing before it can be asked for any more.
+        """Make this packed transaction the start of the history; earlier ones are no longer available.
 
-        Durable on return. Raises OSError with nothing changed. The index follows by `forget_compacted`.
+        Durable on return. Raises OSError with nothing changed. `forget_compacted` updates the index.
         """
         oid = bytes.fromhex(commit)
         write_history_start(self.store, oid)
@@ -404,22 +403,22 @@ class History:
         self._index_floor(oid)
 
     def forget_compacted(self, transactions: int) -> bool:
-        """Take so many compacted transactions out of the index; returns whether there are more."""
+        """Remove at most `transactions` compacted ones from the index; return whether there are more."""
         return self.index.forget(self.floor.seq, transactions)
 
     def reopen_packs(self) -> None:
-        """Let go of packs that are gone, which would take their room on the disk until the end."""
+        """Reopen the repository, because open packs that were deleted still use disk space."""
         self._repository.free()
         self._repository = _open_repository(self.store)
         self.measure()
 
     def measure(self) -> None:
-        """See how much of the disk the packs take."""
+        """Measure the disk space of the packs."""
         self._packed_bytes = folder_bytes(os.path.join(self.store, "objects", "pack"))
 
     @property
     def disk_bytes(self) -> int:
-        """What the history takes of the disk, with what is to be packed yet."""
+        """The disk space of the history, with the bytes that wait for packing."""
         return self._packed_bytes + self.pending_bytes
 
     def _index_floor(self, commit: Oid) -> None:
@@ -450,7 +449,7 @@ class History:
     # ── opening ──
 
     def _replay(self) -> None:
-        """Take in what the journal holds beyond head: the hot journal."""
+        """Load the journal's transactions after head: the hot journal."""
         read = list(frames(self.journal.folder, self._tail))
         for frame in read:
             self.journal.note(frame.end, max(record.seq for record in frame.records))
@@ -500,7 +499,7 @@ class History:
             raise self._damaged(f"its transaction {self._seq} is not the one that was acknowledged")
 
     def _catch_up_index(self) -> None:
-        """Bring the index to the packed head, from the git commits that it lacks."""
+        """Add the git commits up to the packed head that the index lacks."""
         if self.floor.commit is not None and self.index.first < self.floor.seq:
             self.index.forget(self.floor.seq)
         last = self.index.last
@@ -522,7 +521,10 @@ class History:
         self._indexed = max(last, self.packed)
 
     def _is_ancestor(self, seq: int) -> bool:
-        """Is the index's transaction `seq` one of this history's? (An older state folder may be put back.)"""
+        """Return whether the index's transaction `seq` belongs to this history.
+
+        It may not, if an older state folder was restored.
+        """
         known = self.index.id_of(seq)
         if known is None:
             return False
@@ -552,19 +554,19 @@ class History:
         except (KeyError, ValueError, pygit2.GitError) as error:
             raise self._damaged(f"commit {oid.hex()} cannot be read") from error
 
-    def _damaged(self, what: str) -> HistoryDamaged:
+    def _damaged(self, problem: str) -> HistoryDamaged:
         return HistoryDamaged(
-            f"The history is damaged: {what}.",
+            f"The history is damaged: {problem}.",
             hint="Nothing was changed. Keep the state folder, and run `editctl check`.",
             data={"file": self.store},
         )
 
     def _read(self, oid: Oid) -> tuple[int, bytes]:
-        """An object's type and bytes from the store. Raises KeyError, pygit2.GitError, IoError."""
+        """Return an object's type and bytes from the store. Raises KeyError, pygit2.GitError, IoError."""
         try:
             kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
         except (KeyError, pygit2.GitError):
-            # What libgit2 could not look at it takes for missing, and keeps to itself what the disk said.
+            # libgit2 reports unreadable packs as missing objects, and hides the disk's error.
             try:
                 os.listdir(os.path.join(self.store, "objects/pack"))
             except OSError as error:
@@ -599,7 +601,7 @@ def commit_oid(
     notes: str,
     parts: Sequence[Part] = (),
 ) -> tuple[Oid, bytes]:
-    """The id and the bytes of a transaction's commit object: a pure function of the record and the tree."""
+    """Return the id and the bytes of a transaction's commit object, purely from its record and tree."""
     message = commit_message.compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
     content = commit_content(tree, [parent], commit_message.ident(authorship.actor), EDITD, time_us, message)
     return object_id("commit", content), content
@@ -625,7 +627,7 @@ def _entry(state: FileState | None) -> Entry | None:
 
 
 def _mode(mode: int) -> GitMode:
-    return cast("GitMode", mode)  # only what we wrote ourselves is in our trees
+    return cast("GitMode", mode)  # editd wrote these trees itself
 
 
 def _named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:

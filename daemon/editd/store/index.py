@@ -1,7 +1,7 @@
 """The index: the history by path, session, request and time, in SQLite. A cache.
 
-It is written behind the journal and rebuilt from the git commits and the journal when it is missing
-or old, so it is never synced; what is not yet in it waits in memory, and every question flushes first.
+It is written after the journal, and rebuilt from the git commits and the journal if it is missing or old. So
+it is never synced. New transactions wait in memory, and every query flushes them first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _Request = tuple[str | None, str]  # a session and its request's id
 
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
-WAITING_MAX = 2_000  # then some are written at once, which else is left to a pause; a question waits 50 ms
+WAITING_MAX = 2_000  # transactions; more are written without waiting for a pause (a query then waits 50 ms)
 LOT = 500  # transactions in one write, which takes some 10 ms
-BACKLOG_MAX = 20_000  # while they cannot be; some 50 MB of memory
+BACKLOG_MAX = 20_000  # transactions in memory while writes fail; some 50 MB
 
 _TABLES = """
 create table tx (
@@ -61,7 +61,7 @@ _NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABL
 
 
 class LogQuery(Struct, frozen=True):
-    """The transactions that a `log` asks for; None, and no name at all, means all."""
+    """The filters of a `log`; None, or no name, means all."""
 
     before: int | None = None
     after: int | None = None
@@ -69,12 +69,12 @@ class LogQuery(Struct, frozen=True):
     sessions: tuple[str, ...] = ()
     actors: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = ()
-    since_us: int | None = None  # made at this time or after it
+    since_us: int | None = None  # at this time or after it
     until_us: int | None = None
 
 
 class TransactionInfo(Struct, frozen=True):
-    """How a transaction came to be, without what it did."""
+    """The origin of a transaction, without its changes."""
 
     kind: Kind
     actor: str
@@ -83,7 +83,7 @@ class TransactionInfo(Struct, frozen=True):
 
 
 class SessionWork(Struct, frozen=True):
-    """A session as the history knows it."""
+    """A session in the history: its name, actor and times."""
 
     name: str
     actor: str  # of its newest transaction
@@ -92,31 +92,33 @@ class SessionWork(Struct, frozen=True):
 
 
 class UndoQuery(Struct, frozen=True):
-    """Which transactions an undo takes, of those that are in force at least in part; None means all."""
+    """The filters of an undo, for transactions that are at least partly in force; None means all."""
 
     kinds: tuple[Kind, ...]
     sessions: tuple[str, ...] = ()
     actors: tuple[str, ...] = ()
-    since: int | None = None  # a seq, itself included, like all of these
+    since: int | None = None  # a seq; all of these bounds are inclusive
     until: int | None = None
     since_us: int | None = None
     until_us: int | None = None
-    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or what is below
+    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or a path below
 
 
 class _Forgotten(Exception):
-    """A trial is over: the database rolls back."""
+    """The end of a trial, which rolls back the database."""
 
 
 class Index:
+    """The index of the history, with the transactions that are not written to it yet."""
+
     def __init__(self, path: str) -> None:
-        """Open the index at `path`; what is not an index of this version is replaced by an empty one."""
+        """Open the index at `path`; replace a damaged one, or one of another version, by an empty one."""
         self._path = path
         self._database = self._open()
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[_Request, int] = {}
-        self._touched: set[bytes] = set()  # so that an edit does not ask the database
-        self.flaw: Refused | None = None  # why it cannot be asked; what is added meanwhile waits in memory
+        self._touched: set[bytes] = set()  # a cache, so that an edit needs no query
+        self.flaw: Refused | None = None  # the last failure; new transactions wait in memory meanwhile
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -127,7 +129,7 @@ class Index:
         return opened
 
     def _known(self) -> sqlite3.Connection | None:
-        """The index that is there; None where it is none of this version, or cannot be asked: a cache."""
+        """Open an existing index; None for a damaged one or another version, which is only a cache."""
         if not os.path.exists(self._path):
             return None
         with contextlib.suppress(sqlite3.DatabaseError):
@@ -141,7 +143,7 @@ class Index:
         return None
 
     def close(self) -> None:
-        with contextlib.suppress(Refused):  # what it lacks is taken from the history at the next start
+        with contextlib.suppress(Refused):  # the next start adds the missing transactions from the history
             self.flush()
         self._database.close()
 
@@ -155,31 +157,31 @@ class Index:
         self._touched.update(touch.path.raw for touch in transaction.touches)
 
     def flush_if_full(self) -> None:
-        """Write some of what waits, if that is much. To be called when nobody waits for an answer."""
+        """Write some waiting transactions if there are many. Called when no client waits for a reply."""
         if len(self._waiting) >= WAITING_MAX and self.flaw is None:
-            with contextlib.suppress(Refused):  # then it waits on; the transaction stands without it
+            with contextlib.suppress(Refused):  # they wait on; the history does not need the index
                 self.write_some()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something waits to be written."""
+        """Whether transactions wait to be written."""
         return bool(self._waiting)
 
     @property
     def is_backed_up(self) -> bool:
-        """Does so much wait, since it cannot be written, that nothing new should be taken in?"""
+        """Whether writes fail and so many transactions wait that new ones must be refused."""
         return len(self._waiting) >= BACKLOG_MAX
 
     def flush(self) -> None:
-        """Write what waits. Every question does this first.
+        """Write all waiting transactions. Every query does this first.
 
-        So each of them may raise IoError, or HistoryDamaged where the file is no database any more.
+        So each query may raise IoError, or HistoryDamaged if the file is no longer a database.
         """
         while self.write_some():
             pass
 
     def write_some(self) -> bool:
-        """Write the oldest of what waits; returns whether there is more. Raises as `flush`."""
+        """Write the oldest waiting transactions; return whether there are more. Raises as `flush`."""
         lot = self._waiting[:LOT]
         if not lot:
             return False
@@ -198,7 +200,7 @@ class Index:
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[Callable[[Transaction], None]]:
-        """Yield a function that adds a transaction; all that it added are forgotten at the end."""
+        """Yield a function that adds a transaction; remove all those at the end."""
 
         def add(transaction: Transaction) -> None:
             _insert(self._database, [(transaction, b"")])
@@ -210,7 +212,7 @@ class Index:
             raise _Forgotten
 
     def clear(self) -> None:
-        """Forget everything: it is to be built anew."""
+        """Remove everything, before a rebuild."""
         self._waiting.clear()
         self._requests.clear()
         self._touched.clear()
@@ -220,7 +222,7 @@ class Index:
             self._database.execute("delete from undoing")
 
     def forget(self, below: int, transactions: int = NEVER) -> bool:
-        """Take out so many of the oldest transactions before `below`; returns whether there are more."""
+        """Remove at most `transactions` of the oldest ones before `below`; return whether there are more."""
         row = self._one(
             "select seq from tx where seq < ? order by seq limit 1 offset ?", (below, transactions)
         )
@@ -233,29 +235,29 @@ class Index:
         return row is not None
 
     def begin_with(self, transaction: Transaction, notes: bytes) -> None:
-        """The history begins with `transaction`, which is a baseline now: what it did is forgotten."""
+        """Make `transaction` the baseline of the history, without its changes."""
         self.flush()
         self._touched.clear()
         with self._writing():
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
             _insert(self._database, [(transaction, notes)])
 
-    # ── asking ──
+    # ── queries ──
 
     @property
     def first(self) -> int:
-        """The lowest seq that is in; `NEVER` when it is empty."""
+        """The lowest seq in the index; `NEVER` if it is empty."""
         row = self._one("select min(seq) from tx", ())
         return NEVER if row is None or row[0] is None else cast("int", row[0])
 
     def first_of(self, session: str) -> int | None:
-        """The first transaction of a session that is in."""
+        """Return the first indexed transaction of a session."""
         row = self._one("select min(seq) from tx where session = ?", (_stored(session),))
         return None if row is None else cast("int | None", row[0])
 
     @property
     def last(self) -> int:
-        """The highest seq that is in; -1 when it is empty."""
+        """The highest seq in the index; -1 if it is empty."""
         row = self._one("select max(seq) from tx", ())
         return -1 if row is None or row[0] is None else cast("int", row[0])
 
@@ -268,7 +270,7 @@ class Index:
         return None if row is None else self._transactions([row])[0]
 
     def transactions(self, seqs: Iterable[int]) -> list[Transaction]:
-        """Those of these transactions that are in, rising."""
+        """Return the indexed ones of these transactions, rising."""
         return self._transactions(list(self._of("tx", sorted(set(seqs)), "seq")))
 
     def notes(self, seq: int) -> bytes:
@@ -276,14 +278,14 @@ class Index:
         return b"" if row is None else cast("bytes", row[0])
 
     def by_id(self, prefix: str) -> list[int]:
-        """The seqs of the (at most two) transactions whose id begins with `prefix`, hex digits."""
+        """Return the seqs of at most two transactions whose id begins with `prefix`, hex digits."""
         rows = self._all(
             "select seq from tx where id >= ? and id < ? order by seq limit 2", (prefix, prefix + "g")
         )
         return [row[0] for row in rows]
 
     def by_request(self, request_id: str, session: str | None) -> int | None:
-        """Return the transaction that a session's request of this id became."""
+        """Return the transaction of a session's request with this id."""
         waiting = self._requests.get((session, request_id))
         if waiting is not None:
             return waiting
@@ -293,12 +295,12 @@ class Index:
         return None if row is None else cast("int", row[0])
 
     def requests(self, request_id: str) -> list[int]:
-        """Return what the requests of this id became, in all sessions."""
+        """Return the transactions of the requests with this id, in all sessions."""
         rows = self._all("select seq from tx where request_id = ? order by seq", (request_id,))
         return [row[0] for row in rows]
 
     def log(self, wanted: LogQuery, limit: int) -> list[Transaction]:
-        """The newest `limit` transactions that are wanted, newest first."""
+        """Return the newest `limit` transactions that match `wanted`, newest first."""
         conditions, values = ["1"], list[Any]()
         first, last = self._between(wanted.since_us, wanted.until_us)
         for column, operator, value in (
@@ -321,37 +323,37 @@ class Index:
             source = f"(select distinct seq from touch where {_touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
             values[:0] = _bounds(wanted.paths)
         rows = self._all(
-            f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # our own words only
+            f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # no user input
             " order by tx.seq desc limit ?",
             (*values, limit),
         )
         return self._transactions(rows)
 
     def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
-        """The first seq from a time on, and the last up to another: time rises with seq. None: no bound."""
+        """Convert two times to the first and last seq between them: time rises with seq. None: no bound."""
         first = last = None
         if since_us is not None:
             row = self._one("select seq from tx where time_us >= ? order by time_us limit 1", (since_us,))
             first = NEVER if row is None else cast("int", row[0])
         if until_us is not None:
-            found = self.at_time(until_us)
-            last = -1 if found is None else found
+            newest = self.at_time(until_us)
+            last = -1 if newest is None else newest
         return first, last
 
     def made(self, seq: int) -> TransactionInfo:
-        """Who made transaction `seq`, which is in the history, and when."""
+        """Return the origin of transaction `seq`, which must be in the history."""
         row = self._one("select kind, actor, session, time_us from tx where seq = ?", (seq,))
-        assert row is not None, "nobody asks for what was not recorded"
+        assert row is not None, "callers pass only recorded transactions"
         kind, actor, session, time_us = row
         return TransactionInfo(cast("Kind", kind), _unstored(actor), _unstored(session), time_us)
 
     def following(self, seq: int, limit: int) -> list[Transaction]:
-        """The first `limit` transactions after `seq`, rising."""
+        """Return the first `limit` transactions after `seq`, rising."""
         rows = self._all("select * from tx where seq > ? order by seq limit ?", (seq, limit))
         return self._transactions(rows)
 
     def is_touched(self, path: WorkspacePath) -> bool:
-        """Has any transaction touched this path, so that its bytes before and after are in the store?"""
+        """Return whether any transaction touched this path, so that the store has its bytes."""
         raw = path.raw
         if raw not in self._touched:
             if self._written("select 1 from touch where path = ? limit 1", (raw,)) is None:
@@ -360,26 +362,26 @@ class Index:
         return True
 
     def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
-        """The last touch of `path` at or before `seq`."""
+        """Return the last touch of `path` at or before `seq`."""
         row = self._one(
             "select * from touch where path = ? and seq <= ? order by seq desc limit 1", (path.raw, seq)
         )
         return None if row is None else (row[1], _touch(row))
 
     def touch_after(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
-        """The first touch of `path` after `seq`."""
+        """Return the first touch of `path` after `seq`."""
         row = self._one(
             "select * from touch where path = ? and seq > ? order by seq limit 1", (path.raw, seq)
         )
         return None if row is None else (row[1], _touch(row))
 
     def touches_after(self, path: WorkspacePath, seq: int) -> list[int]:
-        """The seqs of the transactions that touched `path` after `seq`, rising."""
+        """Return the seqs of the transactions that touched `path` after `seq`, rising."""
         rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
         return [row[0] for row in rows]
 
     def life(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
-        """What was done to `path` in (after, before), rising. `before` None: until now."""
+        """Return the touches of `path` in (after, before), rising. `before` None: until now."""
         rows = self._all(
             "select * from touch where path = ? and seq > ? and seq < ? order by seq",
             (path.raw, after, NEVER if before is None else before),
@@ -387,13 +389,13 @@ class Index:
         return [(Seq(row[1]), _touch(row)) for row in rows]
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
-        """The transactions that `seq` undid, whole or some paths; where in part, as slow as it has paths."""
+        """Return the transactions that `seq` undid, at least in some paths; linear in the paths of those."""
         row = self._one("select undoes from tx where seq = ?", (seq,))
-        assert row is not None, "nobody asks for what was not recorded"
+        assert row is not None, "callers pass only recorded transactions"
         return undo_state.whole(row[0])
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
-        """The newest transaction after which `path` held `version`."""
+        """Return the newest transaction after which `path` held `version`."""
         row = self._one(
             "select seq from touch where path = ? and after = ? order by seq desc limit 1",
             (path.raw, version),
@@ -401,7 +403,7 @@ class Index:
         return None if row is None else cast("int", row[0])
 
     def version_left_by(self, path: WorkspacePath, version: Version, before: int) -> int | None:
-        """The newest transaction before `before` that found `version` at `path` and changed it."""
+        """Return the newest transaction before `before` that changed `path` from `version`."""
         row = self._one(
             "select max(seq) from touch where path = ? and before = ? and seq < ?",
             (path.raw, version, before),
@@ -409,24 +411,24 @@ class Index:
         return None if row is None else cast("int | None", row[0])
 
     def moves_from(self, path: WorkspacePath) -> list[tuple[int, WorkspacePath]]:
-        """All moves away from `path`, rising: when, and where to."""
+        """Return all moves away from `path`, rising: the seq and the target."""
         rows = self._all("select seq, path from touch where source = ? order by seq", (path.raw,))
         return [(seq, WorkspacePath(os.fsdecode(moved))) for seq, moved in rows]
 
     def moves_to(self, path: WorkspacePath) -> list[tuple[int, Touch]]:
-        """All moves to `path`, rising: when, and what was done to it."""
+        """Return all moves to `path`, rising: the seq and the touch."""
         query = "select * from touch where path = ? and source is not null order by seq"
         return [(row[1], _touch(row)) for row in self._all(query, (path.raw,))]
 
     def changed_paths(self, after: int, through: int) -> Iterator[WorkspacePath]:
-        """Each path that a transaction in (after, through] touched, once, sorted."""
+        """Yield each path that a transaction in (after, through] touched, once, sorted."""
         for row in self._all(
             "select distinct path from touch where seq > ? and seq <= ? order by path", (after, through)
         ):
             yield WorkspacePath(os.fsdecode(row[0]))
 
     def in_force(self, chosen: UndoQuery, limit: int = -1) -> list[Transaction]:
-        """The newest `limit` transactions (-1: all) that are chosen and not undone, newest first."""
+        """Return the newest `limit` transactions (-1: all) that match and are not undone, newest first."""
         conditions = [f"kind in ({_marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]
         for condition, value in (
@@ -452,7 +454,7 @@ class Index:
         return self._transactions(rows)
 
     def sessions(self) -> list[SessionWork]:
-        """Return every session that has made a transaction, by name."""
+        """Return every session with a transaction, by name."""
         rows = self._all(
             "select session, min(seq), max(seq) from tx where session is not null group by session", ()
         )
@@ -463,13 +465,13 @@ class Index:
         ]
 
     def at_time(self, time_us: int) -> int | None:
-        """The newest transaction that was made at this time or before; None before the first one."""
+        """Return the newest transaction at this time or before; None before the first one."""
         query = "select seq from tx where time_us <= ? order by time_us desc limit 1"
         row = self._one(query, (time_us,))
         return None if row is None else cast("int", row[0])
 
     def touch_in(self, path: WorkspacePath, seq: int) -> Touch | None:
-        """What transaction `seq` did to `path`."""
+        """Return the touch of `path` by transaction `seq`."""
         row = self._one("select * from touch where path = ? and seq = ?", (path.raw, seq))
         return None if row is None else _touch(row)
 
@@ -478,18 +480,18 @@ class Index:
         return None if row is None else cast("Kind", row[0])
 
     def count(self, after: int = 0) -> int:
-        """How many transactions there are after one; after the baseline, if none is given."""
+        """Return the number of transactions after `after`, by default the baseline."""
         return cast("int", self._all("select count(*) from tx where seq > ?", (after,))[0][0])
 
     def _transactions(self, rows: Sequence[Sequence[Any]]) -> list[Transaction]:
-        """What these rows of `tx` tell, with what was done to each path."""
+        """Convert rows of `tx` to transactions, with their touches."""
         touches: dict[int, list[Touch]] = {row[0]: [] for row in rows}
         for touch in self._of("touch", list(touches), "path"):
             touches[touch[1]].append(_touch(touch))
         return [_transaction(row, touches[row[0]]) for row in rows]
 
     def _of(self, table: str, seqs: Sequence[int], order: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of these transactions, some hundred transactions at a time, and in `order` among those."""
+        """Yield the rows of these transactions, in batches, and in `order` within each batch."""
         for start in range(0, len(seqs), ASKED_AT_ONCE):
             few = seqs[start : start + ASKED_AT_ONCE]
             yield from self._all(
@@ -502,7 +504,7 @@ class Index:
         return self._written(query, values)
 
     def _written(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The same, without what waits."""
+        """Return one row without flushing first."""
         try:
             return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
         except sqlite3.DatabaseError as error:
@@ -517,7 +519,7 @@ class Index:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """All of it or nothing. Raises IoError, or HistoryDamaged where it is no database any more."""
+        """Write in one SQLite transaction. Raises IoError, or HistoryDamaged if it is no database."""
         try:
             with sqlite.writing(self._database):
                 yield
@@ -531,7 +533,7 @@ class Index:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    # Not synced, being a cache: a power cut costs a rebuild, not the history.
+    # A cache needs no sync: a power cut costs a rebuild, not the history.
     return sqlite.connect(path, journal="wal", synchronous="off")
 
 
@@ -542,24 +544,24 @@ def _made(path: str) -> sqlite3.Connection:
 
 
 def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
-    """What SQLite's error comes to, where the index cannot be `what`."""
+    """Convert a SQLite error to a Refused; `what` is the participle of the failed action."""
     if not sqlite.is_damage(error):
         return sqlite.refusal(error, f"The index of the history cannot be {what}")
     return HistoryDamaged(
         f"The index of the history cannot be {what}: {error}.",
-        hint="It is made from the history, and nothing is lost: `editctl check --repair` makes it anew.",
+        hint="No transaction is lost by this. `editctl check --repair` rebuilds the index from the history.",
     )
 
 
-def _insert(database: sqlite3.Connection, given: Sequence[tuple[Transaction, bytes]]) -> None:
+def _insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
         "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
-                transaction.seq, transaction.id, transaction.kind, *_said(transaction.authorship),
+                transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
                 transaction.time_us, undo_state.written(transaction), transaction.undone_by, notes,
             )
-            for transaction, notes in given
+            for transaction, notes in batch
         ),
     )  # fmt: skip
     database.executemany(
@@ -569,19 +571,19 @@ def _insert(database: sqlite3.Connection, given: Sequence[tuple[Transaction, byt
                 touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
                 None if touch.source is None else touch.source.raw,
             )
-            for transaction, _ in given
+            for transaction, _ in batch
             for touch in transaction.touches
         ),
     )  # fmt: skip
 
 
 def _request(transaction: Transaction) -> _Request | None:
-    said = transaction.authorship
-    return None if said.request_id is None else (said.session, said.request_id)
+    author = transaction.authorship
+    return None if author.request_id is None else (author.session, author.request_id)
 
 
-def _said(said: Authorship) -> Iterator[str | bytes | None]:
-    return map(_stored, (said.actor, said.session, said.message, said.request_id))
+def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
+    return map(_stored, (author.actor, author.session, author.message, author.request_id))
 
 
 def _touching(paths: Sequence[WorkspacePath]) -> str:
@@ -635,7 +637,7 @@ def _entry(columns: Sequence[Any]) -> Entry | None:
 
 
 def _stored(text: str | None) -> str | bytes | None:
-    """SQLite's text is UTF-8; what is not goes in as bytes."""
+    """Encode text that is not UTF-8 as bytes, because SQLite's text is UTF-8."""
     if text is None or text.isascii():
         return text
     try:

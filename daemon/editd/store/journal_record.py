@@ -1,7 +1,7 @@
-"""What the journal holds: one record for each transaction, enough to finish it alone.
+"""The journal's records: one for each transaction, sufficient to finish it.
 
-The records are MessagePack by msgspec, as arrays, in the order of the fields: a field may be added at
-the end with a default, never moved. A record from a newer version is refused by the frame's version.
+The records are MessagePack by msgspec, as arrays, in the order of the fields. A new field is added at the end
+with a default, and no field is ever moved. The frame's version refuses a record from a newer version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One side of a change; `content` is absent where the store has these bytes already."""
+    """One side of a change; `content` is absent if the store has these bytes already."""
 
     mode: int
     version: bytes  # 20 bytes
@@ -47,10 +47,10 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A transaction. From the moment that its frame is synced, it stands (C1)."""
+    """A transaction, committed once its frame is synced (C1)."""
 
     seq: int
-    commit: bytes  # 20 bytes: the id of the git commit that packing will make of this record
+    commit: bytes  # 20 bytes: the id of the git commit that packing makes from this record
     kind: str
     actor: str
     session: str | None
@@ -59,16 +59,16 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     time_us: int
     undoes: tuple[int, ...]
     changes: tuple[ChangeRecord, ...]
-    notes: bytes = b""  # what else the first answer said, for a retry of the request (C7)
-    token: str = ""  # names its temporary files beside their targets; "" where it touches no file
-    boot: bytes = b""  # and the mount it was made under: after another one, files may be torn (C5)
-    published_through: int = 0  # when this was written, all up to this seq were in the files
-    parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: of that one in `undoes` only these paths
-    hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # and of those of `parts` only these hunks
+    notes: bytes = b""  # the rest of the first reply, for a retry of the request (C7)
+    token: str = ""  # in the names of its temporary files beside their targets; "" if it touches no file
+    boot: bytes = b""  # the boot and mount of the commit: after another one, files may be torn (C5)
+    published_through: int = 0  # all transactions up to this seq were in the files at that time
+    parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: only these paths of that one in `undoes`
+    hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # only these hunks of paths in `parts`
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """All records from `seq` on that stand before this one are void (C4, C6)."""
+    """The abort of all earlier records from `seq` on (C4, C6)."""
 
     seq: int
 
@@ -83,7 +83,7 @@ _EMPTY = version_of(b"")
 
 
 def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord | None:
-    """One side of a change. No bytes under another file's version: those are gone (`adopt.state_of`)."""
+    """Convert one side of a change. Drop bytes that are not those of the version (`adopt.state_of`)."""
     if state is None:
         return None
     is_gone = not state.content and state.version != _EMPTY
@@ -96,7 +96,7 @@ def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord 
 
 
 def change_record(change: Change, *, with_before: bool) -> ChangeRecord:
-    """The record of `change`: the new bytes always, the old ones where the store has them not."""
+    """Convert `change` to a record: always with the new bytes, on request with the old ones."""
     return ChangeRecord(
         change.path.raw,
         entry_record(change.before, with_content=with_before),
@@ -134,7 +134,7 @@ def transaction_of(record: Committed) -> Transaction:
 def part_records(
     parts: Sequence[Part],
 ) -> tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes, tuple[int, ...]], ...]]:
-    """A record's `parts` and `hunks`."""
+    """Return the `parts` and `hunks` of a record."""
     return (
         tuple((part.seq, part.path.raw) for part in parts),
         tuple((part.seq, part.path.raw, part.hunks) for part in parts if part.hunks),
@@ -142,7 +142,7 @@ def part_records(
 
 
 def parts_of(record: Committed) -> tuple[Part, ...]:
-    """The same, read back."""
+    """Read the `parts` and `hunks` of a record back."""
     hunks = {(seq, path): numbers for seq, path, numbers in record.hunks}
     return tuple(
         Part(Seq(seq), WorkspacePath(os.fsdecode(path)), hunks.get((seq, path), ()))

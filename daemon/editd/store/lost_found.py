@@ -1,7 +1,7 @@
-"""The strays: bytes that a crash has left in the workspace and that no transaction has, kept for a while.
+"""Lost and found: content without a transaction that a crash has left in the workspace, kept for a while.
 
-`History.quarantine` puts them here. Whoever misses something after a crash looks for it within days; so what
-is older than `KEPT_SECONDS` goes when the history is compacted, and not before.
+`History.quarantine` stores it here, in the folder `strays`. A user who misses content after a crash looks
+for it within days. So a compaction removes files older than `KEPT_SECONDS`; nothing else does.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ KEPT_SECONDS = 30 * 86400
 
 
 def lost_bytes(folder: str) -> int:
-    """What the strays in the state folder take of the disk."""
+    """Return the disk space of the quarantined files in the state folder."""
     return folder_bytes(os.path.join(folder, NAME))
 
 
 def drop_lost(folder: str, now: float) -> int:
-    """Remove those that are too old at `now`, in seconds since the epoch; the bytes that this frees."""
+    """Remove the files that are too old at `now`, in seconds since the epoch; return the bytes freed."""
     freed = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(folder, NAME)) as entries:
         for entry in entries:
-            found = entry.stat(follow_symlinks=False)
-            if now - found.st_mtime > KEPT_SECONDS:
+            status = entry.stat(follow_symlinks=False)
+            if now - status.st_mtime > KEPT_SECONDS:
                 os.unlink(entry.path)
-                freed += found.st_size
+                freed += status.st_size
     return freed

@@ -1,10 +1,10 @@
-"""The manifest: the packs that the history rests on, so that one that is missing is missed at once.
+"""The manifest: the list of the packs of the history, so that a missing pack is detected at once.
 
-Written, durably, before head names what is in a pack and before a pack that was put together with others
-goes: a pack that is listed is there. What is there and not listed is left from a crash, and needs nothing.
+Written, durably, before head names a commit in a new pack, and before a combined pack is removed. So every
+listed pack exists. An unlisted pack is left from a crash, and harmless.
 
-One line a pack, its name and its bytes; the objects that were lost in damage, one line each; the commit with
-which the history begins, once it was compacted; and the SHA-1 of all before.
+One line for each pack, with its name and size; one line for each object lost in damage; the commit with which
+a compacted history begins; and the SHA-1 of all before.
 """
 
 from __future__ import annotations
@@ -33,17 +33,15 @@ _HEAD = b"editd manifest 1\n"
 class Manifest(Struct, frozen=True):
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
-    floor: bytes | None = (
-        None  # the commit of `store.history_start`, or of the one before where that has just moved
-    )
+    floor: bytes | None = None  # the commit of `store.history_start`, possibly the previous one
 
 
 @contextmanager
 def exclusive_lock(store: str) -> Iterator[None]:
-    """Waits until nobody else is in here: of processes and of threads, one at a time adds or removes packs.
+    """Hold the lock for adding or removing packs, one thread of one process at a time. Raises OSError.
 
-    Packing, the thread that puts packs together and compaction do so, and each lists all that are there. Not
-    to be entered twice, and never for long: packing waits. Raises OSError.
+    Packing, repacking and compaction take it, and each lists all packs. Never enter it twice, nor for long:
+    packing waits.
     """
     with _taken(store, _LOCK):
         yield
@@ -51,10 +49,10 @@ def exclusive_lock(store: str) -> Iterator[None]:
 
 @contextmanager
 def shared_lock(store: str) -> Iterator[None]:
-    """While this lasts each pack that is there stays; more may come.
+    """Hold while verifying or removing packs: no existing pack is removed meanwhile. Raises OSError.
 
-    Who proves them all is in here, and who removes some: before `exclusive_lock`, never within. So a proof,
-    however long, holds up nobody who packs. Raises OSError.
+    Acquire before `exclusive_lock`, never inside it. So a verification never delays packing, however long it
+    takes.
     """
     with _taken(store, _STAYING):
         yield
@@ -73,13 +71,13 @@ def _taken(store: str, name: str) -> Iterator[None]:
 def write_manifest(
     store: str, *, without: Collection[str] = (), lost: frozenset[bytes] | None = None
 ) -> None:
-    """List every whole pack that is there but `without`. `lost` None: what was before.
+    """List every complete pack except `without`. `lost` None keeps the list of lost objects.
 
     Raises OSError, HistoryDamaged.
     """
     if lost is None:
-        found = read_manifest(store)
-        lost = frozenset() if found is None else found.lost
+        manifest = read_manifest(store)
+        lost = frozenset() if manifest is None else manifest.lost
     lines = [f"pack {name} {size}\n" for name, size in sorted(packs_in(store).items()) if name not in without]
     lines += [f"lost {oid.hex()}\n" for oid in sorted(lost)]
     floor = read_history_start(store).commit
@@ -89,7 +87,7 @@ def write_manifest(
 
 
 def drop_packs(store: str, names: Collection[str]) -> None:
-    """Remove these packs, the manifest first; within `staying`. Raises OSError, HistoryDamaged."""
+    """Remove these packs, after updating the manifest; inside both locks. Raises OSError, HistoryDamaged."""
     write_manifest(store, without=names)
     folder = os.path.join(store, "objects", "pack")
     for name in names:
@@ -100,18 +98,18 @@ def drop_packs(store: str, names: Collection[str]) -> None:
 
 
 def read_manifest(store: str) -> Manifest | None:
-    """The manifest; None where an earlier version wrote none. Raises HistoryDamaged."""
+    """Return the manifest; None if an earlier version wrote none. Raises HistoryDamaged."""
     path = os.path.join(store, NAME)
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return None
-    body, said = content[:-41], content[-41:]
-    if hashlib.sha1(body).hexdigest().encode() + b"\n" != said or not body.startswith(_HEAD):
+    body, checksum = content[:-41], content[-41:]
+    if hashlib.sha1(body).hexdigest().encode() + b"\n" != checksum or not body.startswith(_HEAD):
         raise HistoryDamaged(
-            f"The history is damaged: {path} does not check, so whether all packs are there is not known.",
-            hint="No transaction is lost by this. `editctl check --repair` makes it anew.",
+            f"The history is damaged: {path} has a wrong checksum, so a pack may be missing.",
+            hint="No transaction is lost by this. `editctl check --repair` rebuilds it.",
             data={"file": path},
         )
     lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]
@@ -124,13 +122,13 @@ def read_manifest(store: str) -> Manifest | None:
 
 
 def packs_in(store: str) -> dict[str, int]:
-    """The packs that are there with their index, and their bytes."""
+    """Return the packs that have an index, with their sizes."""
     folder = os.path.join(store, "objects", "pack")
-    found: dict[str, int] = {}
+    packs: dict[str, int] = {}
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in entries}
     for name, entry in names.items():
         stem, _, suffix = name.rpartition(".")
         if suffix == "pack" and f"{stem}.idx" in names:
-            found[stem] = entry.stat().st_size
-    return found
+            packs[stem] = entry.stat().st_size
+    return packs

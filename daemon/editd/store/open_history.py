@@ -1,4 +1,4 @@
-"""Opening a history: whole where it proves whole, else for reading what is left of it."""
+"""Open the history; if verification fails, open it read-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from editd.store.verify import verify_quick
 
 
 def open_history(folder: str) -> History:
-    """The history in the state folder; a `Salvage` where it is damaged."""
+    """Return the history in the state folder, or a read-only `Salvage` if it is damaged."""
     damages = verify_quick(folder)
     if damages:
         return Salvage(folder, damages[0].refusal())

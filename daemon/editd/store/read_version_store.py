@@ -1,8 +1,9 @@
-"""Sights on disk: what each opened session has seen, for the next daemon. Written a second behind at most.
+"""Read marks on disk: the versions that each opened session has seen, for the next daemon.
 
-Never synced, so that nobody waits for it: a power cut may lose some of it, and a SIGKILL the last second.
-That fails safe because the registry knows that there was no clean end (`Session.is_in_doubt`). A file that is
-damaged is put aside, and begun anew; each method raises IoError where the file cannot be read or written.
+Written within a second and never synced, so that no client waits for it. A power cut may lose some of it, a
+SIGKILL the last second. That is safe, because the session store records an unclean end
+(`Session.is_in_doubt`). A damaged file is moved aside and replaced by an empty one. Each method raises
+IoError if the file cannot be read or written.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ create table if not exists sight (
 create table if not exists used (session blob primary key, time_us integer not null) without rowid;
 """
 
-Row = tuple[str, WorkspacePath, ReadMark | None]  # of a session, by its name; None where it is forgotten
+Row = tuple[str, WorkspacePath, ReadMark | None]  # with the session's name; None deletes the mark
 
 
 class ReadVersionStore:
-    """Used by one thread at a time."""
+    """The read marks of all sessions. Used by one thread at a time."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, NAME)
-        self.is_whole = True  # what is here is what was written
+        self.is_whole = True  # False if the file was damaged, and its content is gone
         with self._refusing("read"):
             try:
                 self._database = _opened(self._path)
@@ -48,7 +49,7 @@ class ReadVersionStore:
             except (sqlite3.DatabaseError, ValueError, TypeError) as error:
                 if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
                     raise
-                log.error("what the sessions have seen is damaged: %s: %s", self._path, error)
+                log.error("the read marks of the sessions are damaged: %s: %s", self._path, error)
                 self.is_whole = False
                 sqlite.put_aside(self._path)
                 self._database = _opened(self._path)
@@ -62,7 +63,7 @@ class ReadVersionStore:
         return [(WorkspacePath(os.fsdecode(path)), _sight(version, lines)) for path, version, lines in rows]
 
     def used_us(self, session: str) -> int:
-        """When the session was last used, or 0."""
+        """Return the time of the session's last use, or 0."""
         with self._refusing("read"):
             row = self._database.execute(
                 "select time_us from used where session = ?", (os.fsencode(session),)
@@ -70,7 +71,7 @@ class ReadVersionStore:
         return 0 if row is None else int(row[0])
 
     def write(self, rows: Iterable[Row], used: Mapping[str, int]) -> None:
-        """Write down what is new, all of it or none."""
+        """Write new marks and times of use, all or none."""
         with self._refusing("written"), sqlite.writing(self._database):
             for session, path, sight in rows:
                 key = (os.fsencode(session), path.raw)
@@ -87,7 +88,7 @@ class ReadVersionStore:
             )
 
     def forget(self, session: str) -> None:
-        """The session has ended."""
+        """Delete the marks of a session that has ended."""
         with self._refusing("written"), sqlite.writing(self._database):
             for table in ("sight", "used"):
                 self._database.execute(
@@ -99,12 +100,12 @@ class ReadVersionStore:
         self._database.close()
 
     @contextlib.contextmanager
-    def _refusing(self, what: str) -> Iterator[None]:
+    def _refusing(self, action: str) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
             raise sqlite.refusal(
-                error, f"What the sessions have seen, {self._path}, cannot be {what}"
+                error, f"The read marks of the sessions, {self._path}, cannot be {action}"
             ) from error
 
 
@@ -115,7 +116,7 @@ def _opened(path: str) -> sqlite3.Connection:
 
 
 def _prove(opened: sqlite3.Connection) -> None:
-    """Read all of it. Raises sqlite3.DatabaseError, ValueError, TypeError where it is damaged."""
+    """Verify the whole file. Raises sqlite3.DatabaseError, ValueError, TypeError if it is damaged."""
     flaw = opened.execute("pragma quick_check(1)").fetchone()[0]
     if flaw != "ok":
         raise ValueError(flaw)

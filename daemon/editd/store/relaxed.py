@@ -1,8 +1,8 @@
-"""Which segments were written with `durability = "relaxed"`: there a power cut may leave a hole.
+"""The segments that were written with `durability = "relaxed"`, in which a power cut may leave a hole.
 
-Frames that are not synced yet reach the disk in any order, so a bad frame with whole ones behind it is no
-damage there, but the end of what was durable. The file holds the highest number of such a segment; numbers
-only rise, so it is never taken back.
+Unsynced frames reach the disk in any order. So a bad frame before good ones is no damage in such a segment,
+but the end of the durable part. The file holds the highest number of such a segment. Numbers only rise, so it
+is never lowered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "relaxed"
 
 
 def relaxed_through(folder: str) -> int:
-    """The highest number of a segment in `folder` that may have a hole. Raises HistoryDamaged."""
+    """Return the highest number of a segment in `folder` that may have a hole. Raises HistoryDamaged."""
     path = os.path.join(folder, NAME)
     try:
         with open(path, "rb") as file:
@@ -25,12 +25,12 @@ def relaxed_through(folder: str) -> int:
         return -1
     except ValueError:
         raise HistoryDamaged(
-            f"The journal is damaged: {path} holds no number, so damage is not told from a power cut.",
-            hint="No transaction is lost by this. Where there was no power cut, the file can go.",
+            f"The journal is damaged: {path} holds no number, so damage looks like a power cut.",
+            hint="No transaction is lost by this. Delete the file if there was no power cut.",
             data={"file": path},
         ) from None
 
 
 def note_relaxed(folder: str, number: int) -> None:
-    """Note that the segment `number` may have a hole from now on; durable on return. Raises OSError."""
+    """Record that the segment `number` may have a hole; durable on return. Raises OSError."""
     replace_file_durably(os.path.join(folder, NAME), b"%d\n" % number)

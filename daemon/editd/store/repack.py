@@ -1,9 +1,9 @@
-"""Consolidating: many small packs become one, with deltas, so that the store stays quick and small.
+"""Repacking: libgit2 combines many small packs into one, with deltas, so that the store stays fast and small.
 
-Packing writes a pack for each burst of edits. When there are many, small ones are put together by libgit2; a
-pack that is large by then is left alone, so each byte is written anew only a few times, however long the
-history. The search for deltas takes ten times as long as packing did, so it is made in a thread of the
-packing process, and packing goes on meanwhile.
+Packing writes a pack for each burst of edits. When there are many packs, the small ones are combined. Large
+packs are left alone, so that each byte is rewritten only a few times, however long the history is. The
+search for deltas takes ten times as long as packing, so it runs in a thread of the packing process while
+packing continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COUNT_AT = 8 + 255 * 4
 
 
 class Repacker:
-    """Puts small packs together while there are many, in a thread, one lot after the other."""
+    """The thread that combines small packs, one batch after another, while there are many."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Repacker:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self) -> None:
-        """Begin to look whether there are many, unless it is under way."""
+        """Start the thread, unless it runs already."""
         if not self.is_under_way:
             self._thread = threading.Thread(target=self._work, daemon=True)
             self._thread.start()
@@ -58,8 +58,8 @@ class Repacker:
                 repack(open_store(self._store))
             self._most = PACKS_MAX
         except (Refused, OSError, KeyError, ValueError, pygit2.GitError) as error:
-            log.warning("small packs could not be put together: %s", error)  # which goes to the daemon's log
-            self._most += PACKS_MAX  # they stay as they are, which does no harm but takes room and time
+            log.warning("small packs could not be combined: %s", error)  # in the daemon's log
+            self._most += PACKS_MAX  # they stay, which costs only space and time
 
     def _are_many(self) -> bool:
         with exclusive_lock(self._store):
@@ -67,9 +67,9 @@ class Repacker:
 
 
 def repack(repository: pygit2.Repository) -> None:
-    """Put the smallest packs of the store together. Raises OSError, GitError, Refused.
+    """Combine the smallest packs of the store. Raises OSError, GitError, Refused.
 
-    The new pack is durable before an old one goes; a reader that has an old one open keeps it.
+    The new pack is durable before an old one is removed; a reader that has an old one open keeps it.
     """
     store = os.path.normpath(repository.path)
     folder = _folder_of(store)
@@ -100,7 +100,7 @@ def _add_all(builder: pygit2.PackBuilder, folder: str, names: Iterable[str]) -> 
 
 
 def _smallest(folder: str) -> set[str]:
-    """Of the small packs the smallest: so many that one that is not small comes of them, but two at least."""
+    """Return the smallest packs, at least two, until their total is no longer small."""
     chosen: set[str] = set()
     objects = size = 0
     for stem, (count, bytes_) in sorted(_small_packs(folder).items(), key=lambda item: item[1]):
@@ -113,8 +113,8 @@ def _smallest(folder: str) -> set[str]:
 
 
 def _small_packs(folder: str) -> dict[str, tuple[int, int]]:
-    """The packs that are whole, small, and not kept for a head that has yet to move: objects and bytes."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the small, complete packs with their objects and bytes, without those kept until head moves."""
+    packs: dict[str, tuple[int, int]] = {}
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in entries}
     for name, entry in names.items():
@@ -124,12 +124,12 @@ def _small_packs(folder: str) -> dict[str, tuple[int, int]]:
             with open(os.path.join(folder, f"{stem}.idx"), "rb") as file:
                 count = _count(file)
             if 0 < count < SMALL_OBJECTS:
-                found[stem] = (count, size)
-    return found
+                packs[stem] = (count, size)
+    return packs
 
 
 def _oids(folder: str, name: str) -> Iterator[pygit2.Oid]:
-    """The ids of a pack's objects, from its index of version 2 (gitformat-pack(5))."""
+    """Yield the ids of a pack's objects, from its index of version 2 (gitformat-pack(5))."""
     with open(os.path.join(folder, f"{name}.idx"), "rb") as file:
         oids = file.read(20 * _count(file))
     for at in range(0, len(oids), 20):
@@ -137,6 +137,6 @@ def _oids(folder: str, name: str) -> Iterator[pygit2.Oid]:
 
 
 def _count(file: BinaryIO) -> int:
-    """How many objects an index has, by the end of its fan-out, where its ids begin. 0 if it is cut off."""
+    """Read the number of objects from the end of an index's fan-out table; 0 if it is truncated."""
     file.seek(_COUNT_AT)
     return int.from_bytes(file.read(4))

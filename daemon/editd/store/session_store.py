@@ -1,9 +1,9 @@
-"""The registry: open sessions, their leases, the last fencing token, and what was published. Durable.
+"""The durable store of open sessions, their leases, the last fencing token, and published transactions.
 
-Every change is synced before it is answered, so that a session, a lease and the order of the tokens survive
-a power cut. A registry that is damaged is put aside, and the next begins with tokens that are higher than
-any that can have been given: the seconds since the epoch. One that is locked, or on a disk that fails, is
-not damaged: the daemon does not start without it.
+Every change is synced before the reply, so that sessions, leases and the order of tokens survive a power cut.
+A damaged file is moved aside. The new one begins with the seconds since the epoch as token, which is higher
+than any issued before. A locked file, or one on a failing disk, is not damaged: the daemon refuses to start
+without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ create table if not exists published (seq integer primary key, oid text not null
 
 
 class _Session(msgspec.Struct, frozen=True):
-    """A session as it is written down. A name goes in as JSON has it: surrogates are refused at the door."""
+    """A session in its stored form. Its name has no surrogates, which the server refuses."""
 
     token_hash: str
     actor: str | None
@@ -63,10 +63,10 @@ class _Lease(msgspec.Struct, frozen=True):
 
 
 class SessionStore:
-    """Used by one thread at a time."""
+    """The sessions, leases and facts of one workspace. Used by one thread at a time."""
 
     def __init__(self, folder: str, now_us: int) -> None:
-        """Open what lies in `folder`, or begin anew. Raises IoError."""
+        """Open the file in `folder`, or create it. Raises IoError."""
         self._path = os.path.join(folder, NAME)
         is_new = not os.path.exists(self._path)
         try:
@@ -92,7 +92,7 @@ class SessionStore:
         sqlite.is_open(self._database)
 
     def put_session(self, session: Session) -> None:
-        """Durable on return. Raises IoError."""
+        """Store a session; durable on return. Raises IoError."""
         written = _Session(
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
@@ -103,7 +103,7 @@ class SessionStore:
         self._write("delete from session where name = ?", name)
 
     def put_lease(self, lease: Lease) -> None:
-        """Durable on return, and with it that its token was given. Raises IoError."""
+        """Store a lease and its token; durable on return. Raises IoError."""
         written = _Lease(lease.session, lease.token, [glob.text for glob in lease.paths], lease.expires_us)
         self._write(
             "insert or replace into lease values (?, ?)", lease.id, _encoded(written),
@@ -114,7 +114,7 @@ class SessionStore:
         self._write("delete from lease where id = ?", name)
 
     def put_published(self, seqs: Collection[int], published: Published) -> None:
-        """Record in which commit transactions were published. Durable on return. Raises IoError."""
+        """Record the git commit of published transactions; durable on return. Raises IoError."""
         rows = [(seq, published.commit, published.branch) for seq in seqs]
         try:
             with sqlite.writing(self._database):
@@ -123,21 +123,21 @@ class SessionStore:
             raise sqlite.refusal(error, "The registry of sessions cannot be written") from error
 
     def published(self, seqs: Collection[int]) -> dict[int, Published]:
-        """Return the commits of those of these transactions that were published. Raises IoError."""
-        wanted, found = sorted(seqs), dict[int, Published]()
-        for start in range(0, len(wanted), ASKED_AT_ONCE):
-            few = wanted[start : start + ASKED_AT_ONCE]
+        """Return the git commits of the published ones of these transactions. Raises IoError."""
+        ordered, commits = sorted(seqs), dict[int, Published]()
+        for start in range(0, len(ordered), ASKED_AT_ONCE):
+            few = ordered[start : start + ASKED_AT_ONCE]
             marks = ", ".join("?" * len(few))
             query = f"select * from published where seq in ({marks})"  # noqa: S608  # marks only
             try:
                 rows = self._database.execute(query, few).fetchall()
             except sqlite3.Error as error:
                 raise sqlite.refusal(error, "The registry of sessions cannot be read") from error
-            found |= {seq: Published(oid, branch) for seq, oid, branch in rows}
-        return found
+            commits |= {seq: Published(oid, branch) for seq, oid, branch in rows}
+        return commits
 
     def close(self, *, is_clean: bool) -> None:
-        """`is_clean`: all that the sessions have seen was written before."""
+        """Close the file. `is_clean`: all read marks of the sessions were written before."""
         if is_clean:
             with contextlib.suppress(IoError):
                 self._write("insert or replace into fact values ('running', 0)")
@@ -169,7 +169,7 @@ def _opened(path: str) -> sqlite3.Connection:
 
 
 def _prove(opened: sqlite3.Connection) -> None:
-    """Raises ValueError where SQLite itself finds it damaged."""
+    """Raise ValueError if SQLite finds the file damaged."""
     flaw = opened.execute("pragma integrity_check(1)").fetchone()[0]
     if flaw != "ok":
         raise ValueError(flaw)
@@ -198,5 +198,5 @@ def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
 
 
 def _encoded(written: msgspec.Struct) -> bytes:
-    """As JSON in ASCII: a glob may name bytes that are not UTF-8, which are surrogates here."""
+    """Encode as JSON in ASCII, because a glob may hold surrogates for bytes that are not UTF-8."""
     return json.dumps(msgspec.to_builtins(written)).encode()
