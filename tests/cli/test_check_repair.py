@@ -33,7 +33,7 @@ def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workpla
         assert str(head) in found.stdout
         mended = editctl(place, "check", "--repair")
         assert mended.returncode == 0, mended.stderr
-        assert f"repaired: {head} is made anew" in mended.stdout
+        assert f"repaired: {head} is rebuilt" in mended.stdout
         assert mended.stdout.endswith("history, journal and files agree\n")
         again = editctl(place, "check", "--repair", "--json")
         assert json.loads(again.stdout) == {

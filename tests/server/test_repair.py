@@ -69,7 +69,7 @@ def test_of_a_history_that_grows_only_what_is_damaged_is_made_anew(place: Workpl
         with editing(place):
             has_grown(place)
             said = client.check(repair=True)
-        assert said.repaired == [f"{place.state}/index.db is made anew."]
+        assert said.repaired == [f"{place.state}/index.db is rebuilt."]
         assert said.lost == []
     assert place.process is not None
     assert place.process.wait(30) == 0

@@ -99,7 +99,7 @@ def test_an_acknowledged_frame_that_is_cut_off_is_damage(journal: Journal, tmp_p
     journal.append([record(2, b"y" * 500)])
     path = segment_path(str(tmp_path), journal.position.segment)
     blank(path, start + cut)
-    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} does not check") as refused:
+    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} has a wrong checksum") as refused:
         seqs(tmp_path)
     assert refused.value.data == {"file": path, "offset": start}
 
@@ -113,7 +113,7 @@ def test_the_last_frame_of_a_segment_is_known_to_the_next_one_without_the_mark(t
     second.append([record(2)])
     (tmp_path / "acknowledged").write_bytes(acknowledged)
     blank(segment_path(str(tmp_path), first.position.segment), 64)
-    with pytest.raises(HistoryDamaged, match="the frame at byte 64 does not check"):
+    with pytest.raises(HistoryDamaged, match="the frame at byte 64 has a wrong checksum"):
         seqs(tmp_path)
 
 
@@ -166,7 +166,7 @@ def test_a_flipped_byte_with_whole_frames_after_it_is_damage(journal: Journal, t
         byte = file.read(1)
         file.seek(start + 60)
         file.write(bytes([byte[0] ^ 1]))
-    with pytest.raises(HistoryDamaged, match="does not check") as refused:
+    with pytest.raises(HistoryDamaged, match="wrong checksum") as refused:
         seqs(tmp_path)
     assert refused.value.data["file"] == path
 
@@ -452,7 +452,7 @@ def test_damage_behind_a_mark_that_a_power_cut_kept_old_is_found_by_the_frames_a
     with open(segment_path(str(tmp_path), journal.position.segment), "r+b") as file:
         file.seek(start + 100)
         file.write(b"damaged")
-    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} does not check"):
+    with pytest.raises(HistoryDamaged, match=f"the frame at byte {start} has a wrong checksum"):
         seqs(tmp_path)
 
 

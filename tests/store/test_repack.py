@@ -166,9 +166,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
         wait_until(lambda: not consolidation.is_under_way, "it does not end")
     assert packs(store) == before
     assert [path.name for path in before[0].parent.iterdir() if path.name.startswith("tmp_")] == []
-    assert caplog.messages == [
-        "small packs could not be combined: failed to write: No space left on device"
-    ]
+    assert caplog.messages == ["small packs could not be combined: failed to write: No space left on device"]
     assert tried == 1, "until there are many more"
 
 

@@ -46,7 +46,7 @@ def test_the_users_repository_may_go_and_a_repair_takes_what_was_borrowed_from_t
         client.settle()
         problems = client.check().problems
         assert len(problems) == 1, problems
-        assert "What the baseline has of kept, lost was borrowed" in problems[0]
+        assert "The baseline's content of kept, lost was borrowed" in problems[0]
         assert client.read("edited", at=0).content == "before\n", "what a transaction touched is ours"
         with pytest.raises(EditdError) as gone:
             client.read("lost", at=0)

@@ -1,19 +1,19 @@
-"""The journal: each transaction, written down and synced before it touches a file.
+"""The redo journal: each transaction is recorded and synced before it touches a file.
 
-Segments of frames; a frame holds the records of one batch under one checksum, so that a batch is
-in the journal whole or not at all. Segments are made ahead and filled with zeros, since an append
-with fdatasync then costs a quarter of a safe file save (only fallocated, or growing, twice that, in a
-prototype), and are used again under a higher number, which each frame repeats, so that
-what an earlier use left behind is not taken for a frame.
+It consists of segments of frames. A frame holds the records of one batch under one checksum, so that a batch
+is in the journal whole or not at all. Segments are created ahead and filled with zeros: an append with
+fdatasync then costs a quarter of a safe file save (twice that in a growing or only fallocated file, in a
+prototype). They are reused under a higher number. Each frame repeats that number, so that a frame of an
+earlier use is never valid.
 
     segment  = header (64 bytes), frames at multiples of 64
-    header   = magic, version, number, CRC-32 of the three; at byte 32 where the segment before it ended
+    header   = magic, version, number, CRC-32 of the three; at byte 32 the end of the previous segment
     frame    = magic, version, number, length, CRC-32 of the payload, CRC-32 of all before; payload
 
 C1  `append` returns once its records are durable.
 C3  A segment is reused only when the caller has released all its transactions.
 
-Knows nothing of git, nor of the workspace's files.
+Does not depend on git or on the workspace's files.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from editd.store.acknowledged import Acknowledged
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
-SPARES_MAX = 8  # more than that, emptied after a storm, are deleted
+SPARES_MAX = 8  # empty segments; more of them, after many edits, are deleted
 ALIGNMENT = 64
 VERSION = 1
-TRIES = 5  # of reading a journal whose segments are being given new names
+TRIES = 5  # of reading a journal whose segments are being renamed
 
 _HEADER = struct.Struct("<8sIQI")
 _HEADER_MAGIC = b"editd-j\n"
@@ -61,7 +61,7 @@ _FRAME_MAGIC = b"fRm1"
 
 
 class JournalFailed(OSError):
-    """An append failed and could not be taken back: whether its records stand is not known."""
+    """A failed append that could not be reverted: whether its records are committed is unknown."""
 
 
 class JournalPosition(Struct, frozen=True, order=True):
@@ -77,42 +77,42 @@ class Frame(Struct, frozen=True):
 
 
 class Journal:
-    """The writer. One for each workspace; the caller holds the workspace's flock."""
+    """The writer, one for each workspace; the caller holds the workspace's flock."""
 
     def __init__(self, folder: str, *, is_sealed: bool = False) -> None:
-        """`is_sealed`: it is damaged, and nothing in its folder is touched."""
+        """Open the journal in `folder`. `is_sealed`: it is damaged, so never write to its folder."""
         self.folder = folder
         if not is_sealed:
             os.makedirs(folder, 0o700, exist_ok=True)
             for name in os.listdir(folder):
-                if name.endswith(".new"):  # that was being made when the daemon ended
+                if name.endswith(".new"):  # unfinished when the last daemon ended
                     os.unlink(os.path.join(folder, name))
         self._mark = None if is_sealed else AcknowledgedFile(folder)
         self._spares: list[str] = []
-        self._made = itertools.count()  # names no two files that are being made
+        self._made = itertools.count()  # unique names of unfinished files
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
         self._size = 0
-        self.is_relaxed = False  # an append returns before it is synced: C1 holds but for a power cut
-        self._unsynced: Record | None = None  # the newest of those that are to be synced
+        self.is_relaxed = False  # an append returns before its sync: C1 holds except after a power cut
+        self._unsynced: Record | None = None  # the newest unsynced record
         self._relaxed_through = relaxed_through(folder) if not is_sealed else 0
         self.position = JournalPosition(0, 0)
         self._next = max(segments(folder), default=0) + 1
 
     @property
     def bytes(self) -> int:
-        """The space that the journal's segments take, spares included."""
+        """The disk space of the journal's segments, spares included."""
         return folder_bytes(self.folder)
 
     def note(self, end: JournalPosition, seq: int) -> None:
-        """Remember that a frame found at start ends here, and that its segment holds records up to `seq`."""
+        """Record the end of a frame found at start, and that its segment holds records up to `seq`."""
         self._last_seqs[end.segment] = max(seq, self._last_seqs.get(end.segment, 0))
-        self.position = max(self.position, end)  # so that packing reads this far; we go on in a new segment
+        self.position = max(self.position, end)  # so that packing reads this far; appends use a new segment
 
     def append(self, records: Sequence[Record]) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
 
-        Raises OSError with nothing appended, or JournalFailed where that is in doubt.
+        Raises OSError with nothing appended, or JournalFailed if that is in doubt.
         """
         payload = ENCODER.encode(tuple(records))
         length = _FRAME.size + len(payload)
@@ -139,16 +139,14 @@ class Journal:
             self._last_seqs[number] = max(self._last_seqs.get(number, 0), record.seq)
 
     def begin_sync(self) -> tuple[int, Callable[[], None]] | None:
-        """What is to be synced, if there is anything: a descriptor to sync, in a thread, and to close; and
-        what is to be called when that is done.
-        """
+        """Return a descriptor to sync and close in any thread, and a function to call then, or None."""
         last, end = self._unsynced, self.position
         if last is None or self._descriptor < 0:
             return None
 
         def done() -> None:
             if self._unsynced is None or self.position.segment != end.segment:
-                return  # all of it was synced with something else meanwhile
+                return  # another sync has covered it meanwhile
             self._acknowledge(last, end)
             if self.position == end:
                 self._unsynced = None
@@ -157,21 +155,21 @@ class Journal:
 
     @property
     def is_unsynced(self) -> bool:
-        """Whether `begin_sync` has something to sync."""
+        """Whether an append waits for `begin_sync`."""
         return self._unsynced is not None and self._descriptor >= 0
 
     def _acknowledge(self, last: Record, end: JournalPosition) -> None:
-        assert self._mark is not None, "what is sealed is not written"
+        assert self._mark is not None, "a sealed journal is never written"
         seq, commit = (last.seq, last.commit) if isinstance(last, Committed) else (last.seq - 1, NOBODY)
         self._mark.write(end.segment, end.offset, seq, commit)
 
     def sync_mark(self) -> None:
-        """Make durable how far the journal is acknowledged. Raises OSError."""
+        """Sync the mark of the acknowledged end. Raises OSError."""
         if self._mark is not None:
             self._mark.sync()
 
     def _take_back(self, offset: int, cause: OSError) -> None:
-        """Make the half-written frame invalid, durably, and leave this segment for a new one."""
+        """Invalidate the partly written frame, durably, and close this segment."""
         try:
             write_at(self._descriptor, bytes(_FRAME.size), offset)
             os.fdatasync(self._descriptor)
@@ -182,24 +180,24 @@ class Journal:
 
     @property
     def has_spare(self) -> bool:
-        """Whether a segment is ready for when the current one is full."""
+        """Whether an empty segment is ready for use after the current one."""
         return bool(self._spares)
 
     def make_spare(self) -> str:
-        """Make one in any thread, to be given to `add_spare`. Raises OSError (a full disk shows here)."""
+        """Create an empty segment, in any thread, for `add_spare`. Raises OSError, as on a full disk."""
         return self._make(SEGMENT_BYTES)
 
     def add_spare(self, path: str) -> None:
         self._spares.append(path)
 
     def release(self, seq: int) -> None:
-        """All transactions up to `seq` are packed, head is durable beyond them, their files too (C3)."""
+        """Free segments: all transactions up to `seq` are packed, with head and files durable (C3)."""
         if self._mark is None:
-            return  # What is sealed is damaged, and keeps all its segments for a repair.
+            return  # A sealed journal is damaged, and keeps all its segments for a repair.
         kept = {self.position.segment, self._mark.segment}
         for number, last in sorted(self._last_seqs.items()):
             if number in kept or last > seq:
-                break  # in their order, so that what aborts a record does not go before the record
+                break  # in their order, so that an abort is never freed before its record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)
             if len(self._spares) < SPARES_MAX and os.stat(path).st_size == SEGMENT_BYTES:
@@ -225,14 +223,14 @@ class Journal:
             self._descriptor = -1
 
     def _turn(self, length: int) -> None:
-        """Go on in a new segment with room for `length` bytes."""
+        """Switch to a new segment with room for `length` bytes."""
         size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
         source = self._spares.pop() if size == SEGMENT_BYTES and self._spares else self._make(size)
         self._let_go()
         before = PreviousEnd(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1
         target = segment_path(self.folder, number)
-        os.rename(source, target)  # before the header: a crash in between leaves a segment that holds nothing
+        os.rename(source, target)  # before the header: a crash in between leaves an empty segment
         sync_path(self.folder)
         descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -248,7 +246,7 @@ class Journal:
         self.position = JournalPosition(number, _aligned(_HEADER.size))
 
     def _make(self, size: int) -> str:
-        """A new file of `size` zeros, written and synced, under a name that is no segment's yet."""
+        """Create a file of `size` zeros, synced, under a temporary name; return its path."""
         path = os.path.join(self.folder, f"{next(self._made):016x}.new")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -265,7 +263,7 @@ class Journal:
 
 
 def segments(folder: str) -> list[int]:
-    """The numbers of the segments in `folder`, rising; none where there is no such folder."""
+    """Return the numbers of the segments in `folder`, rising; none without the folder."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -278,11 +276,11 @@ def segment_path(folder: str, number: int) -> str:
 
 
 def frames(folder: str, start: JournalPosition, until: JournalPosition | None = None) -> Iterator[Frame]:
-    """The frames from `start` on, up to `until` or to the end of what is whole, in order.
+    """Yield the frames from `start` on, up to `until` or to the last valid one, in order.
 
-    A frame behind all that is known to be acknowledged (`known_ends`), with no whole frame after it, was cut
-    off while it was written: it ends the journal. Any other that is bad is damage: HistoryDamaged; but for
-    segments that were written relaxed (`store.relaxed`), where a power cut leaves holes.
+    A bad frame after the acknowledged end (`known_ends`), with no valid frame after it, was torn by a crash:
+    it ends the journal. Any other bad frame raises HistoryDamaged, except in relaxed segments
+    (`store.relaxed`), in which a power cut leaves holes.
     """
     ends = known_ends(folder) if until is None else {}
     holes_through = relaxed_through(folder)
@@ -298,10 +296,10 @@ def frames(folder: str, start: JournalPosition, until: JournalPosition | None = 
 
 
 def read_while_written(read: Callable[[], object]) -> None:
-    """Let `read` go through a journal that is being written: what is damaged is so each time that it looks.
+    """Call `read` on a journal that is being written; retry, because real damage appears every time.
 
-    Raises what `read` raises, HistoryDamaged only where no try went well; nothing where each found that a
-    segment had just been given another number.
+    Raises the errors of `read`, and HistoryDamaged only if no try succeeds. Returns normally if a segment was
+    renamed during each try.
     """
     damage: HistoryDamaged | None = None
     for _ in range(TRIES):
@@ -309,8 +307,8 @@ def read_while_written(read: Callable[[], object]) -> None:
             read()
         except FileNotFoundError:
             continue
-        except HistoryDamaged as found:
-            damage = found
+        except HistoryDamaged as error:
+            damage = error
         else:
             return
     if damage is not None:
@@ -318,15 +316,15 @@ def read_while_written(read: Callable[[], object]) -> None:
 
 
 def known_ends(folder: str) -> dict[int, int]:
-    """How far each segment is known to hold frames: by the mark, and by the header of the one behind it.
+    """Return the known end of each segment, by the mark and by the header of the next segment.
 
-    Raises HistoryDamaged: a segment is missing that is known to have been written, or what tells is damaged.
+    Raises HistoryDamaged if a written segment is missing, or if the mark or a header is damaged.
     """
     mark = read_acknowledged(folder)
     present = segments(folder)
     ends = {} if mark is None else {mark.segment: mark.offset}
     is_marked = False
-    not_begun: list[int] = []  # as a crash leaves one that was just renamed, or as damage makes it
+    not_begun: list[int] = []  # without a header of this use: renamed before a crash, or damaged
     for number in present:
         path = segment_path(folder, number)
         if not _is_begun(path, number):
@@ -344,7 +342,7 @@ def known_ends(folder: str) -> dict[int, int]:
         if ends.get(number):
             raise _damaged(segment_path(folder, number), "it is another segment, or none", 0)
     if mark is None and is_marked:
-        raise _damaged(os.path.join(folder, MARK), "it is missing, so where the journal ends is not known")
+        raise _damaged(os.path.join(folder, MARK), "it is missing, so the end of the journal is unknown")
     if mark is not None and mark.offset and mark.segment not in present:
         missing = segment_path(folder, mark.segment)
         raise _damaged(missing, f"it is missing; it had transactions up to {mark.seq}")
@@ -352,14 +350,14 @@ def known_ends(folder: str) -> dict[int, int]:
 
 
 def whole_records(folder: str) -> list[Committed]:
-    """The records that check and stand, in the order of their seq, whatever is damaged around them."""
-    here = JournalPosition(0, 0)
-    found = committed(Frame(records, here) for _, _, records in whole_frames(folder))
-    return [found[seq] for seq in sorted(found)]
+    """Return the committed records of all valid frames, by seq, despite damage around them."""
+    nowhere = JournalPosition(0, 0)
+    records_by_seq = committed(Frame(records, nowhere) for _, _, records in whole_frames(folder))
+    return [records_by_seq[seq] for seq in sorted(records_by_seq)]
 
 
 def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
-    """Every frame that checks, whatever is damaged around it: segment, offset and records, in their order."""
+    """Yield every valid frame despite damage around it: segment, offset and records, in their order."""
     for number in segments(folder):
         with open(segment_path(folder, number), "rb") as file:
             content = file.read()
@@ -374,19 +372,19 @@ def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
 
 
 def committed(read: Iterable[Frame]) -> dict[int, Committed]:
-    """The records that stand, by seq; what was aborted is left out (C6)."""
+    """Return the committed records by seq, without the aborted ones (C6)."""
     standing: dict[int, Committed] = {}
     for frame in read:
         for record in frame.records:
             if isinstance(record, Committed):
                 standing[record.seq] = record
             else:
-                standing = {seq: found for seq, found in standing.items() if seq < record.seq}
+                standing = {seq: other for seq, other in standing.items() if seq < record.seq}
     return standing
 
 
 def acknowledged_seq(mark: Acknowledged, read: Iterable[Frame]) -> int:
-    """Return the newest transaction that the mark knows and that no later frame aborts.
+    """Return the newest acknowledged transaction that no frame after the mark aborts.
 
     The mark is written after each frame, so a kill in between leaves it one abort behind (C4).
     """
@@ -411,7 +409,7 @@ def _frames_of(
         if frame is None:
             is_known = end is not None or offset + at < acknowledged
             if is_known or (not has_holes and _any_frame_after(content, at, number)):
-                raise _damaged(path, f"the frame at byte {offset + at} does not check", offset + at)
+                raise _damaged(path, f"the frame at byte {offset + at} has a wrong checksum", offset + at)
             return
         records, length = frame
         at = _aligned(at + length)
@@ -419,27 +417,27 @@ def _frames_of(
 
 
 def _is_begun(path: str, number: int) -> bool:
-    """Has the segment the header of this use of it? Raises HistoryDamaged where it has none at all."""
+    """Return whether the segment has the header of its current use. Raises HistoryDamaged for a bad one."""
     with open(path, "rb") as file:
         head = file.read(_HEADER.size)
     if head == bytes(_HEADER.size):
         return False
     if len(head) < _HEADER.size:
         raise _damaged(path, f"it is cut off after {len(head)} bytes", len(head))
-    magic, version, found, checksum = _HEADER.unpack(head)
+    magic, version, header_number, checksum = _HEADER.unpack(head)
     if magic != _HEADER_MAGIC or zlib.crc32(head[:-4]) != checksum:
-        raise _damaged(path, "its header does not check", 0)
+        raise _damaged(path, "its header has a wrong checksum", 0)
     if version != VERSION:
         raise _damaged(path, f"it is of version {version}, made by a newer editd")
-    return bool(found == number)  # else taken for reuse, with its new header not yet written
+    return bool(header_number == number)  # False for a reused segment whose new header is not written yet
 
 
 def _frame_at(content: bytes, offset: int, number: int) -> tuple[tuple[Record, ...], int] | None:
     head = content[offset : offset + _FRAME.size]
     if len(head) < _FRAME.size or not head.startswith(_FRAME_MAGIC):
         return None
-    _, version, found, length, payload_checksum, checksum = _FRAME.unpack(head)
-    if zlib.crc32(head[:-4]) != checksum or found != number or version != VERSION:
+    _, version, frame_number, length, payload_checksum, checksum = _FRAME.unpack(head)
+    if zlib.crc32(head[:-4]) != checksum or frame_number != number or version != VERSION:
         return None
     payload = content[offset + _FRAME.size : offset + _FRAME.size + length]
     if len(payload) != length or zlib.crc32(payload) != payload_checksum:
@@ -460,17 +458,17 @@ def _any_frame_after(content: bytes, offset: int, number: int) -> bool:
 
 
 def _next_magic(content: bytes, offset: int) -> int:
-    """Where after `offset` a frame may begin; -1 for nowhere."""
+    """Return the next offset after `offset` at which a frame may begin; -1 if there is none."""
     at = content.find(_FRAME_MAGIC, offset + 1)
     while at >= 0 and at % ALIGNMENT:
         at = content.find(_FRAME_MAGIC, at + 1)
     return at
 
 
-def _damaged(path: str, what: str, offset: int | None = None) -> HistoryDamaged:
+def _damaged(path: str, problem: str, offset: int | None = None) -> HistoryDamaged:
     return HistoryDamaged(
-        f"The journal is damaged: {path}: {what}.",
-        hint="Nothing was changed. `editctl check` tells more, `editctl check --repair` mends what can be.",
+        f"The journal is damaged: {path}: {problem}.",
+        hint="Nothing was changed. Run `editctl check` for details, then `editctl check --repair`.",
         data={"file": path} | ({} if offset is None else {"offset": offset}),
     )
 

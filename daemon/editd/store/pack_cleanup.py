@@ -1,7 +1,7 @@
-"""Tidying: what a packing process that was killed has left among the packs goes as the next one begins.
+"""Cleanup of the files that a killed packing process has left among the packs, when the next one begins.
 
-A `.keep` of its own would keep its pack from being put together with others for ever, and a pack whose index
-went before it would take its room for ever. What it had not finished is in the journal still.
+A leftover `.keep` would exclude its pack from repacking forever. A pack without an index would use disk space
+forever. The unfinished transactions are still in the journal.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-OTHERS = "tmp_gc_"  # what compaction is making right now, perhaps
+OTHERS = "tmp_gc_"  # files that a compaction may be writing now
 
 
 def tidy(packs: str) -> None:
-    """Remove what is unfinished in `packs`, the store's objects/pack. Only for the one packing process.
+    """Remove unfinished files in `packs`, the store's objects/pack. Only for the one packing process.
 
-    A pack that is whole stays: what is in it is in the history, or will be put there once more. So does one
-    that the history rests on, though its index is missing: that is damage, and no leaving of ours.
+    A complete pack stays: its objects are in the history, or are packed again. A listed pack without an index
+    stays too: that is damage, not a leftover.
     """
     for name in _leavings(packs):
         _remove(packs, name)
 
 
 def is_tidy(packs: str) -> bool:
-    """Is there nothing that `tidy` would remove? Raises OSError."""
+    """Return whether `tidy` has nothing to remove. Raises OSError."""
     return next(_leavings(packs), None) is None
 
 
@@ -52,13 +52,13 @@ def _leavings(packs: str) -> Iterator[str]:
 
 
 def _without_index(names: AbstractSet[str]) -> set[str]:
-    """The packs that git does not see."""
+    """Return the packs without an index, which git ignores."""
     stems = {name.removesuffix(".pack") for name in names if name.endswith(".pack")}
     return {stem for stem in stems if f"{stem}.idx" not in names}
 
 
 def _is_left(packs: str, stem: str) -> bool:
-    """Is it known that the history does not rest on this pack, and that nobody is making it?"""
+    """Return whether the pack is certainly unlisted, and no process is writing it."""
     store = os.path.dirname(os.path.dirname(packs))
     try:
         manifest = read_manifest(store)
@@ -72,7 +72,7 @@ def _is_left(packs: str, stem: str) -> bool:
 
 def _remove(packs: str, name: str) -> None:
     path = os.path.join(packs, name)
-    with suppress(OSError):  # What cannot be removed stays, and does no harm.
+    with suppress(OSError):  # A file that cannot be removed stays, and is harmless.
         if os.path.isdir(path):
             shutil.rmtree(path)
         else:

@@ -1,7 +1,7 @@
-"""Reading git packs without git: what is wrong with one, what is whole in it, and its index made anew.
+"""A reader of git packs without git: it finds damage and whole objects, and rebuilds indexes.
 
-Needs no index: the entries are read one after another, and behind one that is damaged the next is looked for
-byte by byte. zlib's own checksum tells an entry from noise. Format: git's gitformat-pack(5).
+It needs no index. It reads the entries one after another, and after a damaged one it searches for the next
+byte by byte. zlib's own checksum distinguishes an entry from noise. Format: git's gitformat-pack(5).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOREIGN = "it is the index of another pack"
 
 
 class _Entry(Struct, frozen=True):
-    """One entry as it lies in the pack: its content, or what makes it of its base."""
+    """One entry of the pack: its content, or a delta to its base."""
 
     offset: int
     end: int
@@ -39,7 +39,7 @@ class _Entry(Struct, frozen=True):
 
 
 def verify_pack(path: str) -> str | None:
-    """What is wrong with a pack as a file, all of it read; None for nothing."""
+    """Read a pack whole; return its damage as a clause, or None."""
     size = os.path.getsize(path)
     if size < _HEADER_BYTES + _TRAILER_BYTES:
         return f"it is cut off after {size} bytes"
@@ -54,28 +54,28 @@ def verify_pack(path: str) -> str | None:
         trailer = file.read()
     if head != b"PACK\0\0\0\2":
         return "byte 0: its header is no pack's"
-    return None if digest.digest() == trailer else "its checksum is not that of its bytes"
+    return None if digest.digest() == trailer else "its checksum is wrong"
 
 
 def verify_index(path: str, pack: str) -> str | None:
-    """What is wrong with the index of a pack, all of it read; None for nothing."""
+    """Read the index of a pack whole; return its damage as a clause, or None."""
     with open(path, "rb") as file:
         content = file.read()
     if len(content) < 1072 or content[:8] != b"\xfftOc\0\0\0\2":
         return "byte 0: its header is no index's, or it is cut off"
     if hashlib.sha1(content[:-20]).digest() != content[-20:]:
-        return "its checksum is not that of its bytes"
+        return "its checksum is wrong"
     try:
         with open(pack, "rb") as file:
             file.seek(-_TRAILER_BYTES, os.SEEK_END)
             trailer = file.read()
     except OSError:
-        return None  # which is the pack's flaw
+        return None  # a fault of the pack, not of the index
     return None if content[-40:-20] == trailer else FOREIGN
 
 
 def offsets_in(path: str) -> dict[Oid, int]:
-    """The objects that an index lists, and where they are. ValueError where it cannot be read."""
+    """Return the objects in an index with their offsets. Raises ValueError if it cannot be read."""
     with open(path, "rb") as file:
         content = file.read()
     if len(content) < 1072:
@@ -84,26 +84,26 @@ def offsets_in(path: str) -> dict[Oid, int]:
     names, places = 1032, 1032 + 24 * count
     if len(content) < places + 4 * count + 40:
         raise ValueError("cut off")
-    found: dict[Oid, int] = {}
+    offsets: dict[Oid, int] = {}
     for number in range(count):
         place = int.from_bytes(content[places + 4 * number : places + 4 * number + 4], "big")
         if place & 1 << 31:
             large = places + 4 * count + 8 * (place & (1 << 31) - 1)
             place = int.from_bytes(content[large : large + 8], "big")
-        found[content[names + 20 * number : names + 20 * number + 20]] = place
-    return found
+        offsets[content[names + 20 * number : names + 20 * number + 20]] = place
+    return offsets
 
 
 class Pack:
-    """The objects of one pack that are whole, whatever is damaged in it or in its index."""
+    """The whole objects of one pack, despite damage in it or in its index."""
 
     def __init__(self, path: str) -> None:
-        """Read all of it. Raises OSError."""
+        """Read the whole pack. Raises OSError."""
         self.path = path
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             self._data: bytes | mmap.mmap = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""
-        self.holes: list[tuple[int, int]] = []  # from, to: where no entry can be read
+        self.holes: list[tuple[int, int]] = []  # from, to: ranges without a readable entry
         self._places: dict[Oid, int] = {}
         self._ends: dict[int, int] = {}
         waiting: list[tuple[int, int | Oid]] = []
@@ -130,14 +130,14 @@ class Pack:
         return oid in self._places
 
     def read(self, oid: Oid) -> tuple[ObjectKind, bytes]:
-        """An object's kind and content. KeyError where it is not here, or not whole."""
-        found = self._object(self._places[oid])
-        if found is None:
+        """Return an object's kind and content. KeyError if it is missing or damaged."""
+        content = self._object(self._places[oid])
+        if content is None:
             raise KeyError(oid)
-        return found
+        return content
 
     def index(self) -> bytes:
-        """The index of version 2, made anew of what is in the pack."""
+        """Rebuild the index, of version 2, from the pack."""
         entries = {
             oid: (offset, zlib.crc32(self._data[offset : self._ends[offset]]))
             for oid, offset in self._places.items()
@@ -145,14 +145,14 @@ class Pack:
         return index_of(entries, bytes(self._data[-_TRAILER_BYTES:]))
 
     def _resolve(self, offset: int) -> bool:
-        found = self._object(offset)
-        if found is None:
+        content = self._object(offset)
+        if content is None:
             return False
-        self._places[object_id(*found)] = offset
+        self._places[object_id(*content)] = offset
         return True
 
     def _object(self, offset: int, depth: int = 0) -> tuple[ObjectKind, bytes] | None:
-        """The object whose entry is at `offset`; None where that or its base is not whole."""
+        """Return the object at `offset`; None if it or its base is damaged."""
         entry = self._entry(offset)
         if entry is None or depth > 4096:
             return None
@@ -206,7 +206,7 @@ class Pack:
         return _Entry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
 
     def _head(self, at: int) -> tuple[int, int, int | Oid | None, int] | None:
-        """An entry's kind, size and base, and where its content begins."""
+        """Parse an entry's kind, size and base, and the offset of its content."""
         head = self._data[at : at + 64]
         try:
             byte = head[0]
@@ -235,7 +235,7 @@ class Pack:
 
 
 def _made_of(base: bytes, delta: bytes) -> bytes | None:
-    """What a delta makes of its base; None where they do not fit."""
+    """Apply a delta to its base; None if they do not fit."""
     at = 0
 
     def number() -> int:
@@ -281,7 +281,7 @@ def _made_of(base: bytes, delta: bytes) -> bytes | None:
 
 
 def whole_objects(paths: list[str], is_wanted: Callable[[Oid], bool]) -> Iterator[tuple[Oid, Pack]]:
-    """Every wanted object that is whole in these packs, with the pack that has it."""
+    """Yield every wanted object that is whole in these packs, with its pack."""
     for path in paths:
         pack = Pack(path)
         for oid in pack:

@@ -1,11 +1,11 @@
-"""Packing: committed records become git objects, in a process of its own that tails the journal.
+"""The packing process: it tails the journal and turns committed records into git objects.
 
 `python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
-As a thread of the daemon it took more than half of the throughput at eight clients, in a prototype; as a
-niced process a seventh.
+As a thread of the daemon it cost more than half of the throughput at eight clients, in a prototype; as a
+niced process it costs a seventh.
 
-A pack is durable, and kept from any gc by its `.keep`, before head names what is in it; only then
-is the daemon told, so that the journal's segments can be used again (C3).
+A pack is durable, and its `.keep` protects it from any gc, before head names a commit in it. Only then the
+process reports to the daemon, which can reuse the journal's segments (C3).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Packer:
-    """The state of the packing process: head as it made it, and what it read ahead of that."""
+    """The state of the packing process: head after its last pack, and the trees at head."""
 
     folder: str
 
@@ -52,26 +52,26 @@ class Packer:
         self._trees = Trees(root, self._tree)
         self._new_trees: dict[Oid, bytes] = {}
         self._is_head_unsure = False  # it may have moved, and not be durable
-        self._kept: list[str] = []  # packs that head names, whose `.keep` is still to go
+        self._kept: list[str] = []  # packs reachable from head that still have a `.keep`
 
     def pack(self, start: JournalPosition, until: JournalPosition, through: int) -> None:
-        """Put every transaction up to `through` into git; the journal between the positions holds them.
+        """Pack every transaction up to `through` from the journal between the positions.
 
-        Raises HistoryDamaged where a record does not give the commit that it names: nothing is moved then.
+        Raises HistoryDamaged if a record does not give the commit that it names; head does not move then.
         """
         if self._is_head_unsure:
             move_head(self._store, self._head)
             self._is_head_unsure = False
         self._release()
         records = committed(_reading(self.folder, start, until))
-        wanted = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
-        if not wanted:
+        unpacked = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
+        if not unpacked:
             if self.packed < through:
                 raise HistoryDamaged(f"The journal has no transaction {self.packed + 1}.")
             return
         writer = PackWriter(self._packs)
         try:
-            for record in wanted:
+            for record in unpacked:
                 self._add(writer, record)
             name = writer.finish(keep=True)
             write_manifest(self._store)
@@ -85,13 +85,13 @@ class Packer:
             self._trees = Trees(root, self._tree)
             self._new_trees.clear()
             raise
-        self._new_trees.clear()  # from here on they are read from the pack
+        self._new_trees.clear()  # the pack has them now
         if name is not None:
             self._kept.append(name)
         self._release()
 
     def _release(self) -> None:
-        """Remove each `.keep` that is not needed any more. Raises OSError; the rest is for the next time."""
+        """Remove each `.keep` that is no longer needed. Raises OSError; the next call removes the others."""
         while self._kept:
             release(self._packs, self._kept[-1])
             self._kept.pop()
@@ -124,7 +124,7 @@ class Packer:
         self._head, self.packed = oid, record.seq
 
     def _where(self) -> tuple[Oid, int, Oid]:
-        """Head's id, seq and tree, as they are in the store."""
+        """Read head's id, seq and tree from the store."""
         head = read_head(self._store)
         if head is None:
             raise HistoryDamaged("The history has no head.", data={"file": self._store})
@@ -145,8 +145,8 @@ def main() -> None:
 
     `{start, until, through}` → `{packed, until}` or `{failed, damaged}`.
     """
-    # A packer outlives a killed daemon until its pack is done, and would then move head back behind the
-    # next daemon's: there is one at a time, and only then is head read.
+    # A packer outlives a killed daemon until its pack is done, and could then move head back behind the
+    # next daemon's. So the lock allows one at a time, and head is read under it.
     alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
     assert alone is not None
     store = os.path.join(sys.argv[1], "store.git")
@@ -164,7 +164,7 @@ def main() -> None:
         write_frame(sys.stdout.buffer, answer)
         if "packed" in answer:
             consolidation.begin()
-    with exclusive_lock(store):  # packs are not put together by half
+    with exclusive_lock(store):  # so that no repacking is interrupted between its renames
         if consolidation.is_under_way:
             tidy(packs)
         exit_fast()

@@ -1,7 +1,7 @@
-"""Writing git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
+"""A writer of git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
 
-libgit2's PackBuilder, which looks for deltas, took three times as long in a prototype; it has its turn when
-packs are put together (`repack`).
+libgit2's PackBuilder, which searches for deltas, took three times as long in a prototype. It is used when
+packs are combined (`repack`).
 Format: git's gitformat-pack(5): the pack, and its index of version 2.
 """
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 _TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _HEADER = struct.Struct(">4sII")
-_LARGE = 1 << 31  # offsets from here on go into the index's table of 8-byte offsets
+_LARGE = 1 << 31  # larger offsets go into the index's table of 8-byte offsets
 _CHUNK = 1 << 20
-UNFINISHED = ".tmp"  # at the end of what is not an index, or a mark to keep a pack, yet
+UNFINISHED = ".tmp"  # the suffix of an unfinished index or `.keep`
 
 
 class PackWriter:
-    """One pack in the making, streamed to a temporary file; memory grows with the objects' number only."""
+    """One unfinished pack, streamed to a temporary file; memory grows only with the number of objects."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is the store's objects/pack; it is made if missing. Raises OSError."""
+        """Begin a pack in `folder`, the store's objects/pack; create it if missing. Raises OSError."""
         os.makedirs(folder, 0o700, exist_ok=True)
         self._folder = folder
         self._temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{id(self):x}")  # git gc removes tmp_*
         try:
             self._file = open(self._temporary, "w+b", opener=_opener)  # noqa: SIM115  # closed by finish or abandon
         except OSError:
-            with contextlib.suppress(OSError):  # it is made, and then looked at
+            with contextlib.suppress(OSError):  # the open may fail after it has created the file
                 os.unlink(self._temporary)
             raise
         self._file.write(_HEADER.pack(b"PACK", 2, 0))
@@ -52,7 +52,7 @@ class PackWriter:
         return oid in self._entries
 
     def add(self, kind: ObjectKind, content: bytes, oid: Oid | None = None) -> Oid:
-        """Put an object in, once; returns its id. `oid` saves the hashing where it is known."""
+        """Add an object, once; return its id. A known `oid` saves the hashing."""
         name = object_id(kind, content) if oid is None else oid
         if name in self._entries:
             return name
@@ -63,9 +63,9 @@ class PackWriter:
         return name
 
     def finish(self, *, keep: bool = False) -> str | None:
-        """Make pack and index durable under their names; returns `pack-…`, or None for an empty pack.
+        """Make pack and index durable under their names; return `pack-…`, or None for an empty pack.
 
-        With `keep` no gc may touch it until `release`. Raises OSError.
+        With `keep`, no gc touches the pack until `release`. Raises OSError.
         """
         if not self._entries:
             self.abandon()
@@ -82,14 +82,14 @@ class PackWriter:
         target = os.path.join(self._folder, name)
         if keep:
             replace_file(target + ".keep", b"editd\n", temporary=UNFINISHED)
-        os.rename(self._temporary, target + ".pack")  # before its index: without one git does not see it
+        os.rename(self._temporary, target + ".pack")  # before its index, without which git ignores it
         replace_file(target + ".idx", index_of(self._entries, checksum), temporary=UNFINISHED)
         sync_path(self._folder)
         return name
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
-        with contextlib.suppress(OSError):  # on a full disk what it still holds cannot be written either
+        """Remove the temporary file."""
+        with contextlib.suppress(OSError):  # on a full disk, the buffered bytes cannot be written either
             self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
@@ -104,9 +104,9 @@ class PackWriter:
 
 
 def index_of(entries: Mapping[Oid, tuple[int, int]], checksum: bytes) -> bytes:
-    """The .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order.
+    """Return the .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order.
 
-    `entries` has each object's offset and the CRC-32 of its packed bytes, `checksum` is the pack's.
+    `entries` has each object's offset and the CRC-32 of its packed bytes; `checksum` is the pack's.
     """
     oids = sorted(entries)
     counts = [0] * 256
@@ -135,13 +135,13 @@ def index_of(entries: Mapping[Oid, tuple[int, int]], checksum: bytes) -> bytes:
 
 
 def release(folder: str, name: str) -> None:
-    """The pack is named by head now: it needs no `.keep` any more."""
+    """Remove the `.keep` of a pack that is reachable from head."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, name + ".keep"))
 
 
 def _entry_header(kind: int, size: int) -> bytes:
-    """The type and the size, four bits and then seven at a time, lowest first."""
+    """Encode the type and the size: four bits and then seven at a time, lowest first."""
     byte, size = kind << 4 | size & 15, size >> 4
     header = bytearray()
     while size:

@@ -49,7 +49,7 @@ class ReadVersionStore:
             except (sqlite3.DatabaseError, ValueError, TypeError) as error:
                 if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
                     raise
-                log.error("the read marks of the sessions are damaged: %s: %s", self._path, error)
+                log.error("the file of the sessions' read marks is damaged: %s: %s", self._path, error)
                 self.is_whole = False
                 sqlite.put_aside(self._path)
                 self._database = _opened(self._path)

@@ -1,14 +1,14 @@
-"""Repairing a damaged history: everything that can be had from what is left, and a list of what cannot.
+"""The repair of a damaged history: it recovers everything it can, and lists the losses.
 
-Done while nobody has the history open. What is damaged is moved into `damaged/<time>/`, never deleted. The
-sources, each held against the ids and checksums that are known:
+It runs while no other process has the history open. Damaged files are moved into `damaged/<time>/`, never
+deleted. These are the sources, each verified by the known ids and checksums:
 
-- objects: the packs, read around what is damaged; the records of the journal; folders and commits made anew
-  from the index; contents from the files that still hold them, and from the user's own repositories;
-- transactions: the whole records; those of damaged ones from the index, whose commit proves that it is right;
-- head, the manifest, the mark, the indexes of packs and the index of the history are made anew.
+- objects: the undamaged parts of packs; the records of the journal; folders and commits rebuilt from the
+  index; contents in the workspace's files and in the user's own repositories;
+- transactions: the whole records; damaged ones from the index, verified by their commit ids;
+- head, the manifest, the mark, the indexes of packs and the index of the history are rebuilt.
 
-`Repair` works out what would be lost, writing nothing; `carry_out` does it.
+`Repair` computes the plan and the losses without writing; `carry_out` executes the plan.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _INDEX = ("index.db", "index.db-wal", "index.db-shm")
 
 
 class RepairPlan(Struct, frozen=True):
-    """What is done, and what is lost by it, as sentences."""
+    """The steps of a repair and the losses, as sentences."""
 
     done: list[str]
     lost: list[str]
 
 
 class _Link(Struct):
-    """One transaction of the chain as it will be: its commit and its tree."""
+    """One transaction of the repaired chain: its commit and its tree."""
 
     commit: Oid
     tree: Oid
@@ -79,10 +79,10 @@ class _Link(Struct):
 
 @dataclass
 class Repair:
-    """A plan is made when it is made; `carry_out` does it. Raises OSError where it cannot read or write."""
+    """A repair, planned on construction and executed by `carry_out`. Both may raise OSError."""
 
     folder: str
-    find: Callable[[str], bytes | None]  # what the file of that path holds now
+    find: Callable[[str], bytes | None]  # returns the current content of a path
     done: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
@@ -90,14 +90,14 @@ class Repair:
         self._store = os.path.join(self.folder, "store.git")
         self._packs = os.path.join(self._store, "objects", "pack")
         self._journal = os.path.join(self.folder, "journal")
-        self._aside: list[str] = []  # what is to be moved before anything is written in its place
-        self._replaced: list[str] = []  # packs that go once what is whole in them is in another
-        self._indexes: dict[str, bytes] = {}  # of packs that are whole, by path
-        self._own: set[Oid] = set()  # what the store will have of its own
-        self._whole: dict[Oid, Pack] = {}  # of packs that are damaged
-        self._found: dict[Oid, tuple[ObjectKind, bytes]] = {}  # made anew, or found elsewhere
+        self._aside: list[str] = []  # files to move before new ones are written
+        self._replaced: list[str] = []  # packs to remove after their whole objects are copied
+        self._indexes: dict[str, bytes] = {}  # rebuilt indexes of whole packs, by path
+        self._own: set[Oid] = set()  # the objects that the store's own packs will have
+        self._whole: dict[Oid, Pack] = {}  # whole objects of damaged packs
+        self._found: dict[Oid, tuple[ObjectKind, bytes]] = {}  # rebuilt, or found elsewhere
         self._gone: set[Oid] = set()
-        self._records: list[Committed] | None = None  # of the new journal, where there is to be one
+        self._records: list[Committed] | None = None  # of a new journal; None keeps the old one
         self._pack_through = 0
         self._head: Oid | None = None
         self._begins_anew = False
@@ -136,14 +136,14 @@ class Repair:
             self._is_floor_damaged |= name == FLOOR
             if name in ("HEAD", "config", MANIFEST, REF, FLOOR):
                 self._put_aside(damage.file)
-                self.done.append(f"{damage.file} is made anew: {damage.what}.")
+                self.done.append(f"{damage.file} is rebuilt: {damage.what}.")
 
     def _plan_index(self) -> None:
-        """Where nothing else is wrong, the index may be."""
+        """Plan to rebuild the index if it alone is damaged."""
         problems, _ = verify_full(self.folder)
         path = os.path.join(self.folder, _INDEX[0])
         if any(path in problem for problem in problems):
-            self.done.append(f"{path} is made anew.")
+            self.done.append(f"{path} is rebuilt.")
 
     def _plan_packs(self, listed: dict[str, int]) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -156,14 +156,14 @@ class Repair:
                     self._put_aside(path + ".idx")
 
     def _plan_pack(self, path: str, listed: int | None) -> None:
-        """`listed` is its size by the manifest, None where that does not have it."""
+        """Plan the repair of one pack. `listed` is its size in the manifest, None if it is not listed."""
         has_index = os.path.exists(path + ".idx")
         if not has_index and listed is None:
-            return  # left from a crash, and nothing rests on it
+            return  # left from a crash, and not part of the history
         flaw = verify_pack(path + ".pack")
         index_flaw = verify_index(path + ".idx", path + ".pack") if has_index else "it is missing"
         if flaw is None and (listed not in (None, os.path.getsize(path + ".pack")) or index_flaw == FOREIGN):
-            flaw = "it, or its index, is that of another pack"
+            flaw = "the pack or its index belongs to another pack"
         is_indexed = index_flaw is None
         if flaw is None and is_indexed:
             self._own |= offsets_in(path + ".idx").keys()
@@ -173,33 +173,33 @@ class Repair:
         if flaw is None:
             self._put_aside(path + ".idx")
             self._indexes[path + ".idx"] = pack.index()
-            self.done.append(f"{path}.idx is made anew from its pack.")
+            self.done.append(f"{path}.idx is rebuilt from its pack.")
             pack.close()
             return
         self._whole |= dict.fromkeys(pack, pack)
         self._replaced.append(path)
-        self.done.append(f"What is whole in {path}.pack goes into a new pack: {flaw}.")
+        self.done.append(f"The whole objects of {path}.pack are copied to a new pack: {flaw}.")
 
     def _put_aside(self, path: str) -> None:
         if os.path.lexists(path):
             self._aside.append(path)
 
     def _plan_chain(self) -> tuple[int, _Link]:
-        """Prove or mend each packed transaction, from the baseline on; the last that stands, and its link."""
+        """Verify or rebuild each packed transaction from the baseline on; return the last good one."""
         packed, ids = self._packed()
         link: _Link | None = None
         last = -1
         for seq in range(self._first(ids), packed + 1):
-            here = self._link(seq, ids.get(seq), link)
-            if here is None:
+            following = self._link(seq, ids.get(seq), link)
+            if following is None:
                 break
-            link = here
+            link = following
             self._need_contents(seq)
             last = seq
         if link is None:
             self._begins_anew = True
             top = self._top(packed)
-            self.done.append("The history begins anew with the files as they are.")
+            self.done.append("The history begins anew with the current files.")
             self.lost.append(f"Transactions 1 to {top} and the baseline: the baseline cannot be read.")
             return -1, _Link(b"", EMPTY_TREE)
         with contextlib.suppress(HistoryDamaged):
@@ -209,7 +209,7 @@ class Repair:
         return last, link
 
     def _packed(self) -> tuple[int, dict[int, Oid]]:
-        """The seq of the newest packed transaction, and the commits that are known from there down."""
+        """Return the seq of the newest packed transaction, and the known commits up to it, by seq."""
         head: Oid | None = None
         with contextlib.suppress(HistoryDamaged):
             head = read_head(self._store)
@@ -224,12 +224,12 @@ class Repair:
         of_record = [record.seq for record in self._by_seq.values() if record.commit == head]
         if of_record:
             return of_record[0], {}
-        if head != self._salvage._newest():  # head names nothing that ever was
+        if head != self._salvage._newest():  # head names an unknown commit
             return self._packed_below(self._salvage._newest())
         return self._salvage.index.last, {}
 
     def _packed_below(self, head: Oid | None) -> tuple[int, dict[int, Oid]]:
-        """The commits that can be read from this one down, by seq, and the highest seq; -1 for none."""
+        """Return the highest seq, -1 for none, and the readable commits from `head` back, by seq."""
         ids: dict[int, Oid] = {}
         oid = head
         while oid is not None:
@@ -242,7 +242,7 @@ class Repair:
         return max(ids, default=-1), ids
 
     def _first(self, ids: dict[int, Oid]) -> int:
-        """Where the history begins: at the floor, which is found again where what names it is damaged."""
+        """Return the first transaction of the history: the floor, searched if the file with it is damaged."""
         if self._is_floor_damaged and ids:
             first = next((seq for seq, oid in ids.items() if oid == self._floor_known), min(ids))
             self._floor = ids[first] if first else None
@@ -256,7 +256,7 @@ class Repair:
         return max(least, self._salvage.index.last, *self._by_seq, 0)
 
     def _link(self, seq: int, known: Oid | None, before: _Link | None) -> _Link | None:
-        """The commit of a transaction and its folders, made anew where need be; None where they are lost."""
+        """Return a transaction's commit and tree, rebuilt if necessary; None if they are lost."""
         transaction, notes = self._transaction(seq)
         oid = known or (None if transaction is None else bytes.fromhex(transaction.id))
         if oid is None:
@@ -270,7 +270,7 @@ class Repair:
             made = self._made_anew(transaction, notes, before)
             if made is None or made.commit != oid:
                 return None
-            self.done.append(f"The commit and the folders of transaction {seq} are made anew.")
+            self.done.append(f"The commit and the folders of transaction {seq} are rebuilt.")
             return made
         if before is not None and commit.parent != before.commit:
             return None
@@ -306,10 +306,10 @@ class Repair:
             self._found[oid] = (kind, content)
 
     def _read(self, oid: Oid) -> bytes:
-        """An object's bytes, proven; what the store has not of its own is taken in. Raises KeyError."""
-        found = self._found.get(oid)
-        if found is not None:
-            return found[1]
+        """Return an object's verified bytes; keep those of a borrowed or rebuilt object. Raises KeyError."""
+        recovered = self._found.get(oid)
+        if recovered is not None:
+            return recovered[1]
         if oid == EMPTY_TREE:
             return b""
         number, content = self._salvage.raw(oid)
@@ -323,7 +323,7 @@ class Repair:
         return CommitObject.decode(self._salvage.floor.seen(oid, self._read(oid)))
 
     def _walk(self, tree: Oid, before: Oid | None) -> None:
-        """Read each folder that is new in `tree`, or of the baseline all. Raises KeyError, ValueError."""
+        """Read each new folder in `tree`, or all for the baseline. Raises KeyError, ValueError."""
         if before is not None:
             for _ in tree_changes(self._read, before, tree):
                 continue
@@ -355,7 +355,7 @@ class Repair:
                     self._need(bytes.fromhex(entry.version), touch.path.text, f"transaction {seq}")
 
     def _need(self, oid: Oid, path: str, where: str) -> bytes | None:
-        """See that the store will have a content, from wherever it is to be had. None where it is lost."""
+        """Recover a content from any source, so that the store will have it; None if it is lost."""
         if oid in self._own or oid in self._found:
             return b""
         with contextlib.suppress(KeyError):
@@ -366,7 +366,7 @@ class Repair:
             content = held if held is not None and version_of(held) == oid.hex() else None
         if content is not None:
             self._take("blob", oid, content)
-            self.done.append(f"The content {oid.hex()[:12]} of {path} in {where} is found elsewhere.")
+            self.done.append(f"The content {oid.hex()[:12]} of {path} in {where} is recovered elsewhere.")
         elif oid not in self._gone:
             self._gone.add(oid)
             self.lost.append(f"The content {oid.hex()[:12]} of {path} in {where}.")
@@ -394,7 +394,7 @@ class Repair:
                 break
             self._records.append(record)
             link = made
-        self.done.append(f"The journal is made anew, with {len(self._records)} transactions.")
+        self.done.append(f"The journal is rebuilt with {len(self._records)} transactions.")
 
     def _is_journal_whole(self, packed: int) -> bool:
         index = self._salvage.index
@@ -407,18 +407,18 @@ class Repair:
             mark = read_acknowledged(self._journal)
         except (HistoryDamaged, OSError):
             return False
-        for found, record in sorted(standing.items()):
-            if found <= packed:
-                if index.id_of(found) not in (None, record.commit.hex()):
+        for number, record in sorted(standing.items()):
+            if number <= packed:
+                if index.id_of(number) not in (None, record.commit.hex()):
                     return False
-            elif found != seq + 1:
+            elif number != seq + 1:
                 return False
             else:
-                seq = found
+                seq = number
         return mark is None or seq >= acknowledged_seq(mark, read)
 
     def _record(self, seq: int, before: _Link) -> tuple[Committed | None, _Link | None]:
-        """The record of a transaction, as it was or made anew, if it follows the one before."""
+        """Return a transaction's record, original or rebuilt, if it follows the previous one."""
         transaction, notes = self._transaction(seq)
         made = None if transaction is None else self._made_anew(transaction, notes, before)
         if transaction is None or made is None:
@@ -432,25 +432,24 @@ class Repair:
             if touch.after is not None:
                 content = self._content(bytes.fromhex(touch.after.version), touch.path.text, seq)
                 if content is None:
-                    self._pack_through = seq  # recovery must not look at it
+                    self._pack_through = seq  # so that recovery does not need the content
                 after = _entry_record(touch.after, content)
             if touch.before is not None:
                 self._need(bytes.fromhex(touch.before.version), touch.path.text, f"transaction {seq}")
             source = None if touch.source is None else touch.source.raw
             changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
-        said = transaction.authorship
-        self.done.append(f"Transaction {seq} is made anew from the index.")
+        author = transaction.authorship
+        self.done.append(f"Transaction {seq} is rebuilt from the index.")
         parts, hunks = part_records(transaction.parts)
         record = Committed(
-            seq, made.commit, transaction.kind, said.actor, said.session, said.message, said.request_id,
-            transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
+            seq, made.commit, transaction.kind, author.actor, author.session, author.message,
+            author.request_id, transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
             parts=parts, hunks=hunks,
         )  # fmt: skip
         return record, made
 
     def _content(self, oid: Oid, path: str, seq: int) -> bytes | None:
-        found = self._need(oid, path, f"transaction {seq}")
-        if found is None:
+        if self._need(oid, path, f"transaction {seq}") is None:
             return None
         return self._read(oid)
 
@@ -458,14 +457,14 @@ class Repair:
         for seq in range(first, last + 1):
             transaction, _ = self._transaction(seq)
             paths = [] if transaction is None else [touch.path.text for touch in transaction.touches]
-            named_paths = ", ".join(paths[:PATHS_NAMED_MAX]) or "it is not known what it changed"
+            named_paths = ", ".join(paths[:PATHS_NAMED_MAX]) or "its changes are unknown"
             more = f" and {len(paths) - PATHS_NAMED_MAX} more" if len(paths) > PATHS_NAMED_MAX else ""
             self.lost.append(f"Transaction {seq}: {named_paths}{more}. The files stay as they are.")
 
-    # ── doing it ──
+    # ── execution ──
 
     def carry_out(self) -> str | None:
-        """Do what is planned; where the damaged files are now. None: nothing was to be moved."""
+        """Execute the plan; return the folder with the damaged files, or None if none was moved."""
         aside = self._new_aside()
         if self._begins_anew:
             for name in ("store.git", "journal", *_INDEX):
@@ -475,7 +474,7 @@ class Repair:
             for suffix in (".pack", ".idx", ".keep"):
                 self._keep(path + suffix, aside)
         made = self._write_pack()
-        position = self._write_journal(aside)  # before what it was made from is moved
+        position = self._write_journal(aside)  # before its sources are moved
         for path in self._aside:
             self._move(path, aside)
         for path, index in self._indexes.items():
@@ -485,12 +484,12 @@ class Repair:
             write_history_start(self._store, self._floor)
         gone = {os.path.basename(path) for path in self._replaced} - {made}
         write_manifest(self._store, without=gone, lost=frozenset(self._gone))
-        assert self._head is not None, "else it begins anew"
+        assert self._head is not None, "without a head the history begins anew"
         move_head(self._store, self._head)
         for path in self._replaced:
             for suffix in (".idx", ".pack", ".keep") if os.path.basename(path) != made else ():
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path + suffix)  # it lies aside under its other name
+                    os.unlink(path + suffix)  # `aside` has a hard link to it
         for name in _INDEX:
             self._move(os.path.join(self.folder, name), aside)
         if self._pack_through:
@@ -498,13 +497,13 @@ class Repair:
         return aside if os.path.isdir(aside) else None
 
     def _new_aside(self) -> str:
-        """A folder of its own, also for a repair that follows one that was cut off within the same second."""
+        """Return an unused folder name, even after an interrupted repair within the same second."""
         name = os.path.join(self.folder, "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
         places = (name if number == 1 else f"{name}-{number}" for number in count(1))
         return next(place for place in places if not os.path.lexists(place))
 
     def _write_pack(self) -> str | None:
-        """Put what was found into a pack; its name. The same objects give the same name as before."""
+        """Write the recovered objects to a pack; return its name, which is the old one for equal objects."""
         writer = PackWriter(self._packs)
         try:
             for oid, pack in self._whole.items():
@@ -520,7 +519,7 @@ class Repair:
         return made
 
     def _write_journal(self, aside: str) -> JournalPosition:
-        """Make the journal anew, and put it in the place of the damaged one in one step; where it ends."""
+        """Write the new journal, and exchange it with the damaged one atomically; return its end."""
         if self._records is None:
             return JournalPosition(0, 0)
         os.makedirs(aside, 0o700, exist_ok=True)
@@ -533,7 +532,7 @@ class Repair:
         return position
 
     def _keep(self, path: str, aside: str) -> None:
-        """Give it a second name aside, under which it outlives being replaced."""
+        """Hard-link a file into `aside`, so that it survives its replacement."""
         if os.path.lexists(path):
             target = os.path.join(aside, os.path.relpath(path, self.folder))
             os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
@@ -548,19 +547,19 @@ class Repair:
 
 
 def _put_in_place(source: str, target: str, name: bytes) -> None:
-    """Exchange what both folders have under this name; where `target` has nothing, move it there."""
-    with open_folder(source) as here, open_folder(target) as there:
+    """Exchange the entries of both folders with this name; move it if `target` has none."""
+    with open_folder(source) as own, open_folder(target) as other:
         try:
-            here.exchange(name, there, name)
+            own.exchange(name, other, name)
         except FileNotFoundError:
-            here.move(name, there, name)
+            own.move(name, other, name)
         except OSError as error:
             if error.errno not in NO_SUCH_VERB:
                 raise
-            # There a crash in between leaves no journal in its place, but both of them in `source`.
-            there.move(name, here, name + b".damaged")
-            here.move(name, there, name)
-        for folder in (here, there):
+            # A crash between these moves leaves `target` without a journal, but both of them in `source`.
+            other.move(name, own, name + b".damaged")
+            own.move(name, other, name)
+        for folder in (own, other):
             descriptor = folder.open_itself()
             os.fsync(descriptor)
             os.close(descriptor)

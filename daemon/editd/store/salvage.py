@@ -1,8 +1,8 @@
-"""Salvage: a damaged history, opened for reading as far as it is whole.
+"""Salvage: a damaged history, opened read-only, with every part that is whole.
 
-Whatever checks is there: the packed transactions as far down as their chain can be read, each whole record of
-the journal wherever it lies, and what the index knows of the rest, in a copy of it. Nothing in the store, the
-journal or the index is written, and whoever has this has set the engine to refuse edits.
+It has the packed transactions as far back as their chain can be read, each whole record of the journal, and
+the other transactions from a copy of the index. It never writes to the store, the journal or the index. Its
+caller makes the engine refuse edits.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ NUMBERS = {"commit": 1, "tree": 2, "blob": 3}  # git's object types, gitformat-p
 
 
 class Salvage(History):
+    """The whole parts of a damaged history, for reading."""
+
     def __init__(self, folder: str, damage: HistoryDamaged) -> None:
-        """Open what is whole of the history in `folder`; `damage` says why it is not all."""
+        """Open the whole parts of the history in `folder`; `damage` is the reason."""
         self.folder = folder
         self.store = os.path.join(folder, "store.git")
         self.damage = damage
@@ -77,7 +79,7 @@ class Salvage(History):
         self._take_in_records()
 
     def packs(self) -> list[str]:
-        """The packs that are there, with or without an index."""
+        """Return the paths of all packs, with or without an index."""
         folder = os.path.join(self.store, "objects", "pack")
         try:
             names = sorted(name for name in os.listdir(folder) if name.endswith(".pack"))
@@ -86,7 +88,7 @@ class Salvage(History):
         return [os.path.join(folder, name) for name in names]
 
     def entry(self, path: WorkspacePath) -> Entry | None:
-        """What `path` holds after the newest transaction: by the index, for a folder may be damaged."""
+        """Return the entry of `path` after the newest transaction, by the index: a folder may be damaged."""
         touched = self.index.touch_at(path, self._seq)
         return super().entry(path) if touched is None else touched[1].after
 
@@ -100,7 +102,7 @@ class Salvage(History):
         return kind, self.floor.seen(oid, content)
 
     def raw(self, oid: Oid) -> tuple[int, bytes]:
-        """An object's type and its very bytes. Raises KeyError."""
+        """Return an object's type and its stored bytes. Raises KeyError."""
         with contextlib.suppress(KeyError, pygit2.GitError):
             return self._sound.read(pygit2.Oid(raw=oid))
         pack = self._whole.get(oid)
@@ -110,13 +112,13 @@ class Salvage(History):
         return NUMBERS[kind], content
 
     def is_borrowed(self, oid: Oid) -> bool:
-        """Has a repository it that the store borrows from?"""
+        """Return whether a repository that the store borrows from has the object."""
         return pygit2.Oid(raw=oid) in self._borrowed
 
     def _objects(self, name: str, packs: list[str]) -> pygit2.Odb:
-        """What libgit2 is let near: those of our packs whose index proves, and what is borrowed.
+        """Return the objects that libgit2 can read safely: packs with a verified index, and borrowed objects.
 
-        It trusts an index, and one flipped bit there can end the process.
+        libgit2 trusts an index, and one flipped bit in it can crash the process.
         """
         objects = os.path.join(self._made.name, name)
         for folder in ("pack", "info"):
@@ -134,26 +136,26 @@ class Salvage(History):
 
     @cached_property
     def _whole(self) -> dict[Oid, Pack]:
-        """Every object that is whole, by its pack; read without git's help, so it takes a while."""
+        """Every whole object with its pack; slow, because it is read without git."""
         return dict(whole_objects(self.packs(), lambda _: True))
 
     def _newest(self) -> Oid | None:
-        """The newest commit of ours that can be read: head, else the one of highest seq."""
+        """Return the newest readable commit: head, or the one with the highest seq."""
         with contextlib.suppress(HistoryDamaged, UnknownTransaction):
             head = read_head(self.store)
             if head is not None and self._written(head).seq >= 0:
                 return head
-        found: tuple[int, Oid] | None = None
+        newest: tuple[int, Oid] | None = None
         for oid, pack in self._whole.items():
             kind, content = pack.read(oid)
             if kind == "commit":
                 with contextlib.suppress(ValueError):
                     seq = int(commit_message.parse(CommitObject.decode(content).message).seq)
-                    found = max(found or (seq, oid), (seq, oid))
-        return None if found is None else found[1]
+                    newest = max(newest or (seq, oid), (seq, oid))
+        return None if newest is None else newest[1]
 
     def _take_in_packed(self, newest: Oid) -> None:
-        """Bring the index to the newest commit, as far down as can be read."""
+        """Add the commits that the index lacks, as far back from the newest as can be read."""
         oid: Oid | None = newest
         lacking: list[Oid] = []
         while oid is not None:
@@ -171,9 +173,9 @@ class Salvage(History):
                 self.index.add(*self._transaction_of_commit(oid))
 
     def _take_in_records(self) -> None:
-        """The records of the journal that are whole, though one before them may not be.
+        """Load the whole records of the journal, even after a damaged one.
 
-        Of those that are packed the contents, too: the pack may have lost them.
+        Packed ones are loaded for their contents, which the pack may have lost.
         """
         for record in whole_records(self.journal.folder):
             for change in record.changes:
@@ -192,11 +194,11 @@ class Salvage(History):
                     self._hold_object(record.seq, tree, content)
             if self.index.id_of(record.seq) != record.commit.hex():
                 self.index.add(transaction_of(record), record.notes)
-        self._seq = max(self._seq, self.index.last)  # of which more may be known than is whole
+        self._seq = max(self._seq, self.index.last)  # the index may know transactions that are lost
 
 
 def _copy(path: str, target: str) -> Index:
-    """A copy of the index as far as it can be read; an empty one where it cannot."""
+    """Copy the index; return an empty one if it cannot be read."""
     if os.path.exists(path):
         source, copy = sqlite3.connect(path), sqlite3.connect(target)
         try:

@@ -1,4 +1,4 @@
-"""The transactions that are undone, and their paths, as the index keeps them. Rebuilt with the index.
+"""The undone transactions and paths in the index, rebuilt with it.
 
 A path of a transaction is undone while an undo of it is in force there. Of several, the newest is recorded.
 A transaction is undone once all its paths are. An undo is a transaction: when it is undone itself,
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 
-NOTHING = "[]"  # what most transactions undo
+NOTHING = "[]"  # the value of most transactions
 
 
 class _Undo(Struct, frozen=True):
-    """A transaction that undoes others: the paths of each (None: all), and what undid its own paths."""
+    """A transaction that undoes others: the paths of each (None: all), and the undo of each own path."""
 
     paths: Mapping[Seq, Sequence[WorkspacePath] | None]
     undone: Mapping[bytes, int | None]
-    is_whole: bool  # Nothing of it is undone.
+    is_whole: bool  # none of its own paths is undone
 
 
 def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
-    """Record the transactions that `transaction`, which is in the index, takes back."""
+    """Record the transactions that `transaction`, which is in the index, undoes."""
     database.executemany(
         "insert or replace into undoing values (?, ?)", [(seq, transaction.seq) for seq in transaction.undoes]
     )
-    # The newest first: by then it is known which of the undos of a transaction are in force.
+    # The newest first, so that the state of all undos of a transaction is known before its own.
     waiting = [-seq for seq in sorted(transaction.undoes, reverse=True)]
     undos: dict[int, _Undo] = {}
     last = None
@@ -51,10 +51,10 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
 
 
 def written(transaction: Transaction) -> str:
-    """What a transaction undoes, as JSON.
+    """Encode the undone transactions as JSON.
 
-    A seq, or a seq and its paths as latin-1 of their bytes; a path of which only hunks are undone is a list
-    with their numbers.
+    Each is a seq, or a seq and its paths as latin-1 of their bytes. A path with only some hunks undone is a
+    list with their numbers.
     """
     if not transaction.undoes:
         return NOTHING
@@ -66,7 +66,7 @@ def written(transaction: Transaction) -> str:
 
 
 def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
-    """The same, read back."""
+    """Decode the result of `written`."""
     if text == NOTHING:
         return (), ()
     items = [item if isinstance(item, list) else [item] for item in json.loads(text)]
@@ -78,7 +78,7 @@ def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
 
 
 def whole(text: str) -> tuple[Seq, ...]:
-    """The transactions of which some path at least is undone, and not only hunks."""
+    """Return the transactions with at least one whole path undone, not only hunks."""
     undoes, parts = read(text)
     return tuple(seq for seq, paths in _each(undoes, parts) if paths != [])
 
@@ -90,7 +90,7 @@ def _part(seq: Seq, path: str, *hunks: int) -> Part:
 def _mark(database: sqlite3.Connection, seq: int, known: dict[int, _Undo]) -> tuple[Seq, ...]:
     """Record for each path of `seq` the newest undo in force. Return the transactions that this affects.
 
-    `known` has the undos that were read before.
+    `known` caches the undos that were read before.
     """
     row = database.execute("select undoes, undone_by from tx where seq = ?", (seq,)).fetchone()
     if row is None:
@@ -129,7 +129,7 @@ def _undo(database: sqlite3.Connection, seq: int) -> _Undo:
 def _is_in_force(
     database: sqlite3.Connection, undo: _Undo, by: int, path: bytes, seq: int, *, is_gone: bool
 ) -> bool:
-    """Whether `undo`, which is in force at least in part, is so where it undid `path` of `seq`."""
+    """Return whether `undo`, which is at least partly in force, is in force for `path` of `seq`."""
     if undo.is_whole:
         return True
     return undo.undone.get(path if is_gone else _met(database, path, seq, by, undo.undone)) is None
@@ -137,21 +137,21 @@ def _is_in_force(
 
 def _met(database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]) -> bytes:
     """Find the path at which `by` undid `path` of `seq`: the file may have been moved in between."""
-    here, at = path, seq
+    current, at = path, seq
     while row := database.execute(
         "select seq, path from touch where source = ? and seq > ? and seq < ? order by seq limit 1",
-        (here, at, by),
+        (current, at, by),
     ).fetchone():
-        at, here = row
-    return here if here in touched else path
+        at, current = row
+    return current if current in touched else path
 
 
 def _each(undoes: Iterable[Seq], parts: Sequence[Part]) -> Iterator[tuple[Seq, list[WorkspacePath] | None]]:
-    """Each transaction that is undone, and of those that are undone in part the paths."""
+    """Yield each undone transaction, with the paths of a partly undone one."""
     paths: dict[Seq, list[WorkspacePath]] = {}
     for part in parts:
         known = paths.setdefault(part.seq, [])
-        if not part.hunks:  # else the path stays in force
+        if not part.hunks:  # with hunks, the path itself stays in force
             known.append(part.path)
     for seq in undoes:
         yield seq, paths.get(seq)

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
-NAMED_MAX = 20  # objects or transactions that are named one by one
-MENDS = "`editctl check --repair` mends what can be."
-MADE = "proof-"  # how the folder of an index begins that is made for a proof
+NAMED_MAX = 20  # objects or transactions in one message
+MENDS = "`editctl check --repair` repairs as much as possible."
+MADE = "proof-"  # the prefix of a folder with an index rebuilt for comparison
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
 
 
 class Damage(Struct, frozen=True):
-    """One thing that is wrong: the file, what is wrong with it, what that means and what is next."""
+    """One damaged file: its damage, the consequence, and the next step."""
 
     file: str
     what: str
@@ -67,7 +67,7 @@ class Damage(Struct, frozen=True):
 
 
 def is_begun(folder: str) -> bool:
-    """Is there a history in the state folder, or what is left of one?"""
+    """Return whether the state folder has a history, or remains of one."""
     store = os.path.join(folder, "store.git")
     return any(
         os.path.lexists(path)
@@ -80,31 +80,31 @@ def is_begun(folder: str) -> bool:
 
 
 def verify_quick(folder: str, bytes_max: int | None = START_BYTES) -> list[Damage]:
-    """What a start looks at. `bytes_max` None: every pack is read whole."""
+    """Return the damage that a start can find. `bytes_max` None: every pack is read whole."""
     store = os.path.join(folder, "store.git")
-    found = list(_of_small_files(store))
+    damages = list(_of_small_files(store))
     manifest: Manifest | None = None
     try:
         manifest = read_manifest(store)
     except HistoryDamaged as damage:
-        found.append(_of(damage))
+        damages.append(_of(damage))
     listed = {} if manifest is None else manifest.packs
     if not os.path.isdir(os.path.join(store, "objects", "pack")):
-        return [*found, Damage(os.path.join(store, "objects", "pack"), "it is missing", _NO_PACK)]
+        return [*damages, Damage(os.path.join(store, "objects", "pack"), "it is missing", _NO_PACK)]
     of_packs = list(_of_packs(store, listed, bytes_max))
-    found += of_packs
+    damages += of_packs
     own = _listed_soundly(store) if of_packs else None
-    found += _of_floor(store, None if manifest is None else manifest.floor, own)
-    found += _of_head(store, folder, own)
+    damages += _of_floor(store, None if manifest is None else manifest.floor, own)
+    damages += _of_head(store, folder, own)
     journal = os.path.join(folder, "journal")
     if os.path.isdir(journal):
         try:
             read_while_written(lambda: known_ends(journal))
         except HistoryDamaged as damage:
-            found.append(_of(damage))
-    elif os.path.lexists(os.path.join(folder, "index.db")):  # which is made after it
-        found.append(Damage(journal, "it is missing", _NO_JOURNAL))
-    return found
+            damages.append(_of(damage))
+    elif os.path.lexists(os.path.join(folder, "index.db")):  # which is created after the journal
+        damages.append(Damage(journal, "it is missing", _NO_JOURNAL))
+    return damages
 
 
 def _of(damage: HistoryDamaged) -> Damage:
@@ -113,10 +113,10 @@ def _of(damage: HistoryDamaged) -> Damage:
     return Damage(path, what, damage.hint)
 
 
-_NO_COMMIT = "Either it is not what was written, or a pack is damaged or missing."
+_NO_COMMIT = "Either the ref was changed, or a pack is damaged or missing."
 _NO_FLOOR = "No transaction is lost; it only names the one with which the history begins."
-_NO_JOURNAL = "Transactions that were answered and not packed yet were in it; the files hold what they made."
-_NO_PACK = "What was packed into it cannot be read."
+_NO_JOURNAL = "It held acknowledged transactions that were not packed yet; the files hold their results."
+_NO_PACK = "Its objects cannot be read."
 
 
 def _of_small_files(store: str) -> Iterator[Damage]:
@@ -137,21 +137,21 @@ def _of_small_files(store: str) -> Iterator[Damage]:
                 ),
                 min(len(content), len(expected)),
             )
-            yield Damage(path, f"from byte {at} on it is not what was written", "No transaction is lost.")
+            yield Damage(path, f"its content is wrong from byte {at} on", "No transaction is lost.")
 
 
 def _listed_soundly(store: str) -> set[Oid]:
-    """The objects by those indexes that prove. libgit2 is not asked: a damaged index can end the process."""
-    found: set[Oid] = set()
+    """Return the objects in verified indexes, without libgit2, which a damaged index can crash."""
+    oids: set[Oid] = set()
     for name in packs_in(store):
         path = os.path.join(store, "objects", "pack", name)
         if verify_index(path + ".idx", path + ".pack") is None:
-            found |= offsets_in(path + ".idx").keys()
-    return found
+            oids |= offsets_in(path + ".idx").keys()
+    return oids
 
 
 def _has(store: str, own: set[Oid] | None, oid: Oid) -> bool:
-    """Has the store this object of its own? `own` where it is not libgit2 that is to be asked."""
+    """Return whether the store's own packs have this object; `own` replaces the query of libgit2."""
     return pygit2.Oid(raw=oid) in _own_objects(store) if own is None else oid in own
 
 
@@ -160,7 +160,7 @@ def _of_head(store: str, folder: str, own: set[Oid] | None) -> Iterator[Damage]:
     try:
         head = read_head(store)
     except HistoryDamaged:
-        yield Damage(path, "it holds no commit's id", "No transaction is lost; it only names the newest one.")
+        yield Damage(path, "it holds no commit id", "No transaction is lost; it only names the newest one.")
         return
     if head is None and is_begun(folder):
         yield Damage(path, "it is missing", "No transaction is lost; it only names the newest one.")
@@ -169,7 +169,7 @@ def _of_head(store: str, folder: str, own: set[Oid] | None) -> Iterator[Damage]:
 
 
 def _of_floor(store: str, known: Oid | None, own: set[Oid] | None) -> Iterator[Damage]:
-    """`known` is the floor by the manifest."""
+    """Yield the damage of the floor's file. `known` is the floor by the manifest."""
     path = os.path.join(store, FLOOR)
     try:
         commit = read_history_start(store).commit
@@ -207,18 +207,18 @@ def _of_packs(store: str, listed: dict[str, int], bytes_max: int | None) -> Iter
             continue
         flaw = verify_index(path + ".idx", path + ".pack")
         if flaw is not None:
-            yield Damage(path + ".idx", flaw, f"It only tells where in {name}.pack an object is.")
+            yield Damage(path + ".idx", flaw, f"It only has the positions of the objects in {name}.pack.")
 
 
 def _lost_in(path: str) -> str:
-    """Which objects of a damaged pack cannot be read, as a sentence."""
+    """Describe the unreadable objects of a damaged pack in a sentence."""
     pack = Pack(path + ".pack")
     holes = [f"{start} to {end}" for start, end in pack.holes]
     where = f"Bytes {', '.join(holes)} cannot be read. " if holes else ""
     try:
         gone = [oid for oid in offsets_in(path + ".idx") if oid not in pack]
     except (OSError, ValueError):
-        return where + "What else is in it is whole."
+        return where + "Its other objects are whole."
     finally:
         pack.close()
     if not gone:
@@ -228,16 +228,16 @@ def _lost_in(path: str) -> str:
     return f"{where}Its objects {named}{more} are damaged."
 
 
-# ── All of it ──
+# ── The full verification ──
 
 
 def verify_full(folder: str, through: int | None = None) -> tuple[list[str], bool]:
-    """Prove everything that is packed: files, objects, chain, what transactions touched, and the index.
+    """Verify everything that is packed: files, objects, the chain, the contents, and the index.
 
-    `through`: the index's file need have no transaction beyond it; None: each that is packed.
+    The index is compared up to transaction `through`; None means all packed ones.
 
-    Returns what is wrong, as sentences, and whether the history itself is damaged: of the index, and of what
-    was borrowed, nothing that was recorded depends.
+    Returns the problems as sentences, and whether the history itself is damaged. Damage of the index, or of
+    borrowed objects, does not count: no recorded transaction depends on them.
     """
     damages = verify_quick(folder, None)
     if damages:
@@ -251,16 +251,16 @@ def verify_full(folder: str, through: int | None = None) -> tuple[list[str], boo
 
 
 def _own_objects(store: str) -> pygit2.Odb:
-    """The objects that the store has itself, without those that it borrows."""
+    """Return the objects of the store's own packs, without borrowed ones."""
     odb = pygit2.Odb()
     odb.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
     return odb
 
 
 def _of_objects(store: str) -> list[str]:
-    """Each object of the store against its own id."""
+    """Verify each object of the store by its id; return the problems."""
     odb = _own_objects(store)
-    found: list[str] = []
+    problems: list[str] = []
     for oid in odb:
         try:
             kind, content = odb.read(oid)
@@ -268,23 +268,23 @@ def _of_objects(store: str) -> list[str]:
         except (KeyError, ValueError, pygit2.GitError):
             is_sound = False
         if not is_sound:
-            found.append(f"The object {oid} in {store} is damaged. {MENDS}")
-    return found
+            problems.append(f"The object {oid} in {store} is damaged. {MENDS}")
+    return problems
 
 
 class _Walk:
-    """The chain of transactions, from head to the baseline, and the index held against it."""
+    """The verification of the chain from head to the baseline, and of the index against it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._store = os.path.join(folder, "store.git")
-        self._head = read_head(self._store)  # which packing may move on meanwhile
+        self._head = read_head(self._store)  # packing may move the ref meanwhile
         self._repository = open_store(self._store)
         self._own = _own_objects(self._store)
         manifest = read_manifest(self._store)
         self._gone: list[str] = []
         self._lost = frozenset[bytes]() if manifest is None else manifest.lost
-        self._floor = read_history_start(self._store)  # where the history begins, once it was compacted
+        self._floor = read_history_start(self._store)  # the start of a compacted history
 
     def problems(self) -> list[str]:
         found: list[str] = []
@@ -308,7 +308,7 @@ class _Walk:
         return found or list(self._of_contents(chain))
 
     def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
-        """What each transaction touched must be in the store itself, and the baseline somewhere."""
+        """Yield contents missing in the store's packs; those of the baseline may also be borrowed."""
         first = int(commit_message.parse(chain[-1][1].message).seq) if chain else 0
         for place, (_, commit) in enumerate(chain):
             seq = first + len(chain) - 1 - place
@@ -321,7 +321,7 @@ class _Walk:
                 yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
 
     def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
-        """What it made is in the store itself; what was there before is another's, or of the baseline."""
+        """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
         for path, _, made in tree_changes(self._tree, before, after):
             if made is None or pygit2.Oid(raw=made.oid) in self._own or made.oid in self._lost:
                 continue
@@ -331,7 +331,7 @@ class _Walk:
             )
 
     def _missing_in(self, tree: Oid) -> list[str]:
-        """The files of the baseline whose content is nowhere; each of its folders is read."""
+        """Return the files of the baseline with missing content; read each of its folders."""
         gone: list[str] = []
         waiting = [(b"", tree)]
         while waiting:
@@ -347,17 +347,17 @@ class _Walk:
         return sorted(gone)
 
     def of_baseline(self) -> Iterator[str]:
-        """What the baseline has lost that was only borrowed."""
+        """Yield a sentence about borrowed contents of the baseline that are missing now."""
         if self._gone:
             more = f" and {len(self._gone) - NAMED_MAX} more" if len(self._gone) > NAMED_MAX else ""
             yield (
-                f"What the baseline has of {', '.join(self._gone[:NAMED_MAX])}{more} was borrowed from the "
+                f"The baseline's content of {', '.join(self._gone[:NAMED_MAX])}{more} was borrowed from the "
                 f"repositories in {self._store}/objects/info/alternates and is gone there. No transaction "
-                "rests on it. `editctl check --repair` takes it from the files that still hold it."
+                "needs it. `editctl check --repair` takes it from the files that still hold it."
             )
 
     def of_index(self, through: int | None) -> Iterator[str]:
-        """Hold the index against one that is made anew from the commits."""
+        """Compare the index with one that is rebuilt from the commits; yield a sentence on a difference."""
         path = os.path.join(self._folder, "index.db")
         with tempfile.TemporaryDirectory(prefix=MADE, dir=self._folder) as made:
             fresh = Index(os.path.join(made, "index.db"))
@@ -375,8 +375,8 @@ class _Walk:
                 differing = str(error)
         if differing is not None:
             yield (
-                f"{path} is damaged: {differing}. It is made from the history, and nothing is lost. "
-                "`editctl check --repair` makes it anew."
+                f"{path} is damaged: {differing}. No transaction is lost by this. "
+                "`editctl check --repair` rebuilds it from the history."
             )
 
     def _tree(self, oid: Oid) -> bytes:
@@ -390,7 +390,7 @@ _COLUMNS = {
 
 
 def _first_difference(path: str, other: str, last: int) -> str | None:
-    """Where the index at `path` differs from the other in what is packed; None for nowhere."""
+    """Describe the first difference of two indexes up to transaction `last`; None if there is none."""
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     fresh = sqlite3.connect(f"file:{other}?mode=ro", uri=True)
     try:
@@ -405,7 +405,7 @@ def _first_difference(path: str, other: str, last: int) -> str | None:
                 row, expected = mine.fetchone(), theirs.fetchone()
                 if row != expected:
                     seq = min(side[0] for side in (row, expected) if side is not None)
-                    return f"what it says of transaction {seq} is not what the history says"
+                    return f"its transaction {seq} differs from the history"
                 if row is None:
                     break
     finally:

@@ -27,7 +27,7 @@ def main() -> None:
     threading.Thread(target=_end_with_the_daemon, daemon=True).start()
     with shared_lock(os.path.join(folder, "store.git")):
         for name in os.listdir(folder):
-            if name.startswith(MADE):  # of a proof that was cut off
+            if name.startswith(MADE):  # left by an interrupted check
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
         problems, is_damaged = verify_full(folder, request["through"])
     write_frame(sys.stdout.buffer, {"problems": problems, "damaged": is_damaged})
@@ -36,7 +36,7 @@ def main() -> None:
 def _end_with_the_daemon() -> None:
     while os.read(sys.stdin.fileno(), 1):
         continue
-    os._exit(0)  # what it has made is removed by the next
+    os._exit(0)  # the next check removes the temporary index
 
 
 if __name__ == "__main__":
