@@ -70,7 +70,7 @@ def test_a_binary_patch_that_does_not_say_in_full_which_version_it_is_for_is_ref
     old, new = index.removeprefix("index ").removesuffix(" 100644").split("..")
     short = f"index {old[:kept]}..{new[:kept]} 100644\n" if kept else ""
     (file,) = parse(diff.replace(f"{index}\n", short))
-    with pytest.raises(MalformedEdit, match="does not say in full"):
+    with pytest.raises(MalformedEdit, match="does not name its base version in full"):
         apply_to(before, file)
 
 

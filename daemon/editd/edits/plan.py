@@ -1,7 +1,7 @@
 """The plan: a changeset computed against a snapshot, before any file is touched.
 
-Edits are applied in order, each to the result of the edits before it (the overlay), so that a later edit
-may move a file that an earlier one wrote. Every refusal is raised here: a stale base, a text without a
+Edits are applied in order, each to the result of the edits before it (the overlay). So a later edit may
+move a file that an earlier one wrote. Every refusal is raised here: a stale base, a text without a
 match, an obstructed path. The first refusal ends the plan, because a changeset is all or nothing.
 
 `edits.preconditions` checks bases, `edits.overlay` resolves paths.

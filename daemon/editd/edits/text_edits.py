@@ -1,6 +1,6 @@
 """LSP `TextEdit`s: replacements with positions given by line and character.
 
-Lines end with LF, CRLF or CR, and a character is a unit of the position's encoding, as in the Language
+Lines end with LF, CRLF or CR. A character is a unit of the position's encoding, as in the Language
 Server Protocol 3.17 ("Text Documents", "Position"). Text is inserted unchanged: a client that sends
 positions also sends its own line ends.
 """
