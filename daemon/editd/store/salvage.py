@@ -1,8 +1,8 @@
 """Salvage: a damaged history, opened read-only, with every part that is whole.
 
 It has the packed transactions as far back as their chain can be read, and each whole record of the journal.
-The other transactions come from a copy of the index. It never writes to the store, the journal or the index. Its
-caller makes the engine refuse edits.
+The other transactions come from a copy of the index. It never writes to the store, the journal or the index.
+Its caller makes the engine refuse edits.
 """
 
 from __future__ import annotations
