@@ -28,14 +28,14 @@ class Counting:
     def __init__(self) -> None:
         self.queue: list[int] = []
 
-    def turn(self, requests: Sequence[Write]) -> list[Result]:
+    def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         self.queue.append(len(requests))
         return [Outcome(None, ()) for _ in requests]
 
     def weight(self, _request: Write) -> int:
         return 0
 
-    def relieve(self) -> None:
+    def flush_index(self) -> None:
         """Nothing waits here."""
 
 
@@ -76,7 +76,7 @@ class Faulty(Counting):
 
     broken: Refused | None = None
 
-    def turn(self, requests: Sequence[Write]) -> list[Result]:
+    def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         raise ZeroDivisionError
 
 
