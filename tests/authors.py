@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crash_checks import held, replayed, transactions, versions
 from editd.values.content import Version, version_of
 from editd.wire.messages import AnyEdit, Delete
 from editd_client.client import Client
 from editd_client.errors import Unreachable
-from torment import held, replayed, transactions, versions
 from workplace import write
 
 if TYPE_CHECKING:

@@ -1,11 +1,14 @@
-"""Pages whose console blocks are run: each command as a reader would type it, and what it prints.
+"""Console blocks of pages: their commands are run, and the output is compared with the page.
 
-A page is one shell, from its first `$` to its last, in a workspace of its own: folders and variables
-stay as the commands leave them. Standard error counts as printed, as on a terminal. What differs from
-run to run (ids, times, numbers of processes) is masked; a `…` in the page stands for anything in its
-line, and on a line of its own for any number of lines. Before a block, `<!-- not run: WHY -->` leaves it out,
-`<!-- needs: PROGRAM -->` leaves it out where there is no such program, and `<!-- file: NAME -->` puts it, in
-whatever language it is, into the workspace under that name.
+A page is one shell, from its first `$` to its last, in its own workspace: folders and variables stay as the
+commands leave them. Standard error is part of the output, as on a terminal. Ids, times and process numbers
+are masked. A `…` in the page matches anything in its line, and alone on a line any number of lines.
+
+Marks before a block:
+
+- `<!-- not run: WHY -->` skips it;
+- `<!-- needs: PROGRAM -->` skips it if the program is missing;
+- `<!-- file: NAME -->` writes it into the workspace under that name, in any language.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | 
 _END = "\x1e"  # a record separator: no page prints one
 _DAY = r"((Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?\d{4}-\d\d-\d\d"
 _MASKS = (
-    (re.compile(r"(?<=\d )[0-9a-f]{7}\b|^[0-9a-f]{7}(?= on )", re.MULTILINE), "#######"),  # it holds the time
+    (re.compile(r"(?<=\d )[0-9a-f]{7}\b|^[0-9a-f]{7}(?= on )", re.MULTILINE), "#######"),  # varies with time
     (re.compile(r'(?<="id":")[0-9a-f]{40}(?=")|(?<=^transaction \d )[0-9a-f]{40}', re.MULTILINE), "#" * 40),
     (re.compile(_DAY + r"[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?[+-]\d\d:?\d\d|Z)?"), "TIME"),
     (re.compile(r"(?<=pid )\d+"), "PID"),
@@ -41,19 +44,19 @@ _MASKS = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a page, what it printed, and what the page says that it prints."""
+    """A command of a page, with its real output and the output in the page."""
 
     command: str
     printed: str
     expected: str
 
     def is_as_said(self) -> bool:
-        """Does it print what the page says, but for what differs from run to run?"""
+        """Return whether the output equals that of the page, after masking."""
         return re.fullmatch(_pattern(masked(self.expected)), masked(self.printed)) is not None
 
 
 def steps(page: str) -> Iterator[tuple[str, str]]:
-    """Each command of the page's console blocks, here-documents and all, and what it is to print."""
+    """Yield each command of the console blocks, with its here-documents, and its expected output."""
     for block in _BLOCK.finditer(page):
         if block["mark"] == "not run":
             continue
@@ -75,7 +78,7 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
 
 
 def carried_out(place: Workplace, page: str) -> list[Step]:
-    """Run the page's commands in the workspace, and return each with what it printed."""
+    """Run the page's commands in the workspace. Return each with its output."""
     given = list(steps(page))
     provide_editctl(place)
     place.write(dict(_FILE.findall(page)))
@@ -94,7 +97,7 @@ def carried_out(place: Workplace, page: str) -> list[Step]:
 
 
 def provide_editctl(place: Workplace) -> None:
-    """Put an `editctl` on the workspace's PATH, and have its user be ann, with nobody's git settings."""
+    """Put an `editctl` on the workspace's PATH. Set the user to ann, without git settings."""
     binaries = place.folder / "bin"
     binaries.mkdir()
     command = binaries / "editctl"
@@ -104,11 +107,11 @@ def provide_editctl(place: Workplace) -> None:
     place.variables |= {"GIT_CONFIG_GLOBAL": "/dev/null"}
     place.variables |= {
         "XDG_STATE_HOME": f"{place.environment['HOME']}/.local/state"
-    }  # as where it is not set
+    }  # as if it were not set
 
 
 def end_daemons(place: Workplace) -> None:
-    """End every daemon that was started with the workspace's folder of sockets."""
+    """Stop every daemon whose socket is in the workspace's folder of sockets."""
     for socket in (place.runtime / "editd").glob("*.sock"):
         subprocess.run(
             [sys.executable, "-P", "-m", "editd_client", "stop"],
@@ -118,14 +121,14 @@ def end_daemons(place: Workplace) -> None:
 
 
 def masked(text: str) -> str:
-    """The text without what differs from run to run."""
+    """Return the text with the parts masked that differ from run to run."""
     for what, mask in _MASKS:
         text = what.sub(mask, text)
     return text
 
 
 def _pattern(expected: str) -> str:
-    """A regular expression of what the page says."""
+    """Return a regular expression for the output in the page."""
     lines = (r"(?:.*\n)*" if line == "…\n" else _line(line) for line in expected.splitlines(keepends=True))
     return "".join(lines)
 

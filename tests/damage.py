@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crash_checks import children, history_files, packer, wait_until
 from editd.store.journal import segment_path, whole_frames
 from editd.values.content import version_of
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
-from torment import history_files, packer, wait_until
 from workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ def prepare(folder: Path) -> Prepared:
                 if change.version is not None
             }
             contents |= {(0, path): content for path, content in BASELINE.items()}
+        left = children(place)
         place.kill()
         os.kill(stopped, signal.SIGKILL)
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "a child does not end")
     return Prepared(folder, transactions, contents)
 
 

@@ -16,17 +16,16 @@ from editd.engine.commands import Apply, Outcome
 from editd.engine.engine import Engine
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
-from editd.store.head import move_head
-from editd.store.manifest import write_manifest
-from editd.store.open_history import open_history
+from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
+from editd.store.salvage import open_history
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
-from editd.workspace.created_dirs import CreatedDirs
-from editd.workspace.quarantine import Quarantine
+from editd.workspace.directories import CreatedDirs
 from editd.workspace.reader import WorkspaceReader
+from editd.workspace.replaced_files import Quarantine
 from editd.workspace.writer import WorkspaceWriter
 from workplace import files_below
 

@@ -1,13 +1,13 @@
-"""System calls seen, and struck, from outside: strace(1) on a daemon or one of its children.
+"""Fault injection with strace(1): system calls of a daemon or its children are recorded, and made to fail.
 
-A run is recorded once, which gives its calls in their order; then it is made again and again, and each
-time one of them is struck: a SIGKILL, an error, a short write, a delay. A call is named by its name and
-its number among those of its name since strace was there, in its thread, for so strace counts (`when=`).
-It is struck as it is entered: it does not take place, so that killing at each call shows every state that
-a crash can leave.
+A run is recorded once, which gives its calls in order. Then the run is repeated, and each time one call is
+struck by a SIGKILL, an error, a short write or a delay. A call is identified by its name and its number
+among the calls of that name in its thread since strace was attached, as strace counts (`when=`). The fault
+occurs at the entry of the call, which is not carried out. So kills at each call give every state that a crash
+can leave.
 
-Calls that touch nothing but the process itself (its memory, its clock, waiting) are left out: being
-killed at one of them is being killed at the next that is traced.
+Calls that affect only the process itself (memory, clock, waiting) are left out: a kill at one of them has the
+same effect as a kill at the next traced call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from workplace import Workplace
 
-# What touches files or sockets, of the calls that this daemon, SQLite and libgit2 make on x86-64 and aarch64.
+# Calls of this daemon, SQLite and libgit2 on x86-64 and aarch64 that affect files or sockets.
 CALLS = (
     "?open,openat,?openat2,?creat,close,read,pread64,readv,preadv,write,pwrite64,writev,pwritev,lseek,sendfile,"
     "copy_file_range,?rename,renameat,renameat2,?link,linkat,?unlink,unlinkat,?symlink,symlinkat,?mkdir,mkdirat,"
@@ -52,8 +52,8 @@ PATIENCE_SECONDS = 30.0
 _LINE = re.compile(r"(?:(\d+)\s+)?([a-z]\w*)\((.*)")
 _NUMBER = re.compile(r"Process (\d+) attached")
 
-# The daemon with all of it loaded, which waits for a line on its stdin before it begins: strace can be there
-# first, counts from there, and does not slow down what Python does to start.
+# The daemon with all modules loaded. It waits for a line on stdin before it begins, so that strace can be
+# attached first. Then strace counts from there, and does not slow down the start of Python.
 _PAUSED = """
 import select, sys
 import editd.cli, editd.server.daemon
@@ -70,16 +70,16 @@ class Call:
 
     name: str
     number: int
-    thread: int  # 0 where only one was traced
+    thread: int  # 0 if only one was traced
     text: str
 
     def struck(self, by: str) -> str:
-        """What `attached` is told to strike just this one: `by` is such as `signal=SIGKILL`, `error=EIO`."""
+        """Return the fault for `attached` at this call. `by` is such as `signal=SIGKILL` or `error=EIO`."""
         return f"inject={self.name}:{by}:when={self.number}"
 
     @property
     def is_change(self) -> bool:
-        """Could a file, the disk or another process tell that it took place?"""
+        """Return whether the call has an effect outside of the process."""
         if self.name.startswith("open"):
             return "O_CREAT" in self.text or "O_TRUNC" in self.text
         return CHANGING.fullmatch(self.name) is not None and " = -1 E" not in self.text
@@ -90,14 +90,14 @@ class Call:
 
 @dataclass(slots=True)
 class Trace:
-    """A strace that is attached, and what it has written."""
+    """An attached strace, with its output."""
 
     process: subprocess.Popen[bytes]
     output: Path
     said: list[str] = field(default_factory=list)
 
     def calls(self) -> list[Call]:
-        """What has been called since it was attached, in order."""
+        """Return the calls since strace was attached, in order."""
         counted: dict[tuple[int, str], int] = {}
         found: list[Call] = []
         for line in self.output.read_text("utf-8", "replace").splitlines():
@@ -109,7 +109,7 @@ class Trace:
         return found
 
     def struck(self) -> list[str]:
-        """The lines of calls that were struck with an error or another result."""
+        """Return the lines of calls with an injected error or result."""
         return [
             line for line in self.output.read_text("utf-8", "replace").splitlines() if "(INJECTED)" in line
         ]
@@ -119,9 +119,9 @@ class Trace:
 def attached(
     pid: int, strikes: Sequence[str] = (), *, is_following: bool = False, calls: str = CALLS
 ) -> Iterator[Trace]:
-    """Trace `pid` until the block ends, and strike it so: entered when strace is there.
+    """Trace `pid` until the block ends, with these faults. The block begins when strace is attached.
 
-    Only this thread, or with `is_following` all threads of its process and the children made from here on.
+    Traces only this thread, or with `is_following` all threads of the process and its later children.
     """
     with tempfile.TemporaryDirectory(prefix="editd-trace-") as folder:
         output = Path(folder, "trace")
@@ -139,14 +139,14 @@ def attached(
             yield trace
         finally:
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)  # it lets go of what it traces, and ends
+                process.send_signal(signal.SIGINT)  # strace detaches, and ends
             process.wait(PATIENCE_SECONDS)
             reader.join()
 
 
 @functools.cache
 def missing() -> str | None:
-    """Why nothing can be traced here; None where it can."""
+    """Return the reason why strace cannot be used here, or None."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     child = subprocess.Popen(["sleep", "60"])
@@ -163,9 +163,9 @@ def missing() -> str | None:
 def carry_out(
     steps: str, *arguments: str, environment: dict[str, str], strikes: Sequence[str] = ()
 ) -> tuple[int, list[Call]]:
-    """Run `steps` in a process of their own, struck so: the exit status, and the calls that were made.
+    """Run `steps` in a separate process with these faults. Return the exit status and the calls.
 
-    They print `loaded` and read a line of their stdin where the calls that count begin.
+    The process prints `loaded` and reads a line of stdin before the calls that are counted.
     """
     argv, pipe = [sys.executable, "-c", steps, *arguments], subprocess.PIPE
     with subprocess.Popen(argv, env=environment, stdin=pipe, stdout=pipe) as process:
@@ -181,12 +181,12 @@ def carry_out(
 
 
 def changing(calls: Sequence[Call]) -> list[Call]:
-    """The calls that change a file; what is written to a standard stream is left out."""
+    """Return the calls that change a file, without writes to standard streams."""
     return [call for call in calls if call.is_change and not call.text.startswith(("0,", "1,", "2,"))]
 
 
 class Paused:
-    """A daemon that is loaded and waits to begin; `go` lets it, `wait_ready` tells what it said."""
+    """A loaded daemon that waits for `go`. `wait_ready` returns its answer."""
 
     def __init__(self, place: Workplace) -> None:
         assert place.process is None or place.process.poll() is not None, "it runs already"
@@ -207,12 +207,12 @@ class Paused:
         self.process.stdin.flush()
 
     def wait_ready(self) -> str:
-        """`ready`, `busy`, `error …`; empty where it died before it said so."""
+        """Return `ready`, `busy` or `error …`, or an empty text if the daemon died before."""
         with os.fdopen(self._ready, closefd=False) as pipe:
             return pipe.readline().strip()
 
     def close(self) -> None:
-        """Let go of the pipes of a daemon that has ended."""
+        """Close the pipes of a daemon that has ended."""
         os.close(self._ready)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:

@@ -1,9 +1,8 @@
 """A model of undo that follows files, not paths: each file has a number that it keeps through moves.
 
-A transaction is, for each file that it changed, what that file was before and after: a path, bytes and a
-mode, or nothing. To undo it, each of these three is put back where it is as the transaction left it, and
-merged where it is not. What two changes of one text make together is asked of `git merge-file` and
-`git diff`. Written from docs/protocol.md, not from the engine.
+A transaction has the state of each changed file before and after: a path, bytes and a mode, or nothing. To
+undo it, each of the three is set back if it is as the transaction left it, and merged otherwise. Two changes
+of one text are merged by `git merge-file` and `git diff`. Written from docs/protocol.md, not from the engine.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modelling import join_neighbours
+from workspace_model import join_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -30,7 +29,7 @@ class Held:
     is_executable: bool = False
 
     def is_like(self, other: Held) -> bool:
-        """Whether these are the same but for the path."""
+        """Return whether these are equal except for the path."""
         return (self.content, self.is_executable) == (other.content, other.is_executable)
 
 
@@ -38,7 +37,7 @@ Files = dict[FileId, Held]
 
 
 class NoOpinion(Exception):
-    """Two answers are as good as each other."""
+    """Two different answers are right."""
 
 
 class Collision(Exception):
@@ -55,8 +54,10 @@ class Step:
 
     session: str | None
     changes: dict[FileId, tuple[Held | None, Held | None]]
-    undoes: list[tuple[int, FileId, FileId]] = field(default_factory=list)  # which, of what file, found as
-    undone: dict[FileId, int] = field(default_factory=dict)  # each file of it that is undone, and by which
+    undoes: list[tuple[int, FileId, FileId]] = field(
+        default_factory=list
+    )  # transaction, file, its present file
+    undone: dict[FileId, int] = field(default_factory=dict)  # undone file → the undo
 
     @property
     def in_force(self) -> frozenset[FileId]:
@@ -66,7 +67,7 @@ class Step:
         return {held.path for held in self.changes[file] if held is not None}
 
     def joined(self, paths: Iterable[str]) -> frozenset[FileId]:
-        """The files in force at these paths, and those that share a path with them: taken back together."""
+        """Return the files in force at these paths, and those that share a path: undone together."""
         wanted, chosen = set(paths), set[FileId]()
         while more := {file for file in self.in_force - chosen if self.paths_of(file) & wanted}:
             chosen |= more
@@ -79,15 +80,15 @@ Targets = list[tuple[int, frozenset[FileId]]]
 
 @dataclass
 class Lineages:
-    """The files as they are, those that are gone, and all transactions."""
+    """The present files, the deleted ones, and all transactions."""
 
     folder: Path  # for git to work in
     files: Files = field(default_factory=dict)
     steps: dict[int, Step] = field(default_factory=dict)
-    last: dict[FileId, Held] = field(default_factory=dict)  # what each file was last, also if it is gone
-    held: dict[FileId, set[tuple[str, bytes]]] = field(default_factory=dict)  # what each was at each path
-    vacant: dict[FileId, set[str]] = field(default_factory=dict)  # of those gone: paths where none came since
-    put_back: set[int] = field(default_factory=set)  # the undos of moves over another file, and so on up
+    last: dict[FileId, Held] = field(default_factory=dict)  # also of deleted files
+    held: dict[FileId, set[tuple[str, bytes]]] = field(default_factory=dict)  # its contents at each path
+    vacant: dict[FileId, set[str]] = field(default_factory=dict)  # of deleted files: paths free since
+    put_back: set[int] = field(default_factory=set)  # undos of moves onto a file, their undos, and so on
     texts: dict[tuple[bytes, bytes, bytes], bytes | None] = field(default_factory=dict)
 
     @classmethod
@@ -97,7 +98,7 @@ class Lineages:
         return model
 
     def tree(self, files: Files | None = None) -> dict[str, tuple[bytes, bool]]:
-        """What each path holds."""
+        """Return the content of each path."""
         return {
             held.path: (held.content, held.is_executable)
             for held in (self.files if files is None else files).values()
@@ -107,7 +108,7 @@ class Lineages:
         return next(file for file, held in self.files.items() if held.path == path)
 
     def arriving(self, path: str, content: bytes) -> FileId:
-        """The number of a file that is made: its old one, if one that is gone comes back as it was."""
+        """Return the number of a new file: its old number if a deleted file comes back unchanged."""
         alike = [file for file, held in self.held.items() if (path, content) in held]
         back = [file for file in alike if path in self.vacant.get(file, ()) and self.last[file].path == path]
         if len(alike) > 1 or alike != back:
@@ -117,7 +118,7 @@ class Lineages:
     def record(
         self, seq: int, files: Files, session: str | None, undoes: list[tuple[int, FileId, FileId]]
     ) -> None:
-        """Note a transaction after which these are the files."""
+        """Add a transaction that results in these files."""
         is_put_back = any(self._is_put_back(file, held.path, undoes) for file, held in files.items())
         if is_put_back or any(below in self.put_back for below, _, _ in undoes):
             self.put_back.add(seq)
@@ -135,9 +136,9 @@ class Lineages:
     def _as_told(
         self, files: Files, undoes: list[tuple[int, FileId, FileId]]
     ) -> tuple[Files, list[tuple[int, FileId, FileId]]]:
-        """Renumber the files that the history does not tell as moved: something else is where they were.
+        """Renumber files whose moves the history does not record, because another file has their old path.
 
-        At such a path a file counts as written anew, as a path of two files that were swapped does.
+        At such a path a file counts as newly written, as at the paths of two swapped files.
         """
         there = {held.path for held in files.values()}
         before = {held.path: file for file, held in self.files.items()}
@@ -165,7 +166,7 @@ class Lineages:
         return told, [(seq, file, renumbered.get(found, found)) for seq, file, found in undoes]
 
     def _is_put_back(self, file: FileId, path: str, undoes: list[tuple[int, FileId, FileId]]) -> bool:
-        """Whether an undo puts a file back to where it was moved from, over another one."""
+        """Return whether an undo moves a file back to its old path, over another one."""
         for seq, moved, found in undoes:
             before, after = self.steps[seq].changes[moved]
             if moved == found == file and before is not None and after is not None and before.path == path:
@@ -191,9 +192,9 @@ class Lineages:
         self.files = files
 
     def _mark(self, seq: int, files: set[FileId], by: int | None) -> None:
-        """Mark files of a transaction as undone or in force, and the reverse what it had undone of them.
+        """Mark files of a transaction as undone or in force, and mark its undone files the opposite way.
 
-        What it had undone without a change of its own goes with the last of its files.
+        Files that it had undone without a change of its own are marked with the last of its files.
         """
         step = self.steps[seq]
         for file in files:
@@ -209,9 +210,9 @@ class Lineages:
     # ── undoing ──
 
     def without(self, targets: Targets) -> tuple[Files, list[tuple[int, FileId, FileId]]]:
-        """The files without these, newest first, and which file each was found as.
+        """Return the files without these transactions, newest first, and the present file of each.
 
-        Raises Collision for the first that does not merge, and NoOpinion.
+        Raises Collision for the first one that does not merge, or NoOpinion.
         """
         files = dict(self.files)
         last = dict(self.last)
@@ -222,7 +223,7 @@ class Lineages:
             step = self.steps[seq]
             is_as_left = all(files.get(file) == step.changes[file][1] for file in chosen)
             if seq in self.put_back and (chosen != step.changes.keys() or not is_as_left):
-                raise NoOpinion  # the history does not tell it as a move
+                raise NoOpinion  # the history does not record it as a move
             for file in chosen:
                 before, after = self.steps[seq].changes[file]
                 found = file if file in files else _stand_in(files, last[file] if after else before, chosen)
@@ -248,7 +249,7 @@ class Lineages:
         return files, undoes
 
     def _back(self, now: Held | None, last: Held, before: Held | None, after: Held | None) -> Held | None:
-        """What a file is without a change of it."""
+        """Return the state of a file without one of its changes."""
         if after is None:
             assert before is not None
             if now is not None and now.path != before.path:
@@ -281,19 +282,19 @@ class Lineages:
 
 
 def _stand_in(files: Files, gone: Held | None, but: Container[FileId]) -> FileId | None:
-    """The file that is now at the path of one that is gone."""
+    """Return the file that is now at the path of a deleted one."""
     assert gone is not None
     return next((file for file, held in files.items() if held.path == gone.path and file not in but), None)
 
 
 def _taken(files: Files, back: Mapping[FileId, Held | None]) -> set[str]:
-    """The paths at which a file is to be put while there is another."""
+    """Return the paths that a file needs and another file has."""
     stay = {held.path for file, held in files.items() if file not in back}
     wanted = [held.path for held in back.values() if held is not None]
     return {path for path in wanted if path in stay or wanted.count(path) > 1}
 
 
-# ── What two changes of one text make together ─────────────────────────────────────────────────
+# ── Merging two changes of one text ─────────────────────────────────────────────────
 
 
 def merge_file(folder: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:

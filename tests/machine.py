@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torment import wait_until
+from crash_checks import wait_until
 from workplace import Workplace
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from crash_checks import history_files
 from editd_client.errors import EditdError
-from torment import history_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the torture tests ask a daemon for: transactions of every kind, what stands before and after each."""
+"""Scenarios of the torture tests: transactions of every kind, with the files before and after each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from workplace import Workplace
 
-Standing = dict[
-    str, tuple[str, bytes]
-]  # of each path its permissions, or "link", and its bytes; folders end in /
+Standing = dict[str, tuple[str, bytes]]  # path → permissions, or "link", and bytes; a folder's path ends in /
 FILE, SCRIPT, LINK, FOLDER = "644", "755", "link", "folder"
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What stands, and which kinds of transactions came: where the one in question is not there, and is."""
+    """The files and the kinds of transactions, without and with the transaction in question."""
 
     before: Standing
     after: Standing
@@ -36,9 +34,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A transaction to be asked for. `tag` is another one each time: contents and the request's id have it.
+    """A transaction to request. `tag` differs each time, and is part of the contents and of the request's id.
 
-    `prepare` brings the workspace to where it begins; `meddle` is what somebody else does just before.
+    `prepare` makes the initial files. `meddle` makes outside changes just before the request.
     """
 
     name: str
@@ -48,7 +46,7 @@ class Scenario:
 
 
 def standing(place: Workplace) -> Standing:
-    """All that stands in the workspace, folders too."""
+    """Return all files and folders of the workspace."""
     found: Standing = {}
     for path in place.root.rglob("*"):
         name, status = str(path.relative_to(place.root)), path.lstat()
@@ -62,13 +60,13 @@ def standing(place: Workplace) -> Standing:
 
 
 def differing(found: Standing, expected: Standing) -> str:
-    """What stands otherwise than expected, to be read by a person; empty where nothing does."""
+    """Return the differences from the expected files as text, or an empty text."""
     paths = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
     return "\n".join(f"{path}: {found.get(path)} instead of {expected.get(path)}"[:300] for path in paths)
 
 
 def with_folders(files: Standing) -> Standing:
-    """The files with the folders that they need, and no others."""
+    """Return the files together with their folders."""
     above = {
         "/".join(path.split("/")[:depth]) + "/" for path in files for depth in range(1, path.count("/") + 1)
     }
@@ -76,7 +74,7 @@ def with_folders(files: Standing) -> Standing:
 
 
 def empty(place: Workplace, client: Client) -> None:
-    """Delete everything that stands."""
+    """Delete all files and folders of the workspace."""
     files = [path for path, (kind, _) in standing(place).items() if kind != FOLDER]
     if files:
         client.apply([Delete(path=path) for path in files])
@@ -216,7 +214,7 @@ def _ask_to_file(client: Client, tag: str) -> ApplyResult:
     )
 
 
-# ── Taking back ──
+# ── Undo ──
 
 
 def _prepare_undo(place: Workplace, client: Client, tag: str) -> Expected:
@@ -243,7 +241,7 @@ def _ask_rollback(client: Client, tag: str) -> UndoResult:
     return client.rollback(tag, request_id=tag)
 
 
-# ── What somebody else has changed, adopted on the way of an edit ──
+# ── Outside changes that an edit adopts ──
 
 
 def _prepare_adoption(place: Workplace, client: Client, tag: str) -> Expected:
@@ -262,7 +260,7 @@ def _ask_adoption(client: Client, tag: str) -> ApplyResult:
     return client.apply([write("theirs", f"{tag}\n"), write("ours", f"ours {tag}\n")], request_id=tag)
 
 
-# ── So much that the engine works in a thread ──
+# ── An edit so large that the engine works in a thread ──
 
 
 def _prepare_large(place: Workplace, client: Client, tag: str) -> Expected:

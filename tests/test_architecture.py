@@ -1,15 +1,20 @@
-"""The floors of the house: a module imports from the floors below it and from its own package."""
+"""The floors: a module imports from those below it and from its own package; docs/architecture.md is true."""
 
 from __future__ import annotations
 
 import ast
+import re
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.store.git_repository import _HEAD as MANIFEST_HEAD
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 TOP = Path(__file__).resolve().parent.parent
 GROUND = {"errors", "system"}
@@ -47,6 +52,22 @@ def imports(file: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def imported(file: str, known: Container[str]) -> Iterator[str]:
+    """Each of the `known` modules that a module needs; `from package import module` needs the latter."""
+    for node in ast.walk(ast.parse((TOP / file).read_text(), file)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else node.module or "" for name in names]
+            yield from (name for name in names if name in known)
+
+
+def name_of(file: str) -> str:
+    """Return the dotted name of a module, by its file."""
+    return ".".join(Path(file).with_suffix("").parts[1:]).removesuffix(".__init__")
+
+
 def package_of(name: str) -> str | None:
     """The package of editd that a module belongs to; None for what is not editd's, "" for its top."""
     parts = name.split(".")
@@ -74,6 +95,41 @@ def test_the_client_imports_nothing_of_editd_but_what_is_said_and_configured(fil
         package = package_of(name)
         assert package is None or package in CLIENT_MAY_IMPORT | {""}, f"{file} imports {name}"
         assert name.split(".")[0] != "pygit2", f"{file} imports pygit2"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even for their types, so that each can be read after those that it names."""
+    files = {name_of(file): file for folder in ("daemon", "client") for file in modules(folder)}
+    graph = {name: set(imported(file, files)) for name, file in files.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])), pytrace=False)
+
+
+def imported_when_run(file: str) -> set[str]:
+    """The names that a module imports when it runs, so not those for its annotations."""
+    body = ast.parse((TOP / file).read_text(), file).body
+    code = [
+        node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    return {
+        f"{node.module}.{alias.name}"
+        for part in code
+        for node in ast.walk(part)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_only_convert_makes_values_of_what_the_wire_says() -> None:
+    """Other modules of the server name the types of both in annotations, and use one of them at most."""
+    both = [
+        file
+        for file in modules("daemon/editd/server")
+        if {"wire", "values"} <= {package_of(name) for name in imported_when_run(file)}
+    ]
+    assert both == ["daemon/editd/server/convert.py"]
 
 
 def test_the_top_level_holds_what_the_owner_fixed() -> None:
@@ -109,3 +165,101 @@ def test_no_two_public_classes_share_a_name() -> None:
     errors = ["client/editd_client/errors.py", "daemon/editd/errors.py"]
     shared = {name for name, files in homes.items() if len(files) > 1 and sorted(files) != errors}
     assert shared == SAME_THING, shared ^ SAME_THING
+
+
+# docs/architecture.md names modules, processes and versions, and is held to the code here.
+
+ARCHITECTURE = (TOP / "docs/architecture.md").read_text()
+SOURCES = [file for folder in ("daemon", "client") for file in modules(folder)]
+_PACKAGES = "system|wire|values|edits|tools|store|workspace|engine|config|server"
+
+
+def section(heading: str, page: str = ARCHITECTURE) -> str:
+    """Return the part of the page below `heading`, up to the next heading of its level."""
+    level = heading.partition(" ")[0]
+    body = re.split(rf"^{re.escape(heading)}$", page, flags=re.MULTILINE)[1]
+    return re.split(rf"^{level} ", body, flags=re.MULTILINE)[0]
+
+
+def first_cells(text: str) -> list[str]:
+    """Return the code in the first cell of each row of the text's tables."""
+    rows = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def packages() -> dict[str, list[str]]:
+    """Return the modules of each package, by its folder; `__init__` is the package itself."""
+    found: dict[str, list[str]] = {}
+    for file in SOURCES:
+        folder, _, name = file.rpartition("/")
+        found.setdefault(folder, [])
+        if name != "__init__.py":
+            found[folder].append(name.removesuffix(".py"))
+    return found
+
+
+def run_as_modules() -> set[str]:
+    """Return each module that the code starts as a process, by `-m` in a list of arguments."""
+    found = set[str]()
+    for file in SOURCES:
+        for node in ast.walk(ast.parse((TOP / file).read_text(), file)):
+            if isinstance(node, ast.List | ast.Tuple):
+                found |= {
+                    module.value
+                    for flag, module in pairwise(node.elts)
+                    if ast.unparse(flag) in ("'-m'", "*PYTHON")
+                    and isinstance(module, ast.Constant)
+                    and isinstance(module.value, str)
+                }
+    return found
+
+
+def versions() -> dict[str, int]:
+    """Return each constant that is the version of a format, as `package.module.NAME`."""
+    found: dict[str, int] = {}
+    for file in modules("daemon/editd"):
+        path = file.removeprefix("daemon/editd/").removesuffix(".py").replace("/", ".")
+        for name, number in re.findall(
+            r"^(\w*(?:VERSION|SCHEMA|PROTOCOL)) = (\d+)\b", (TOP / file).read_text(), re.MULTILINE
+        ):
+            found[f"{path}.{name}"] = int(number)
+    return found
+
+
+def test_the_page_of_the_architecture_has_a_table_for_each_package() -> None:
+    named = re.findall(r"^### `([\w/]+)`$", section("## Modules"), re.MULTILINE)
+    assert sorted(named) == sorted(packages())
+
+
+@pytest.mark.parametrize("folder", packages())
+def test_the_table_of_a_package_names_each_of_its_modules_once(folder: str) -> None:
+    assert sorted(first_cells(section(f"### `{folder}`"))) == sorted(packages()[folder])
+
+
+def test_the_table_of_the_floors_has_every_package() -> None:
+    assert set(first_cells(section("## The floors"))) == set(FLOORS) - {"errors", "cli"} | {"editd_client"}
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "commit.md", "contributing.md"])
+def test_a_module_that_a_page_names_exists(page: str) -> None:
+    """As `store.journal`, with `editd.` before it or not, or as `store/journal.py`."""
+    text = (TOP / "docs" / page).read_text()
+    dotted = re.findall(rf"`(?:editd\.)?((?:{_PACKAGES})(?:\.[a-z_]+)+)`", text)
+    files = re.findall(rf"`(?:daemon/editd/)?((?:{_PACKAGES})/[a-z_/]+\.py)`", text)
+    named = {name.replace(".", "/") for name in dotted if name != "store.git"}  # which is a folder on disk
+    named |= {file.removesuffix(".py") for file in files}
+    assert named
+    daemon = TOP / "daemon/editd"
+    assert not {name for name in named if not ((daemon / name).is_dir() or (daemon / f"{name}.py").exists())}
+
+
+def test_the_page_of_the_architecture_has_every_module_that_is_run_as_a_process() -> None:
+    assert set(first_cells(section("## Processes and threads"))) == run_as_modules()
+    assert "editd.store.pack_worker" in run_as_modules()
+
+
+def test_the_page_of_the_architecture_has_the_version_of_each_format() -> None:
+    named = re.findall(r"version (\d+) \(`([\w.]+)`\)", ARCHITECTURE)
+    assert {name: int(version) for version, name in named} == versions()
+    assert len(named) == len(versions()) > 4
+    assert f"`{MANIFEST_HEAD.decode().strip()}`" in section("## On disk")

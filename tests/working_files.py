@@ -10,8 +10,8 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.quarantine import Quarantine
 from editd.workspace.reader import WorkspaceReader
+from editd.workspace.replaced_files import Quarantine
 from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def written_since(
     files: WorkspaceWriter, now: float | None
 ) -> Generator[tuple[WorkspacePath | None, FileState]]:
     """What somebody wrote into what was replaced; None: at the end of it all."""
-    look = files.check_quarantine(now)
-    yield from files.written([] if look is None else look())
+    check = files.check_quarantine(now)
+    yield from files.written([] if check is None else check())
     if now is None:
         files.end()
 

@@ -20,8 +20,7 @@ from editd.wire.errors import Malformed
 from editd_client import changesets, requests
 from editd_client.changesets import NOTHING, ChangesetDraft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX
-from editd_client.connect import connect
-from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Endpoint
+from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, connect
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
 from editd_client.session_state import CallOutcome, SessionState
@@ -232,7 +231,7 @@ class AsyncClient:
                 is_sent, sends = True, sends + 1
                 return await link.exchange(asked)
             except OSError as error:
-                await asyncio.sleep(0 if is_sent else RETRY_SECONDS)
+                await asyncio.sleep(0 if is_sent else RECONNECT_RETRY_SECONDS)
                 is_hopeless = self._is_closed or clock() > until
                 if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
                     raise self._conversation.unreachable(asked, error) from error
@@ -242,7 +241,7 @@ class AsyncClient:
                 # It was not carried out, and the next daemon will do it.
                 if self._link is not None:
                     self._link.end(None)
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(RECONNECT_RETRY_SECONDS)
 
     async def listen(self, subscription: ClientSubscription) -> None:
         """Connect if needed and renew `subscription`. Raises Unreachable."""
@@ -341,7 +340,7 @@ class AsyncClient:
             stream = await _in_thread(lambda: connect(path))
             if stream is not None or loop.time() > until:
                 return stream
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(RECONNECT_RETRY_SECONDS)
         return None
 
 

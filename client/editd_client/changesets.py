@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal
 
-    from editd_client.client import Client
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -271,9 +270,9 @@ def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
 class Changeset:
     """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
-    def __init__(self, client: Client, draft: ChangesetDraft) -> None:
+    def __init__(self, ask: Callable[[PreparedCall[Any]], Any], draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
-        self._client = client
+        self._ask = ask
         self._draft = draft
 
     write = edit_method(write)
@@ -315,7 +314,7 @@ class Changeset:
             asked = next(steps)
             while True:
                 try:
-                    answer = self._client.ask(asked)
+                    answer = self._ask(asked)
                 except (EditdError, Unreachable) as error:
                     asked = steps.throw(error)
                 else:

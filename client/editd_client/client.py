@@ -22,7 +22,7 @@ from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
 from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
-from editd_client.endpoint import RECONNECT_SECONDS_MAX, RETRY_SECONDS, Endpoint
+from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint
 from editd_client.errors import EditdError, Unreachable
 from editd_client.events import Events
 from editd_client.locate import find_workspace
@@ -207,7 +207,7 @@ class Client:
         An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
-        return Changeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
+        return Changeset(self.ask, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────
 
@@ -230,7 +230,7 @@ class Client:
                 raise  # from a signal handler: a silent daemon raises Unreachable
             except OSError as error:
                 self._drop()
-                time.sleep(0 if is_sent else RETRY_SECONDS)
+                time.sleep(0 if is_sent else RECONNECT_RETRY_SECONDS)
                 is_hopeless = time.monotonic() > until
                 if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
                     raise self._conversation.unreachable(asked, error) from error
@@ -240,7 +240,7 @@ class Client:
                 if time.monotonic() > until:
                     raise
                 self._drop()  # it was not carried out, and the next daemon will do it
-                time.sleep(RETRY_SECONDS)
+                time.sleep(RECONNECT_RETRY_SECONDS)
 
     def _reach(self, first: messages.Params | None) -> None:
         """Connect if needed, for the request `first`."""

@@ -8,8 +8,6 @@ import tomllib
 from typing import Any
 
 from editd.config.load import check_text
-from editd.config.reference import toml
-from editd.config.toml_lines import lines_of
 from editd_client.errors import refusal
 
 
@@ -40,59 +38,49 @@ def write_text(path: str, text: str) -> None:
 
 
 def with_key(text: str, key: str, value: str, name: str) -> str:
-    """Return the file's text with a key set, and nothing else changed.
+    """Return the file's text with a key set; everything else, comments included, stays as it is.
 
     `value` is TOML, or a string without its quotes. Raises ConfigError if the file is wrong, or would be.
-    Raises EditdError (`conflict`) if the key is inside a larger value, which a person has to edit.
+    Raises EditdError (`conflict`) if the key does not fit between the lines around it.
     """
-    given = _value(value)
-    wanted = _set(tomllib.loads(text) if check_text(text, name) is not None else {}, key.split("."), given)
-    for changed in _ways(text, key, toml(given) if not isinstance(given, dict) else value):
-        try:
-            if tomllib.loads(changed) == wanted:
-                check_text(changed, name)
-                return changed
-        except tomllib.TOMLDecodeError:
-            continue
-    raise refusal(
-        "conflict", f"{key} cannot be set in {name} without changing its surroundings.",
-        hint="Edit the file with `editctl config edit`.",
-    )  # fmt: skip
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    check_text(text, name)
+    *tables, own = key.split(".")
+    parsed = _parsed(value)
+    try:
+        document = tomlkit.parse(text)
+        table: Any = document
+        for above in tables:
+            if not isinstance(table.get(above), dict):
+                table[above] = tomlkit.table()
+            table = table[above]
+        table[own] = parsed
+        changed = tomlkit.dumps(document)
+        is_alone = tomllib.loads(changed) == _set(tomllib.loads(text), [*tables, own], parsed)
+    except (TOMLKitError, ValueError):
+        changed, is_alone = text, False
+    if not is_alone:
+        raise refusal(
+            "conflict", f"{key} cannot be set in {name} without changing its surroundings.",
+            hint="Edit the file with `editctl config edit`.",
+        )  # fmt: skip
+    check_text(changed, name)
+    return changed
 
 
-def _value(value: str) -> Any:
+def _parsed(value: str) -> Any:
+    """Return the value of the TOML text, otherwise the text as a string."""
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return value
 
 
-def _set(tree: dict[str, Any], names: list[str], value: Any) -> dict[str, Any]:
-    first, *rest = names
-    if not rest:
-        return tree | {first: value}
-    below = tree.get(first)
-    return tree | {first: _set(below if isinstance(below, dict) else {}, rest, value)}
-
-
-def _ways(text: str, key: str, value: str) -> list[str]:
-    """Return the candidate texts: the key's own line replaced, a new one in its table, or one at the top."""
-    lines = text.split("\n")
-    known = lines_of(text)
-    name = tuple(key.split("."))
-    table, own = ".".join(name[:-1]), name[-1]
-    ways: list[list[str]] = []
-    if name in known:
-        at = known[name] - 1
-        left = lines[at].partition("=")[0].rstrip()
-        ways += [[*lines[:at], f"{left} = {value}", *lines[end:]] for end in range(at + 1, len(lines) + 1)]
-    if name[:-1] in known:
-        at = known[name[:-1]]
-        ways.append([*lines[:at], f"{own} = {value}", *lines[at:]])
-    first = next((at for at, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
-    while first and not lines[first - 1].strip():
-        first -= 1
-    ways.append([*lines[:first], f"{key} = {value}", *lines[first:]])
-    if table:
-        ways.append([*lines, f"[{table}]", f"{own} = {value}", ""])
-    return ["\n".join(way).rstrip("\n") + "\n" for way in ways]
+def _set(tree: dict[str, Any], names: list[str], value: object) -> dict[str, Any]:
+    """Return the tree with the value under these names."""
+    first, *others = names
+    inner = tree.get(first)
+    own = _set(inner if isinstance(inner, dict) else {}, others, value) if others else value
+    return tree | {first: own}

@@ -1,4 +1,4 @@
-"""Locations: the workspace around a folder, its id, its socket and its state folder.
+"""Who and where: the author, and the workspace around a folder with its id, socket and state folder.
 
 Changes nothing: makes no folder, runs no git and opens no socket. The order of the candidate folders
 for the socket is the protocol's ("Transport"), as in the daemon.
@@ -88,3 +88,18 @@ def _checked(workspace: Workspace) -> Workspace:
             hint="Go to a project's folder, or name one with --workspace DIR.",
         )
     return workspace
+
+
+def current_actor() -> str:
+    """Return the name to sign with: EDITD_ACTOR, otherwise the login name."""
+    return os.environ.get("EDITD_ACTOR") or login_name()
+
+
+def login_name() -> str:
+    """Return the name of the user, or their number if the system has no entry, as in a container."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.geteuid()}"

@@ -14,8 +14,8 @@ from msgspec import UNSET, Struct
 
 from editd.wire import messages
 from editd.wire.codec import convert
-from editd_client.author import current_actor
 from editd_client.errors import refusal
+from editd_client.locate import current_actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,14 +22,13 @@ from editd.wire.codec import convert
 from editd.wire.connection import Failure
 from editd.wire.limits import LIMITS
 from editd_client import requests
-from editd_client.author import current_actor
-from editd_client.daemon_identity import elsewhere, is_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.events import ClientSubscription
+from editd_client.locate import current_actor
 from editd_client.requests import Identified, PreparedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from editd.wire.connection import Reply, ServerEvent
     from editd_client.locate import Workspace
@@ -261,3 +260,31 @@ class SessionState:
 
 def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+# EDITD_SOCKET may have been set for another workspace than that of the answering daemon.
+
+
+def is_elsewhere(root: str, workspace: Workspace) -> bool:
+    """Whether a daemon's folder is not that of this workspace.
+
+    A folder that does not exist on this machine belongs to a daemon in a container with a shared socket.
+    """
+    return os.path.isdir(root) and not os.path.samefile(root, workspace.root)
+
+
+def root_elsewhere(ask: Callable[[PreparedCall[str]], str], workspace: Workspace) -> str | None:
+    """Return the folder of the daemon that `ask` reaches, if EDITD_SOCKET leads to another workspace."""
+    if not os.environ.get("EDITD_SOCKET"):
+        return None
+    root: str = ask(PreparedCall(messages.Status(), lambda status: status["root"]))
+    return root if is_elsewhere(root, workspace) else None
+
+
+def elsewhere(workspace: Workspace, root: str) -> EditdError:
+    """Return the refusal (`path_outside`) to use the daemon of the folder `root` for this workspace."""
+    return refusal(
+        "path_outside",
+        f"The daemon at {workspace.socket_path} serves {root}, not {workspace.root}.",
+        hint="Unset EDITD_SOCKET, or name that workspace: --workspace DIR.",
+    )

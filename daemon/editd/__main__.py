@@ -1,7 +1,7 @@
 """`python -m editd`: the daemon."""
 
 from editd.cli import main
-from editd.system.fast_exit import exit_fast
+from editd.system.process import exit_fast
 
 try:
     main()

@@ -13,8 +13,9 @@ import click
 import editd
 from editd.config.load import read_config
 from editd.errors import Refused
-from editd.server.daemon import AlreadyRunning, Daemon, set_up_log
-from editd.server.paths import WorkspacePaths
+from editd.server.daemon import Daemon
+from editd.server.log import set_up_log
+from editd.server.ownership import AlreadyRunning, WorkspacePaths
 from editd.system.systemd_notify import SystemdNotifier
 
 # Python's own interval is ten times as long. An edit releases Python's lock at each of its forty system
@@ -50,21 +51,7 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         sys.exit(_in_background(workspace, idle, nested=nested))
     say = _Teller(ready_fd)
     try:
-        notifier = SystemdNotifier.of(os.environ)
-        if notifier.is_there:
-            faulthandler.enable()  # a watchdog's SIGABRT leaves the stack of each thread in the journal
-        places = WorkspacePaths.of(workspace, nested=nested)
-        # One after the other, because makedirs gives the mode to the last folder only.
-        os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
-        os.makedirs(places.state, 0o700, exist_ok=True)
-        if nested:
-            places.allow_nesting()
-        os.chdir("/")  # keeps no workspace from being unmounted, and imports nothing from it
-        set_up_log(None if foreground else os.path.join(places.state, "log"))
-        config = read_config(places.name).config
-        daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
-        sys.setswitchinterval(SWITCH_SECONDS)
-        asyncio.run(daemon.run(lambda: say.say("ready")))
+        _serve(workspace, idle, say, nested=nested, foreground=foreground)
     except AlreadyRunning as running:
         say.say("busy")
         click.echo(f"editd: another daemon has {running}.", err=True)
@@ -77,6 +64,25 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         say.say(f"error {error}")
         click.echo(f"editd: {error}", err=True)
         sys.exit(1)
+
+
+def _serve(workspace: str, idle: float | None, say: _Teller, *, nested: bool, foreground: bool) -> None:
+    """Own the workspace until the daemon's end. Raises AlreadyRunning, Refused, OSError."""
+    notifier = SystemdNotifier.of(os.environ)
+    if notifier.is_there:
+        faulthandler.enable()  # a watchdog's SIGABRT leaves the stack of each thread in the journal
+    places = WorkspacePaths.of(workspace, nested=nested)
+    # One after the other, because makedirs gives the mode to the last folder only.
+    os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
+    os.makedirs(places.state, 0o700, exist_ok=True)
+    if nested:
+        places.allow_nesting()
+    os.chdir("/")  # keeps no workspace from being unmounted, and imports nothing from it
+    set_up_log(None if foreground else os.path.join(places.state, "log"))
+    config = read_config(places.name).config
+    daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    asyncio.run(daemon.run(lambda: say.say("ready")))
 
 
 class _Teller:

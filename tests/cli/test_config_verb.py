@@ -74,11 +74,11 @@ def test_every_value_is_shown_with_where_it_comes_from(editctl: Run, place: Work
     rows = values(editctl("config", "--json"))
     own = file.parent / "workspaces" / f"{place.id}.toml"
     assert (rows["history.quota"]["value"], rows["history.quota"]["file"]) == (1 << 30, str(own))
-    assert (rows["protect"]["value"], rows["protect"]["line"]) == (["**/*.pem"], 2)
+    assert (rows["protect"]["value"], rows["protect"]["line"]) == (["**/*.pem"], 1)
     assert rows["publish"]["file"] is None
     shown = editctl("config").stdout
     assert 'protect              = ["**/*.pem"]' in shown
-    assert "config.toml:2" in shown
+    assert "config.toml:1" in shown
     assert "# default" in shown
 
 
@@ -92,14 +92,33 @@ def test_set_changes_one_key_and_leaves_all_else_as_it_is(editctl: Run, file: Pa
     editctl("config", "set", "protect", '["b"]')
     editctl("config", "set", "wcgw.edit_globs", '["/x/**"]')
     assert file.read_text() == (
-        '# mine\nidle_seconds = 5\n\nprotect = ["b"]\npublish = "rename"\nwcgw.edit_globs = ["/x/**"]\n'
+        '# mine\nidle_seconds = 5 # so\n\nprotect = ["b"]\npublish = "rename"\n'
         '\n[history]  # of it\nquota = "1GiB"\n\n[history.keep]\ncount = 7\n'
+        '\n[wcgw]\nedit_globs = ["/x/**"]\n'
     )
     rows = values(editctl("config", "--json"))
     assert [rows[key]["value"] for key in ("idle_seconds", "publish", "protect", "history.quota")] == [
         5, "rename", ["b"], 1 << 30,
     ]  # fmt: skip
     assert rows["wcgw.edit_globs"]["value"] == ["/x/**"]
+
+
+def test_a_value_is_toml_with_its_spaces_and_its_comment(editctl: Run) -> None:
+    editctl("config", "set", "idle_seconds", "  5 # seconds")
+    assert values(editctl("config", "--json"))["idle_seconds"]["value"] == 5
+
+
+def test_a_key_that_does_not_fit_into_an_inline_table_is_refused(editctl: Run, file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text("history = {keep = {count = 3}}\n")
+    editctl("config", "set", "history.keep.age", "90d")
+    rows = values(editctl("config", "--json"))
+    assert (rows["history.keep.count"]["value"], rows["history.keep.age"]["value"]) == (3, 90 * 86400)
+    file.write_text("history = {}\n")
+    said = editctl("config", "set", "history.keep.age", "90d", code=1).stderr
+    assert "history.keep.age cannot be set in" in said
+    assert "without changing its surroundings" in said
+    assert file.read_text() == "history = {}\n"
 
 
 def test_what_would_be_wrong_is_not_written_and_the_line_is_told(editctl: Run, file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pkgutil
 import subprocess
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHARED = {
-    "apply_report",
-    "daemon_exit",
-    "diffstat",
     "hunk_choice",
     "invocation",
     "options",
@@ -27,22 +23,21 @@ SHARED = {
     "progress",
     "refusals",
     "stdio",
-    "time_arguments",
-    "tour_copy",
-    "tour_workspace",
-    "undo_report",
-    "value_completion",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 
 
-def test_every_module_is_a_verb_or_shared() -> None:
-    assert {module.name for module in pkgutil.iter_modules(editctl.__path__)} == set(VERBS) | SHARED
+def test_every_module_has_verbs_or_is_shared() -> None:
+    in_families = {verb for verbs in editctl.MODULES.values() for verb in verbs}
+    with_verbs = set(editctl.MODULES) | set(VERBS) - in_families
+    assert in_families <= set(VERBS)
+    assert {module.name for module in pkgutil.iter_modules(editctl.__path__)} == with_verbs | SHARED
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verbs_help_begins_as_the_list_says_and_gives_examples(name: str) -> None:
-    said = importlib.import_module(f"editd_client.cli.{name}").verb.help
+    said = editctl.command_of(name).help
+    assert said is not None
     first = " ".join(said.split("\n\n")[0].split())
     assert first.startswith(VERBS[name].rstrip("."))
     examples = [line for line in said.partition("Examples:")[2].splitlines() if "editctl" in line]
@@ -53,7 +48,7 @@ def test_help_imports_neither_messages_nor_verbs() -> None:
     program = (
         "import sys; from editd_client.cli import run; code = run(['--help']);"
         "assert not {'msgspec', 'msgpack', 'subprocess', 'asyncio'} & set(sys.modules), sys.modules.keys();"
-        "assert 'editd_client.cli.apply' not in sys.modules; sys.exit(code)"
+        "assert 'editd_client.cli.edits' not in sys.modules; sys.exit(code)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -64,8 +59,8 @@ def test_help_imports_neither_messages_nor_verbs() -> None:
 
 def test_no_verb_needs_pygit2_or_asyncio() -> None:
     program = (
-        "import importlib, sys; from editd_client import cli, client;"
-        "[importlib.import_module(f'editd_client.cli.{v}') for s in cli.VERBS.values() for v in s];"
+        "import sys; from editd_client import cli, client;"
+        "[cli.command_of(verb) for section in cli.VERBS.values() for verb in section];"
         "assert not {'pygit2', 'asyncio', 'rich'} & set(sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -150,7 +150,7 @@ def test_hunks_and_paths_go_together(editctl: Run, client: Client, place: Workpl
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["1", "--hunk", "a:9"], 1, "has 3 hunks in a, and no hunk 9.\nhint: `editctl show 1 --hunks` lists"),
+        (["1", "--hunk", "a:9"], 1, "no hunk 9.\nhint: Use `editctl show 1 --hunks` to list them."),
         (["1", "--hunk", "a"], 2, "'a' is not PATH:K, such as src/app.py:2."),
         (["1", "--hunk", "a:x"], 2, "is not PATH:K"),
         (["1", "--hunk", ":1"], 2, "is not PATH:K"),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from editd_client.cli import diffstat, time_arguments
-from editd_client.cli.undo_report import time_named
+from editd_client.cli import options, output
+from editd_client.cli.undo import time_named
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -135,28 +135,28 @@ def test_a_session_is_accepted_before_and_after_the_verb(editctl: Run) -> None:
      ("2 months ago", 5184000), ("1h ago", 3600), ("1y", 31536000), ("now", 0)],
 )  # fmt: skip
 def test_a_time_may_be_given_as_git_takes_it(text: str, seconds: int) -> None:
-    given = datetime.fromisoformat(time_arguments.parse_time(text))
+    given = datetime.fromisoformat(options.parse_time(text))
     assert abs((datetime.now(UTC) - given).total_seconds() - seconds) < 5
 
 
 def test_a_day_begins_at_midnight_of_the_users_zone() -> None:
     def local(text: str) -> datetime:
-        return datetime.fromisoformat(time_arguments.parse_time(text)).astimezone()
+        return datetime.fromisoformat(options.parse_time(text)).astimezone()
 
     today = datetime.now(UTC).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     assert local("today") == today
     assert local("yesterday").date() == (today - timedelta(days=1)).date()
     assert (local("yesterday").hour, local("yesterday 14:30").hour, local("9:05").minute) == (0, 14, 5)
-    assert time_named("yesterday") == time_arguments.parse_time("yesterday")
+    assert time_named("yesterday") == options.parse_time("yesterday")
     assert (time_named("12"), time_named("abcd")) == (12, "abcd")
     for wrong in ("", "tomorrow", "25:99"):
         with pytest.raises(click.BadParameter, match="is not a time"):
-            time_arguments.parse_time(wrong)
+            options.parse_time(wrong)
 
 
 def test_an_age_has_the_largest_unit_of_which_there_are_two() -> None:
     def age(**ago: float) -> str:
-        return time_arguments.age((datetime.now(UTC) - timedelta(**ago)).isoformat())
+        return output.age((datetime.now(UTC) - timedelta(**ago)).isoformat())
 
     assert age(seconds=1.5) == "1 second ago"
     assert age(seconds=119) == "119 seconds ago"
@@ -169,5 +169,5 @@ def test_an_age_has_the_largest_unit_of_which_there_are_two() -> None:
 
 def test_a_line_that_looks_like_a_header_counts_as_content() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n diff --git\n"
-    (stat,) = diffstat.stats_of(diff)
+    (stat,) = output.stats_of(diff)
     assert (stat.name, stat.added, stat.removed) == ("x", 1, 1)

@@ -39,10 +39,10 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
     ("hint", "told"),
     [
         ("Wait, or ask for a lease with `wait`.", "Wait, or ask for a lease with --wait."),
-        ("`lease.list` tells which are held.", "`editctl lease list` tells which are held."),
+        ("`lease.list` lists the leases.", "`editctl lease list` lists the leases."),
         ("Give the token: `hello {session, token}`.", "Give the token: EDITD_TOKEN."),
         ("Name a `branch`, new or old.", "Name a --branch, new or old."),
-        ("`show` with tx 7 lists what it changed.", "`editctl show 7` lists what it changed."),
+        ("Use `show` with tx 7 to list its changes.", "Use `editctl show 7` to list its changes."),
         ("Check the path; `write` makes a file.", "Check the path; `editctl write` makes a file."),
         ("Such as `src/main.c`; `git fsck` may tell.", "Such as `src/main.c`; `git fsck` may tell."),
         ("Give its version as base, or use force.", "Give its version as --base, or use --force."),

@@ -13,7 +13,7 @@ import pytest
 
 from editd_client.locate import Workspace
 from editd_client.systemd_units import Units
-from supervising import supervised
+from supervisor import supervised
 from workplace import START_SECONDS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd_client.cli import tour_copy
-from editd_client.cli.tour_copy import copy_folder, find_places, make_example
+from editd_client.cli import tour
+from editd_client.cli.tour import copy_folder, find_places, make_example
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,16 +30,16 @@ def test_only_ordinary_visible_files_are_copied(tmp_path: Path) -> None:
     source = tmp_path / "source"
     make(source, "a.py", "src/b.py", ".git/config", "node_modules/c.js", ".venv/d.py", ".env", "src/.cache/e")
     (source / "link").symlink_to("a.py")
-    (source / "large").write_bytes(bytes(tour_copy.FILE_BYTES_MAX + 1))
+    (source / "large").write_bytes(bytes(tour.FILE_BYTES_MAX + 1))
     assert copied(source, tmp_path / "target") == {"a.py", "src/b.py"}
 
 
 def test_the_copy_is_bounded_in_files_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "source", *(f"{number}.txt" for number in range(9)))
-    monkeypatch.setattr(tour_copy, "FILES_MAX", 4)
+    monkeypatch.setattr(tour, "FILES_MAX", 4)
     first = copy_folder(str(tmp_path / "source"), str(tmp_path / "first"))
     assert (first.files, first.is_whole) == (4, False)
-    monkeypatch.setattr(tour_copy, "BYTES_MAX", len(TEXT) * 2)
+    monkeypatch.setattr(tour, "BYTES_MAX", len(TEXT) * 2)
     second = copy_folder(str(tmp_path / "source"), str(tmp_path / "second"))
     assert (second.files, second.bytes) == (2, len(TEXT) * 2)
 

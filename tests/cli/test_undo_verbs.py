@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd_client.cli.undo_report import time_named
+from editd_client.cli.undo import time_named
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_restore_puts_back_everything_or_some_paths(editctl: Run, client: Client
     assert "Restore transaction 1" in editctl("restore", str(then)).stdout
     assert [line(place, "a", n) for n in (3, 4)] == ["then", "#4"]
     assert editctl("restore", str(then)).stdout == "nothing to change\n"
-    assert "knows nothing of nowhere" in editctl("restore", "1", "nowhere", code=1).stderr
+    assert "nowhere was never in the history" in editctl("restore", "1", "nowhere", code=1).stderr
     assert "does not go back" in editctl("restore", "2000-01-01", code=1).stderr
 
 

@@ -38,6 +38,7 @@ def test_a_transaction_is_made_for_what_was_read_in_it_or_not_made_at_all(place:
             t.patch("--- a/b\n+++ b/b\n@@ -1,1 +1,1 @@\n-1\n+2\n")
             t.replace("a", "1\n", "2\n")
         assert (t.result.merged, client.read("a").content) == (["a"], "2\ntheirs\nmore\n")
+        client.settle()  # `new` may not be recorded yet
         head = client.status().head
         with pytest.raises(ZeroDivisionError), client.transaction("given up") as t:
             t.delete("a")

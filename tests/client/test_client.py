@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import wait_until
 from editd.wire import messages
-from editd_client.author import login_name
 from editd_client.client import Client
 from editd_client.errors import EditdError, FileMissing, Unreachable
+from editd_client.locate import login_name
 from scripted_daemon import scripted
-from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import wait_until
 from editd_client import connect as connecting
 from editd_client.aio import AsyncClient
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import Workspace
-from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

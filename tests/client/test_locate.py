@@ -10,7 +10,7 @@ import pytest
 
 from editd.config import paths
 from editd.errors import PermissionDenied
-from editd.server.paths import WorkspacePaths
+from editd.server.ownership import WorkspacePaths
 from editd_client.errors import EditdError
 from editd_client.locate import find_workspace
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cutting import MOMENTS, Moment, cutter
+from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.aio import AsyncClient
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
 from scripted_daemon import scripted
-from torment import wait_until
+from socket_proxy import MOMENTS, Moment, cutter
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def test_events_go_on_after_a_restart_and_end_with_a_stop(
             1,
             2,
         ]
-        monkeypatch.setattr("editd_client.endpoint.RECONNECT_SECONDS_MAX", 0.1)
+        monkeypatch.setattr("editd_client.connect.RECONNECT_SECONDS_MAX", 0.1)
         place.stop()
         assert [one.event for one in events] == ["shutdown"]
         assert list(transactions) == []

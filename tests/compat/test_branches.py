@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import wait_until
 from repositories import LINES, edit, refused, repository, shown, sound
-from torment import wait_until
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def test_a_branch_cannot_be_a_folder_of_branches_and_the_refusal_says_so(
         edit(client, "bot", write("new.txt", "new\n"))
         refusal = refused(client.publish, "x", session="bot", branch=new)
     assert refusal.name == "invalid_params"
-    assert f"There is a branch {old}, so there cannot be a branch {new}." in refusal.message
+    assert f"The branch {old} exists, so the branch {new} cannot be created." in refusal.message
     assert refusal.data["hint"] == "Choose another name."
 
 
@@ -207,7 +207,7 @@ def test_a_branch_that_git_keeps_locked_is_named_with_its_lock(place: Workplace)
         lock.touch()
         refusal = refused(client.publish, "x", session="bot")
     assert refusal.name == "io_error"
-    assert "Another git command has the branch main" in refusal.message
+    assert "Another git command has locked the branch main" in refusal.message
     assert str(lock) in refusal.data["hint"]
     assert place.git("status", "--porcelain") == "?? new.txt\n"
     assert not (place.root / ".git/index.lock").exists()
@@ -305,10 +305,10 @@ def test_what_git_ignores_alone_is_said_to_be_ignored(place: Workplace) -> None:
         client.publish("x", session="bot")
         again = refused(client.publish, "x", session="bot")
     assert refusal.name == "no_change"
-    assert refusal.data["hint"].startswith("`git add -f`")
-    assert "git ignores all of it: x.log, y.log." in refusal.message
+    assert refusal.data["hint"].startswith("Add an ignored file with `git add -f`")
+    assert "git ignores all changed files: x.log, y.log." in refusal.message
     assert refusal.data["left_out"] == ["x.log", "y.log"]
-    assert "main has the rest of it already" in again.message
+    assert "main already has all other changes" in again.message
     assert again.data["left_out"] == ["x.log", "y.log"]
 
 

@@ -396,10 +396,10 @@ def test_what_makes_no_sense_is_refused(place: Workplace) -> None:
         ({}, "Nothing to publish is named."),
         ({"session": "s", "from_": 1}, "already names"),
         ({"session": "nobody"}, "in force"),
-        ({"from_": 1, "branch": "-f"}, "no name for a branch"),
-        ({"from_": 1, "branch": "a..b"}, "no name for a branch"),
+        ({"from_": 1, "branch": "-f"}, "not a valid branch name"),
+        ({"from_": 1, "branch": "a..b"}, "not a valid branch name"),
         ({"from_": 77}, "no transaction 77"),
-        ({"to": 1, "author": "x"}, "no author"),
+        ({"to": 1, "author": "x"}, "not a valid author"),
     ]
     with place.start() as client:
         edit(client, "s", write("new.txt", "new\n"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import fsck, held, transactions
 from editd.wire.messages import Chmod, Delete, Move, Symlink
-from torment import fsck, held, transactions
 from workplace import Workplace, write
 
 if TYPE_CHECKING:

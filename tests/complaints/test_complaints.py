@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import transactions, wait_until
 from editd_client.errors import EditdError, Unreachable
-from torment import transactions, wait_until
 from workplace import TOP, Workplace, replace, workplace, write
 
 if TYPE_CHECKING:

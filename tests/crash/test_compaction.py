@@ -28,7 +28,7 @@ from editd.store.history import History
 folder = sys.argv[1]
 print("loaded", flush=True)
 sys.stdin.readline()
-history = History(folder)
+history = History.open(folder)
 compactor = Compactor(folder)
 plan = compactor.prepare(CompactionLimits({FLOOR}, {FLOOR}, None), is_dry=False)
 history.compact(plan["commit"])

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
+from crash_checks import fsck, strays
 from editd.system.filesystem import RealDisk
 from every_method import FOUND, METHODS
 from machine import mounted, new_image
 from outside import asked
-from torment import fsck, strays
 from workplace import workplace, write
 
 if TYPE_CHECKING:

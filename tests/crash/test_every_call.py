@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import (
+from crash_checks import PATIENCE_SECONDS, packer, wait_until
+from editd.store.repack import PACKS_MAX
+from injection import Call, attached
+from kill_chain import (
     KILL,
     MISSED_SHARE,
     Chain,
@@ -27,10 +30,7 @@ from chain import (
     wait_until_tidy,
     worth_killing_at,
 )
-from editd.store.repack import PACKS_MAX
-from injection import Call, attached
 from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, TO_FILE, TO_FOLDER, UNDO, Scenario
-from torment import PATIENCE_SECONDS, packer, wait_until
 from workplace import workplace, write
 
 if TYPE_CHECKING:

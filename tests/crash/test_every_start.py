@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
+from crash_checks import fsck, packer, transactions
 from editd.wire.messages import Delete
 from editd_client.errors import Unreachable
 from injection import Call, Paused, attached
+from kill_chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
 from scenarios import TEN, Expected, Standing, differing, standing
-from torment import fsck, packer, transactions
 from workplace import workplace, write
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from chain import MISSED_SHARE, Chain, of_the_engine, verify_whole
+from crash_checks import packer, strays, transactions, wait_until
 from editd_client.errors import EditdError
 from injection import Call, attached
+from kill_chain import MISSED_SHARE, Chain, of_the_engine, verify_whole
 from scenarios import ADOPTION, ONE, ROLLBACK, TEN, UNDO, Scenario, standing
-from torment import packer, strays, transactions, wait_until
 from workplace import workplace, write
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
+from crash_checks import fsck, held, strays, wait_until
 from editd.store.journal import SEGMENT_BYTES
 from editd_client.errors import EditdError
 from machine import mounted
-from torment import fsck, held, strays, wait_until
 from workplace import workplace, write
 
 if TYPE_CHECKING:

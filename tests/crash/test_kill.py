@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from authors import WRITERS, Writer, load, verify
-from torment import fsck, strays
+from crash_checks import fsck, strays
 
 if TYPE_CHECKING:
     from workplace import Workplace

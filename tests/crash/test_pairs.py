@@ -1,9 +1,9 @@
-"""Two things at once: a fault, a kill or an outside save at one call, and another one at a later call.
+"""Pairs of events: a fault, a kill or an outside save at one call, and another one at a later call.
 
-A child of the test runs the engine in its own process and is struck at two calls that reach the disk. The
-test then starts the engine again, as after a crash, and asks what P1 to P4 promise: each transaction is
-whole in the history or not there, what was answered is there, what was refused is not, and nothing that
-anyone saved is lost. Segments are small, so their borders are crossed. The long form has 4,000 pairs.
+A child of the test runs the engine, and the events happen at two calls that reach the disk. The test then
+starts the engine again, as after a crash, and verifies P1 to P4. Each transaction is whole in the history or
+absent, acknowledged ones are present, refused ones are absent, and no saved content is lost. Segments are
+small, so that their borders are crossed. The long form has 4,000 pairs.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 PAIRS, PAIRS_LONG = 60, 4000
 SMALL_SEGMENT_BYTES = 8192
 KILL, EIO, ENOSPC, SAVE = "kill", "EIO", "ENOSPC", "save"
-BOOT = b"another"  # than the one in which everything was prepared
+BOOT = b"another"  # a different boot from the preparation
 EVENTS = (KILL, EIO, ENOSPC, SAVE)
-SAVED = "a"  # the file that somebody else saves, too
-STRUCK = (  # of the module os; what only reads leaves to the next call what it found
+SAVED = "a"  # the file that another program also saves
+STRUCK = (  # calls of the module os that change something
     "write", "pwrite", "writev", "fsync", "fdatasync", "rename", "replace", "unlink", "rmdir", "mkdir",
     "ftruncate", "fchmod", "link", "symlink", "posix_fallocate", "utime",
 )  # fmt: skip
-STRUCK_IN_C = ("_renameat2", "_syncfs")  # of system.filesystem: what the module os does not have
+STRUCK_IN_C = ("_renameat2", "_syncfs")  # calls of system.filesystem that the module os lacks
 
 
-# ── what is struck, in the child ──
+# ── the events, in the child ──
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Strikes:
     is_armed: bool = False
 
     def install(self) -> None:
-        """Have every call of this process go past `count`."""
+        """Make every call of this process run `count` first."""
         for name in STRUCK:
             setattr(os, name, self._struck(getattr(os, name)))
         for name in STRUCK_IN_C:
             setattr(filesystem, name, self._struck_in_c(getattr(filesystem, name)))
 
     def count(self) -> int | None:
-        """Count one call, and do what is planned for it; return the errno with which it fails."""
+        """Count one call, and carry out its event. Return the errno with which the call fails."""
         if not self.is_armed:
             return None
         self.calls += 1
@@ -106,7 +106,7 @@ class Strikes:
 
 
 def save(root: Path, text: str) -> None:
-    """Save `SAVED` as an editor does, and note what was written, and what that has replaced itself."""
+    """Save `SAVED` as an editor does. Note the new content, and the replaced content of its own."""
     target = root / SAVED
     replaced = target.read_text() if target.exists() else None
     with (root.parent / "saved").open("a") as file:
@@ -121,12 +121,12 @@ def save(root: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the engine is asked while it is struck, after `before` was done in peace."""
+    """The requests during the events, after `before` was done without any."""
 
     before: tuple[Write, ...]
     requests: tuple[Write, ...]
     is_packed: bool = False  # packed and synced after each request
-    is_cut: bool = False  # what is struck is the recovery from a power cut after `before`
+    is_cut: bool = False  # the events happen in the recovery from a power cut after `before`
 
 
 FILES = {"a": "a\n", "b": "b\n" * 50, "folder/c": "c\n", "folder/d": "d\n", "e": "e\n"}
@@ -157,14 +157,14 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Ran:
-    """What a child tells: how many calls it made, and what each request that was answered came to."""
+    """The report of a child: the number of calls, and the answers to requests."""
 
     calls: int
     answers: dict[str, bool]  # by message: done, or refused
 
 
 def run(place: Harness, scenario: Scenario, planned: dict[int, str]) -> Ran:
-    """Run a scenario in a child that is struck as planned, and read what it tells before it ends."""
+    """Run a scenario with its events in a child, and read its report."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
@@ -191,12 +191,12 @@ def _run_struck(place: Harness, scenario: Scenario, strikes: Strikes, writing: i
     try:
         engine = place.open(boot=BOOT)
     except (Refused, OSError):
-        exit_now(0)  # A recovery that fails is done by the next start.
+        exit_now(0)  # The next start repeats a failed recovery.
     strikes.is_armed = True
     for request in scenario.requests:
         (result,) = engine.run_batch([request])
         if isinstance(result, Broken):
-            break  # It is in doubt, says the answer, until the next start.
+            break  # The answer says that the state is in doubt until the next start.
         said = {"message": request.authorship.message, "done": isinstance(result, Outcome)}
         strikes.is_armed = False
         write_line(writing, json.dumps(said).encode() + b"\n")
@@ -209,7 +209,7 @@ def _run_struck(place: Harness, scenario: Scenario, strikes: Strikes, writing: i
 
 
 def _in_the_background(engine: Engine) -> None:
-    """Pack and sync; a failure costs nothing but that it is tried again."""
+    """Pack and sync. A failure has no effect except a later retry."""
     try:
         pack(engine)
         engine.sync_files(engine.history.head)
@@ -220,11 +220,11 @@ def _in_the_background(engine: Engine) -> None:
         engine.sync_failed(error)
 
 
-# ── what must hold afterwards ──
+# ── the checks afterwards ──
 
 
 def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
-    """Start the engine again on what is left, and compare history, files and answers."""
+    """Start the engine again, and compare history, files and answers."""
     messages = [request.authorship.message for request in (*scenario.before, *scenario.requests)]
     with place.engine(boot=BOOT) as engine:
         assert engine.broken is None
@@ -235,7 +235,7 @@ def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
         assert sorted(set(made)) == sorted(made), "a request took effect twice"
         assert set(made) <= set(messages)
         for request in scenario.before:
-            assert request.authorship.message in made, "what was answered is not there"
+            assert request.authorship.message in made, "an acknowledged transaction is missing"
         for message, is_done in ran.answers.items():
             assert (message in made) == is_done, (message, is_done, made)
         for text in saved(place):
@@ -254,7 +254,7 @@ def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
 
 
 def adopt_all(engine: Engine, place: Harness) -> None:
-    """Record what stands in the files now, as a scan does after each start."""
+    """Record the present files, as a scan does after each start."""
     inspection = engine.inspect()
     known = set(FILES) | {"new/deep/f", "moved/d", "folder"}
     known |= {path for path, _ in files_below(place.root) if ".editd-" not in path and "~" not in path}
@@ -264,7 +264,7 @@ def adopt_all(engine: Engine, place: Harness) -> None:
 
 
 def saved(place: Harness) -> set[str]:
-    """Return what somebody saved and did not replace by a later save of their own."""
+    """Return the content that another program saved, without content that it replaced itself."""
     kept = place.folder / "saved"
     saves = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     return {text for text, _ in saves} - {replaced for _, replaced in saves}
@@ -275,13 +275,13 @@ def saved(place: Harness) -> set[str]:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for each scenario, with what is done in peace; each pair gets a copy."""
+    """Return a folder for each scenario, prepared without events. Each pair gets a copy."""
     top = tmp_path_factory.mktemp("pairs")
     for name, scenario in SCENARIOS.items():
         place = Harness(top / name)
         place.baseline(FILES)
         place.crash(*scenario.before)
-        if scenario.is_cut:  # No file had reached the disk, but for the journal and the baseline.
+        if scenario.is_cut:  # Only the journal and the baseline had reached the disk.
             shutil.rmtree(place.root)
             place.write(FILES)
     return top

@@ -12,10 +12,7 @@ import pytest
 import injection
 import machine as machines
 from authors import WRITERS, Writer, load, verify
-from editd_client.errors import Unreachable
-from injection import attached
-from machine import Machine, machine
-from torment import (
+from crash_checks import (
     PATIENCE_SECONDS,
     fsck,
     held,
@@ -27,6 +24,9 @@ from torment import (
     versions,
     wait_until,
 )
+from editd_client.errors import Unreachable
+from injection import attached
+from machine import Machine, machine
 from workplace import write
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
-from editd.store.journal_record import Committed
-from editd.store.sync_state import note_synced
-from editd.wire.messages import AnyEdit, Delete, Move, Symlink
-from editd_client.errors import EditdError
-from scenarios import standing
-from torment import (
+from crash_checks import (
     fsck,
     held,
     history_files,
@@ -33,6 +27,12 @@ from torment import (
     transactions,
     wait_until,
 )
+from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
+from editd.store.journal_record import Committed
+from editd.store.state_files import note_synced
+from editd.wire.messages import AnyEdit, Delete, Move, Symlink
+from editd_client.errors import EditdError
+from scenarios import standing
 from workplace import Workplace, write
 
 if TYPE_CHECKING:

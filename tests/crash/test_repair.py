@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
+from crash_checks import fsck
 from damage import copy, prepare
 from editd.store.journal import JournalPosition
-from editd.store.open_history import open_history
 from editd.store.pack_worker import Packer
 from editd.store.repair import Repair
-from editd.store.salvage import Salvage
-from torment import fsck
+from editd.store.salvage import Salvage, open_history
 
 if TYPE_CHECKING:
     from injection import Call

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chain import Chain, verify_whole
+from crash_checks import fsck, packer, transactions
+from kill_chain import Chain, verify_whole
 from scenarios import LARGE, SCENARIOS
-from torment import fsck, packer, transactions
 from workplace import workplace
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from desk import Workspace, on
 from editd.errors import MalformedEdit, Refused
 from editd.tools.codex import CodexHunk, parse
+from tool_calls import Workspace, on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

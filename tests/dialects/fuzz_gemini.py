@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from desk import ROOT, Workspace, on
 from editd.edits.search import LINE_END, with_plain_line_ends
 from editd.errors import Refused
 from recorded import rooted
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from desk import Workspace, on
 from editd.edits.search import LINE_END, with_plain_line_ends
 from editd.errors import Refused
+from tool_calls import Workspace, on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

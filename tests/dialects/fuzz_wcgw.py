@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from desk import ROOT, Workspace, on
 from editd.edits.search import LINE_END
 from editd.errors import Refused
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

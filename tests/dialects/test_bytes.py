@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from desk import ROOT, on
 from editd.tools.registry import DIALECTS
+from tool_calls import ROOT, on
 
 TARGET = "the line that is meant"
 LINE_ENDS = ["\n", "\r\n", "\r"]

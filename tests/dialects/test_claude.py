@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from desk import ROOT, Workspace, on
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, InvalidParams, NoMatch
 from editd.tools.claude import (
@@ -21,6 +20,7 @@ from editd.tools.claude import (
 )
 from editd.values.changeset import Base
 from editd.values.content import version_of
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from editd.errors import Refused

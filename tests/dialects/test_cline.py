@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from desk import ROOT, on
 from editd.edits.replace import replace
 from editd.errors import MalformedEdit, NoMatch, Refused
 from editd.tools.cline import DIALECT, Edits, edits_of
 from fuzz_cline import calls
+from tool_calls import ROOT, on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from desk import ROOT, Workspace, on
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.tools.api import ToolText
 from editd.tools.codex import TOOL, CodexHunk, CodexSection, parse, place
-from editd.tools.tool_text import ToolText
 from editd.values.path import WorkspacePath
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from editd.errors import Refused

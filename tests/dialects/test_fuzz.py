@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from desk import ROOT, Workspace, on
 from editd.errors import Refused
 from editd.tools.registry import DIALECTS
 from editd.wire.messages import ERROR_CODES
 from recorded import rooted
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fuzz_gemini
-from desk import ROOT, on
 from editd.edits.replace import replace
 from editd.tools.gemini import replacements_of, unescaped
+from tool_calls import ROOT, on
 
 if TYPE_CHECKING:
     from editd.errors import Refused

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from desk import on
 from editd.edits.replace import replace
 from editd.edits.search import LINE_END, Span, with_plain_line_ends
 from editd.engine.regex_worker import search
 from editd.errors import InvalidParams, NoMatch, Refused
 from editd.tools.roo import RooCall, range_of, replacements_of, search_of
 from fuzz_roo import calls
+from tool_calls import on
 
 if TYPE_CHECKING:
-    from editd.edits.regex import Match, Search
+    from editd.edits.search import Match, Search
 
 ROWS = "row 1 pine\nrow 2 pine\nrow 3 pine\n"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fuzz_serena
-from desk import ROOT, Workspace, on
-from editd.edits.regex import Match
 from editd.edits.replace import replace
+from editd.edits.search import Match
 from editd.errors import Ambiguous, InvalidParams
 from editd.tools.api import ToolSettings
 from editd.tools.serena import literal_matches, replacements_of
 from editd.values.changeset import Base
 from editd.values.content import version_of
+from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
     from editd.errors import Refused

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import to_builtins
 
+from crash_checks import in_company
 from editd.wire.codec import convert
 from editd.wire.messages import Patch, Replace, Tool, Write
 from editd_client.errors import EditdError
 from recorded import rooted
-from torment import in_company
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ def test_a_refusal_says_since_which_transaction_the_new_text_is_there(
     assert refusal.name == "no_match", refusal.message
     assert refusal.data["already_applied"] is True
     assert refusal.data["applied_by"]["seq"] == 2
-    assert refusal.message.endswith(" It came with transaction 2, edit by ann in bob.")
+    assert refusal.message.endswith(" Transaction 2 wrote it, edit by ann in bob.")
 
 
 def test_calls_of_several_dialects_and_other_edits_are_one_transaction(

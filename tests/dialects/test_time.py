@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from desk import on
 from editd.errors import NoMatch
 from test_bytes import CALLS, TARGET
+from tool_calls import on
 
 SECONDS_MAX = 0.050
 SHARED = 3  # times that, where other tests run on the same cores

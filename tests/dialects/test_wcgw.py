@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from desk import ROOT, Workspace, on
 from editd.errors import (
     FileMissing,
     InvalidParams,
@@ -28,6 +27,7 @@ from editd.tools.api import ToolSettings
 from editd.tools.wcgw import DIALECT
 from editd.values.content import version_of
 from fuzz_wcgw import REFUSALS, calls, check
+from tool_calls import ROOT, Workspace, on
 
 TEXT = "open\nread\nlog\nclose\n"
 

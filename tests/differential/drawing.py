@@ -24,7 +24,7 @@ from editd.wire.messages import (
     TextEdit,
     Write,
 )
-from modelling import Files, Held, No, Sheet, patch_of, version_at
+from workspace_model import Files, Held, No, Sheet, patch_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 RUN = "python tests/differential/run.py"
 STORY_LINES = 40
+LOG_CHARACTERS = 3000
 TRIES = 1  # of a run while it is shrunk; what others did is seen a little later at times
 
 
@@ -80,8 +81,7 @@ def run(seed: int, kinds: Sequence[str], only: Sequence[int], *, is_strict: bool
             frames = traceback.extract_tb(error.__traceback__)
             ours = [frame.name for frame in frames if Path(frame.filename).parent == Path(__file__).parent]
             shown = "".join(traceback.format_exception(error)) if not isinstance(error, Disagreement) else ""
-            if "Traceback" in place.log():
-                shown += place.log()[-3000:]
+            shown += f"The end of the daemon's log:\n{place.log()[-LOG_CHARACTERS:]}"
             what = f"{type(error).__name__} {getattr(error, 'name', '')} in {ours[-1]}"
             return Failure(at, what, f"{error}\n{shown}", list(world.story))
     return None

@@ -1,7 +1,7 @@
-"""The steps of a run: each asks the daemon for something, and the model what must come of it.
+"""The steps of a run: each sends a request to the daemon, and compares the result with the model's.
 
-A step draws from a `Random` of its own and from what there is, so that it means something too where the steps
-before it are left out: that is how a failing run is shrunk.
+A step draws from its own `Random` and from the present state. So it stays meaningful without the steps before
+it, and a failing run can be shrunk.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from drawing import LINKS, PATHS, THROUGH, Drawing, text_of
 from editd.wire.messages import AnyEdit, ApplyResult, Filter, Write
 from editd_client.errors import EditdError, Unreachable
-from modelling import Held, No, Sheet, Unforeseen, differences, is_below, merge, merged_with, version_at
-from world import IN_DOUBT, NAMES, Actor, Disagreement, World, about
+from workspace_model import Held, No, Sheet, Unforeseen, differences, is_below, merge, merged_with, version_at
+from world import NAMES, Actor, Disagreement, Recollection, Sight, Undecided, World, about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNDOABLE = ("edit", "exec", "rollback", "restore")
 ROLLED_BACK = ("edit", "exec")
 FILTERED = (*UNDOABLE, "outside")
-KILL_SECONDS_MAX = 0.006  # after a request was sent
+KILL_SECONDS_MAX = 0.006  # after a request is sent
 EDITS_MAX = 3
 BESIDE_SECONDS = 60.0
 
@@ -36,28 +36,36 @@ Undone = dict[int, frozenset[str]]
 """Each transaction that is to be undone, newest first, with the paths of it that are."""
 
 
-def names_in_doubt(doubtful: Collection[str], sheet: Sheet, no: No | None) -> set[str]:
-    """Return the refusals that a daemon may give that was killed and may have forgotten a session's reads."""
-    names = {*IN_DOUBT, *([no.name] if no else [])}
-    if set(doubtful) - sheet.start.keys():
-        names.add("file_missing")  # Without the read it is no stale file but a missing one.
-    if no is not None and no.name in IN_DOUBT:
-        names |= {"not_a_file", "file_exists"}  # Without the read a later check refuses it.
-    return names
+@dataclass
+class Outcomes:
+    """The possible outcomes of some edits: several if the daemon may have forgotten reads of the session."""
+
+    sheets: dict[str | None, Sheet] = field(default_factory=dict)  # by refusal; None: success
+    doubtful: set[str] = field(default_factory=set)  # the paths that the outcome depends on
+
+    @property
+    def refusals(self) -> set[str]:
+        return {name for name in self.sheets if name is not None}
 
 
 @dataclass
 class Staged:
-    """A changeset that is being put together."""
+    """An open changeset."""
 
     name: str
     actor: Actor
     edits: list[AnyEdit] = field(default_factory=list)
 
 
+def is_explained(refusal: EditdError) -> bool:
+    """Return whether a conflict names a transaction for each of its files."""
+    files = refusal.data.get("files") or []
+    return bool(files) and all(file["blocking"] for file in files)
+
+
 @dataclass
 class Steps:
-    """What a run may do; `take` does one step."""
+    """All steps of a run. `take` takes one of them."""
 
     world: World
     draw: Drawing
@@ -75,59 +83,79 @@ class Steps:
     # ── Edits ──────────────────────────────────────────────────────────────────────────────────
 
     def edit(self) -> None:
-        """A changeset of one to three edits, applied, or only tried, or staged one by one."""
+        """Send a changeset of one to three edits: apply it, try it in a dry run, or stage it edit by edit."""
         actor = self.actor()
-        sheet = self.sheet(actor)
-        edits, no = self.draw_edits(sheet)
+        edits = self.draw_edits(self.sheet(actor))
         if edits is None:
             return
         how = self.draw.one(["apply", "apply", "apply", "apply", "staged", "dry run"])
         self.world.note(f"{actor}: {how} {edits}")
-        if how == "dry run":
-            self.tried(actor, sheet, no, lambda: actor.client.apply(edits, dry_run=True))
+        try:
+            outcomes = self.outcomes(actor, edits, is_staged=how == "staged")
+        except Unforeseen:
             return
-        if how == "staged":
-            no = self.staged_no(actor, edits) or no
-        self.applied(actor, sheet, no, lambda: self.ask(actor, edits, is_staged=how == "staged"))
+        if how == "dry run":
+            self.tried(outcomes, lambda: actor.client.apply(edits, dry_run=True))
+            return
+        self.applied(actor, outcomes, lambda: self.ask(actor, edits, is_staged=how == "staged"))
+        self.read_doubtful(actor, outcomes)
 
-    def sheet(self, actor: Actor) -> Sheet:
-        return Sheet(self.world.disk, actor.seen, self.world.folders)
+    def sheet(self, actor: Actor, seen: Mapping[str, str | None] | None = None) -> Sheet:
+        return Sheet(self.world.disk, actor.seen if seen is None else seen, self.world.folders)
 
-    def draw_edits(self, sheet: Sheet, count: int | None = None) -> tuple[list[AnyEdit] | None, No | None]:
-        """Some edits and why they are refused; None where the model has no opinion."""
-        edits, no = list[AnyEdit](), None
+    def draw_edits(self, sheet: Sheet, count: int | None = None) -> list[AnyEdit] | None:
+        """Return some edits, of which the last may be refused. Return None if the model has no opinion."""
+        edits = list[AnyEdit]()
         for _ in range(count or self.draw.one([1, 1, 1, 2, EDITS_MAX])):
             edits.append(self.draw.edit(sheet, self.world.history.states))
             try:
                 sheet.make(edits[-1])
-            except No as refusal:
-                no = refusal
+            except No:
                 break
             except Unforeseen:
-                return None, None
-        return edits, no or self.final(sheet)
+                return None
+        return edits
 
-    def final(self, sheet: Sheet) -> No | None:
+    def outcomes(self, actor: Actor, edits: Sequence[AnyEdit], *, is_staged: bool = False) -> Outcomes:
+        """Plan the edits with each possible record of the session's reads. Raises Unforeseen."""
+        found, waiting = Outcomes(), list[dict[str, Sight]]([{}])
+        while waiting:
+            decided = waiting.pop()
+            try:
+                no, sheet = self.outcome(actor, Recollection(actor, decided), edits, is_staged=is_staged)
+            except Undecided as doubt:
+                found.doubtful.add(doubt.path)
+                waiting += [decided | {doubt.path: sight} for sight in actor.doubts[doubt.path]]
+                continue
+            found.sheets[no.name if no else None] = sheet
+        return found
+
+    def outcome(
+        self, actor: Actor, seen: Mapping[str, str | None], edits: Sequence[AnyEdit], *, is_staged: bool
+    ) -> tuple[No | None, Sheet]:
+        """Return the refusal of the edits, if any. Each edit staged alone must fit those before it."""
+        sheet = self.sheet(actor, seen)
+        for count in range(1 if is_staged else len(edits), len(edits) + 1):
+            sheet = self.sheet(actor, seen)
+            no = self.made_on(sheet, edits[:count]) or self.unread(actor, sheet)
+            if no is not None:
+                return no, sheet
+        return None, sheet
+
+    def made_on(self, sheet: Sheet, edits: Sequence[AnyEdit]) -> No | None:
         try:
+            for edit in edits:
+                sheet.make(edit)
             sheet.finish()
         except No as no:
             return no
         return None
 
     def unread(self, actor: Actor, sheet: Sheet) -> No | None:
-        """A session that is in doubt does not edit what it has not read, unless it gives a base."""
+        """Return the refusal of a session in doubt that edits a file without a read and without a base."""
         changed = differences(sheet.start, sheet.now)
-        blind = {p for p in changed if p in sheet.start and p not in sheet.based and p not in actor.seen}
+        blind = {p for p in changed if p in sheet.start and p not in sheet.based and p not in sheet.seen}
         return No("unread") if actor.is_in_doubt and blind else None
-
-    def staged_no(self, actor: Actor, edits: Sequence[AnyEdit]) -> No | None:
-        """Why edits that are staged one by one are refused: each has to go with those before it."""
-        for count in range(1, len(edits) + 1):
-            sheet = self.sheet(actor)
-            no = self.made_on(sheet, edits[:count]) or self.unread(actor, sheet)
-            if no is not None:
-                return no
-        return None
 
     def ask(self, actor: Actor, edits: list[AnyEdit], *, is_staged: bool) -> ApplyResult:
         if not is_staged:
@@ -137,66 +165,62 @@ class Steps:
             actor.client.stage(changeset, [edit])
         return actor.client.commit(changeset)
 
-    def applied(self, actor: Actor, sheet: Sheet, no: No | None, ask: Callable[[], ApplyResult]) -> None:
-        no = no or self.unread(actor, sheet)
-        doubtful = actor.doubtful & {*sheet.known, *differences(sheet.start, sheet.now)}
-        if doubtful:
-            self.applied_in_doubt(actor, names_in_doubt(doubtful, sheet, no), ask)
+    def applied(
+        self,
+        actor: Actor,
+        outcomes: Outcomes,
+        ask: Callable[[], ApplyResult],
+        *,
+        beside: Collection[str] = (),
+    ) -> None:
+        """Apply the edits, and verify that the answer is one of the outcomes."""
+        world, folders = self.world, self.world.folders
+        if None not in outcomes.sheets:
+            world.refused(outcomes.refusals, actor, ask)
             return
-        if no is not None:
-            self.world.refused({no.name}, actor, ask)
-            if no.name == "unread":
-                actor.doubtful |= set(sheet.known)
+        try:
+            answer = ask()
+        except EditdError as refusal:
+            world.fits(refusal, outcomes.refusals, actor, folders, beside)
             return
-        self.world.done("edit", actor, ask(), sheet.now, moved=sheet.moved)
+        sheet = outcomes.sheets[None]
+        world.done("edit", actor, answer, sheet.now, beside=beside, moved=sheet.moved)
         for path in sheet.known:
             actor.has_seen(path, version_at(sheet.now, path))
 
-    def applied_in_doubt(self, actor: Actor, names: Collection[str], ask: Callable[[], ApplyResult]) -> None:
-        """The daemon was killed and may have forgotten what the session read: both is right."""
-        try:
-            answer = ask()
-        except EditdError as refusal:
-            if refusal.name not in names:
-                raise Disagreement(
-                    f"refused by {refusal.name}, not {sorted(names)}: {refusal.message}"
-                ) from None
-            self.world.catch_up()
-        else:
-            self.world.trust("edit", actor, answer, {})
-        for path in sorted(actor.doubtful & {*self.world.disk}):
+    def read_doubtful(self, actor: Actor, outcomes: Outcomes) -> None:
+        """Read the files that the outcome depended on, so that the daemon knows these reads again."""
+        for path in sorted(outcomes.doubtful & actor.doubts.keys() & self.world.disk.keys()):
             if self.world.disk[path].mode != "120000":
                 self.read_as(actor, path)
 
-    def tried(self, actor: Actor, sheet: Sheet, no: No | None, ask: Callable[[], ApplyResult]) -> None:
-        """A dry run answers as the request itself would, and changes nothing."""
-        names = {no.name} if no else {"unread"} if self.unread(actor, sheet) else set()
-        if doubtful := actor.doubtful & set(sheet.known):
-            names |= names_in_doubt(doubtful, sheet, no)
+    def tried(self, outcomes: Outcomes, ask: Callable[[], ApplyResult]) -> bool:
+        """Verify that a dry run answers like the real request, and changes nothing. Return its success."""
+        names = sorted(outcomes.refusals)
         try:
             answer = ask()
         except EditdError as refusal:
             if refusal.name not in names:
-                raise Disagreement(
-                    f"a dry run: {refusal.name}, not {sorted(names)}: {refusal.message}"
-                ) from None
-        else:
-            if no is not None and not actor.doubtful:
-                raise Disagreement(f"a dry run must be refused with {no.name}: {answer}")
-            if not actor.doubtful:
-                self.compare_files(answer, differences(sheet.start, sheet.now))
-            self.world.agree("a dry run makes no transaction", answer.transaction, None)
+                raise Disagreement(f"a dry run: {refusal.name}, not {names}: {refusal.message}") from None
+            self.world.catch_up()
+            return False
+        if None not in outcomes.sheets:
+            raise Disagreement(f"a dry run must be refused with {names}: {answer}")
+        sheet = outcomes.sheets[None]
+        self.compare_files(answer, differences(sheet.start, sheet.now))
+        self.world.agree("a dry run makes no transaction", answer.transaction, None)
         self.world.catch_up()
+        return True
 
     def compare_files(self, answer: ApplyResult, changes: Mapping[str, Held | None]) -> None:
         told = {file.path: file.version for file in answer.files if file.change is not None}
         expected = {path: None if held is None else held.version for path, held in changes.items()}
-        left = {p for p in expected if expected[p] is None}  # a moved file is told at its new path
+        left = {p for p in expected if expected[p] is None}  # a move is reported at the new path
         self.world.agree("what a dry run tells", told, {p: v for p, v in expected.items() if p in told})
         self.world.agree("what a dry run leaves out", expected.keys() - told.keys() - left, set())
 
     def merge(self) -> None:
-        """A whole file, made for what was there some time ago, merged with what is there now."""
+        """Write a whole file made from an old version, merged with the present content."""
         actor = self.actor()
         path, world = self.draw.one(PATHS), self.world
         held = world.disk.get(path)
@@ -228,50 +252,43 @@ class Steps:
             self.world.note(f"{actor}: begin {self.staged[-1].name}")
 
     def stage(self) -> None:
-        """One more edit; the answer is what all that is staged would do to the files as they are now."""
+        """Stage one more edit. The answer has the effect of all staged edits on the present files."""
         if not self.staged:
             self.begin()
         staged = self.draw.one(self.staged)
         sheet, actor = self.sheet(staged.actor), staged.actor
-        no = self.made_on(sheet, staged.edits)
-        if no is not None:
-            return  # it would be refused as a whole: somebody has changed the files since
-        edits, no = self.draw_edits(sheet, 1)
-        if edits is None:
+        try:
+            if self.made_on(sheet, staged.edits) is not None:
+                return  # the whole changeset would be refused, because the files have changed
+            edits = self.draw_edits(sheet, 1)
+            if edits is None:
+                return
+            outcomes = self.outcomes(actor, [*staged.edits, *edits])
+        except Unforeseen:
             return
         self.world.note(f"{actor}: stage in {staged.name} {edits}")
-        self.tried(actor, sheet, no, lambda: actor.client.stage(staged.name, edits))
-        if no is None and not actor.is_in_doubt:
+        if self.tried(outcomes, lambda: actor.client.stage(staged.name, edits)):
             staged.edits += edits
-        elif no is None:  # in doubt: whether it was taken is not known
-            actor.client.abort(staged.name)
-            self.staged.remove(staged)
-
-    def made_on(self, sheet: Sheet, edits: Sequence[AnyEdit]) -> No | None:
-        try:
-            for edit in edits:
-                sheet.make(edit)
-        except (No, Unforeseen) as refusal:
-            return refusal if isinstance(refusal, No) else No("unforeseen")
-        return self.final(sheet)
 
     def commit(self) -> None:
         if not self.staged:
             return
         staged = self.staged.pop(self.chance.randrange(len(self.staged)))
-        actor, sheet = staged.actor, self.sheet(staged.actor)
-        no = self.made_on(sheet, staged.edits)
-        if (no is not None and no.name == "unforeseen") or not staged.edits or self.draw.rarely():
+        actor, outcomes = staged.actor, None
+        with contextlib.suppress(Unforeseen):
+            outcomes = self.outcomes(actor, staged.edits)
+        if outcomes is None or not staged.edits or self.draw.rarely():
             self.world.note(f"{actor}: abort {staged.name}")
             actor.client.abort(staged.name)
             return
         self.world.note(f"{actor}: commit {staged.name}")
-        self.applied(actor, sheet, no, lambda: actor.client.commit(staged.name))
+        self.applied(actor, outcomes, lambda: actor.client.commit(staged.name))
+        self.read_doubtful(actor, outcomes)
 
     # ── Undo, redo, rollback, restore ──────────────────────────────────────────────────────────
 
     def undo(self) -> None:
-        """One transaction by its number, whatever its kind; at times one that is undone, or that is not."""
+        """Undo a transaction of any kind by number, sometimes one that is undone or does not exist."""
         actor, history = self.actor(), self.world.history
         self.world.catch_up()
         in_force = [n for n, step in enumerate(history.steps) if n and step.in_force()]
@@ -293,7 +310,7 @@ class Steps:
         )
 
     def undo_paths(self) -> None:
-        """Some paths of a transaction."""
+        """Undo some paths of a transaction."""
         actor, history = self.actor(), self.world.history
         self.world.catch_up()
         several = [n for n, step in enumerate(history.steps) if n and len(step.after) > 1 and step.in_force()]
@@ -325,7 +342,7 @@ class Steps:
         return {seq: self.part(seq, lambda path: not paths or is_below(path, paths))}
 
     def part(self, seq: int, is_wanted: Callable[[str], bool]) -> frozenset[str]:
-        """What is in force of a transaction at the wanted paths; a move at both its ends or not at all."""
+        """Return the wanted paths of a transaction that are in force. A move counts with both its paths."""
         step = self.world.history.steps[seq]
         paths = {path for path in step.in_force() if is_wanted(path)}
         for to, source in step.moves.items():
@@ -334,7 +351,7 @@ class Steps:
         return frozenset(paths)
 
     def undo_last(self) -> None:
-        """The newest edits, or all of a session."""
+        """Undo the newest edits, or all of a session."""
         actor = self.actor()
         last, of = self.draw.one([None, 1, 1, 2, 3]), self.draw.one([None, None, *NAMES])
         scope = {"last": last, "session": of}
@@ -363,7 +380,7 @@ class Steps:
         return {n: steps[n].in_force() for n in found}
 
     def undo_filter(self) -> None:
-        """All that fits: of a session, a kind, some paths, from and until a transaction."""
+        """Undo the matches of a filter: a session, a kind, some paths, a range of transactions."""
         actor, world = self.actor(), self.world
         world.settle()
         head = world.history.head
@@ -383,7 +400,7 @@ class Steps:
                 if step.kind in kinds and session in (None, step.session):
                     part = self.part(seq, lambda path: paths is None or is_below(path, paths))
                     if part & step.mingled and step.mingled & step.in_force() - part:
-                        raise Unforeseen  # whether a file was moved onto another is not told
+                        raise Unforeseen  # a move onto another file is not recorded as one
                     if part:
                         found[seq] = part
             if not found:
@@ -422,10 +439,10 @@ class Steps:
         force: bool = False,
         is_named: bool = False,
     ) -> None:
-        """Undo something; a dry run before it must say what the undo then does."""
+        """Undo something. A dry run before it must have the same result."""
         world = self.world
         if self.chance.random() < 0.5:
-            world.settle()  # so that what others did stands in the history before it is chosen from
+            world.settle()  # record outside changes before a choice from the history
         world.catch_up()
         on_conflict = "force" if force else "fail"
         chosen: Undone = {}
@@ -443,12 +460,12 @@ class Steps:
             if no.name == "conflict":
                 shown = ask(dry_run=True)
                 world.note(f"  a dry run: {shown}")
-                if not shown.conflicts and not is_named:  # Others without effect are taken along.
+                if not shown.conflicts and not is_named:  # Transactions without effect are included.
                     self.take_back_unforeseen(kind, actor, chosen, ask, on_conflict)
                     return
                 world.agree("conflicts of a dry run", bool(shown.conflicts), True)
             refusal = world.refused({no.name}, actor, lambda: ask(on_conflict=on_conflict))
-            self.explained(refusal)
+            self.explained(refusal, actor, lambda: ask(on_conflict=on_conflict))
             return
         except Unforeseen:
             self.take_back_unforeseen(kind, actor, chosen, ask, on_conflict)
@@ -465,12 +482,12 @@ class Steps:
     def take_back_nothing(
         self, kind: str, actor: Actor, chosen: Undone, ask: Callable[[], UndoResult]
     ) -> None:
-        """What would change nothing is refused; without a number, the next with an effect goes with it."""
+        """Undo without an effect: it is refused, or without a number includes the next one with an effect."""
         world = self.world
         try:
             answer = ask()
         except EditdError as refusal:
-            names = {"nothing_to_undo", "conflict"}  # the latter of what would go with it
+            names = {"nothing_to_undo", "conflict"}  # a conflict of the included one
             if refusal.name not in names:
                 raise Disagreement(f"refused by {refusal.name}, not {sorted(names)}") from None
             world.catch_up()
@@ -484,7 +501,7 @@ class Steps:
     def take_back_unforeseen(
         self, kind: str, actor: Actor, chosen: Undone, ask: Callable[..., UndoResult], on_conflict: str
     ) -> None:
-        """Files were moved: it may do or not. What it says must hold together, and can be undone exactly."""
+        """Undo across moves, with any outcome. The report must be consistent, and an undo of it exact."""
         world, before = self.world, dict(self.world.disk)
         try:
             shown = ask(dry_run=True)
@@ -503,16 +520,16 @@ class Steps:
                 world.agree("the refusal", refusal.name, "conflict")
                 if on_conflict == "fail":
                     world.agree("conflicts of a dry run", bool(shown.conflicts), True)
-                self.explained(refusal)
+                self.explained(refusal, actor, lambda: ask(on_conflict=on_conflict))
             world.catch_up()
             return
         if on_conflict == "fail":
             world.agree("conflicts of a dry run, and it is done", shown.conflicts, [])
         made = answer.transaction
         assert made is not None
-        if set(made.undoes) > chosen.keys():  # the newest ones that have no effect any more go along
+        if set(made.undoes) > chosen.keys():  # newer ones without effect are included
             chosen = {seq: world.history.steps[seq].in_force() for seq in made.undoes} | chosen
-        if on_conflict == "force":  # a file whose place another of its transaction has taken is left
+        if on_conflict == "force":  # a file is skipped if another of its transaction has its path
             parts = about(made)[3]
             chosen = {seq: parts[seq] & paths if seq in parts else paths for seq, paths in chosen.items()}
         world.trust(kind, actor, answer, chosen)
@@ -525,15 +542,19 @@ class Steps:
                 "undo", actor, back, before, {made.seq: frozenset(world.history.steps[made.seq].after)}
             )
 
-    def explained(self, refusal: EditdError) -> None:
-        """A conflict names what is in the way."""
-        if refusal.name == "conflict":
-            files = refusal.data.get("files") or []
-            if not files or not all(file["blocking"] for file in files):
-                raise Disagreement(f"a conflict that does not say what is in the way: {refusal.data}")
+    def explained(self, refusal: EditdError, actor: Actor, ask: Callable[[], object]) -> None:
+        """Verify that a conflict names the transactions in the way.
+
+        A file that another program has just put there may not be recorded yet. It is once all has settled.
+        """
+        if refusal.name == "conflict" and not is_explained(refusal):
+            self.world.settle()
+            again = self.world.refused({"conflict"}, actor, ask)
+            if not is_explained(again):
+                raise Disagreement(f"a conflict that does not say what is in the way: {again.data}")
 
     def needs(self) -> None:
-        """With all that an undo needs undone first, newest first, it is clean, as the protocol says."""
+        """Undo everything in `needs`, newest first. Verify that the undo is clean then."""
         actor, world = self.actor(), self.world
         world.settle()
         session = str(self.draw.one(NAMES))
@@ -569,11 +590,11 @@ class Steps:
                 continue
             world.trust("undo", actor, answer, {seq: paths})
         if needed and world.is_strict:
-            with contextlib.suppress(EditdError):  # nothing_to_undo: it is undone with what it needs
+            with contextlib.suppress(EditdError):  # nothing_to_undo: undone together with its needs
                 world.agree(f"{what}, once {needed} are undone", ask(dry_run=True).conflicts, [])
 
     def restore(self) -> None:
-        """Back to what the workspace, or some paths, held after a transaction."""
+        """Restore the workspace, or some paths, to their content after a transaction."""
         actor, world = self.actor(), self.world
         world.settle()
         head = world.history.head
@@ -592,7 +613,7 @@ class Steps:
             return
         world.done("restore", actor, ask(), expected)
 
-    # ── Others ─────────────────────────────────────────────────────────────────────────────────
+    # ── Outside changes ─────────────────────────────────────────────────────────────────────────────────
 
     def shell(self) -> None:
         self.change_outside()
@@ -610,7 +631,7 @@ class Steps:
             self.world.shell(*self.draw.shell(self.world.disk))
 
     def command(self) -> None:
-        """A command between `exec.begin` and `exec.end`, at times with edits or another command meanwhile."""
+        """Run a command between `exec.begin` and `exec.end`, sometimes with edits or another command."""
         actor, world = self.actor(), self.world
         world.note(f"{actor}: exec.begin")
         bracket = actor.client.exec_begin("a command").exec
@@ -634,20 +655,15 @@ class Steps:
             world.agree("a command's transaction", (made.kind, made.session), ("exec", actor.name))
 
     def edited_meanwhile(self, other: Actor, edit: Write) -> None:
-        """An edit beside a command: what the command did to that file is recorded before it."""
-        world = self.world
-        sheet = self.sheet(other)
-        sheet.make(edit)
-        if self.final(sheet) or self.unread(other, sheet):
-            return
-        world.done("edit", other, other.client.apply([edit]), sheet.now, beside=("exec",))
-        for path in sheet.known:
-            other.has_seen(path, version_at(sheet.now, path))
+        """Edit a file during a command. The command's change of that file is recorded first."""
+        outcomes = self.outcomes(other, [edit])
+        if None in outcomes.sheets:
+            self.applied(other, outcomes, lambda: other.client.apply([edit]), beside=("exec",))
 
     def settle(self) -> None:
         self.world.settle()
 
-    # ── Looking ────────────────────────────────────────────────────────────────────────────────
+    # ── Reading ────────────────────────────────────────────────────────────────────────────────
 
     def read(self) -> None:
         self.read_as(self.actor(), str(self.draw.one([*PATHS, *LINKS, *THROUGH])))
@@ -681,7 +697,7 @@ class Steps:
         self.world.agree(f"the files that differ between {start} and {end}", told, versions)
 
     def blame(self) -> None:
-        """Each line came with a transaction after which some file held it."""
+        """Verify that each line's transaction left that line in some file."""
         world = self.world
         texts = [
             p for p, held in world.disk.items() if held.mode != "120000" and held.is_text and held.content
@@ -709,15 +725,14 @@ class Steps:
     # ── The end of the daemon ──────────────────────────────────────────────────────────────────
 
     def restart(self) -> None:
-        """A clean end; others may write while there is no daemon."""
+        """Stop the daemon cleanly, and start it again. Other programs may write in between."""
         self.world.note("stop")
-        self.world.leave()
-        self.world.place.stop()
+        self.world.stop()
         self.come_back()
 
     def kill(self) -> None:
-        """SIGKILL, in the middle of packing perhaps."""
-        time.sleep(self.chance.choice([0, 0, 0.01, 0.05]))  # the moment is what is drawn here
+        """Kill the daemon with SIGKILL, perhaps during packing."""
+        time.sleep(self.chance.choice([0, 0, 0.01, 0.05]))  # a random moment
         self.world.note("SIGKILL")
         self.world.kill()
         self.come_back()
@@ -732,7 +747,7 @@ class Steps:
             self.world.settle()
 
     def kill_under_it(self) -> None:
-        """SIGKILL while a request is carried out; asked for again with its id, it is done once (C7)."""
+        """Kill the daemon during a request. A retry with the same id takes effect once (C7)."""
         world, actor = self.world, self.world.actors[None]
         world.settle()
         request = world.request_id()
@@ -745,7 +760,10 @@ class Steps:
             for path in paths
         ]
         sheet = Sheet(world.disk, {}, world.folders)
-        if self.made_on(sheet, edits) is not None:
+        try:
+            if self.made_on(sheet, edits) is not None:
+                return
+        except Unforeseen:
             return
         world.note(f"SIGKILL under {edits}")
         self.killed_under(lambda: actor.client.apply(edits, request_id=request))
@@ -776,7 +794,7 @@ class Steps:
 
         thread = threading.Thread(target=until_it_dies)
         thread.start()
-        time.sleep(self.chance.uniform(0, KILL_SECONDS_MAX))  # the moment is what is drawn here
+        time.sleep(self.chance.uniform(0, KILL_SECONDS_MAX))  # a random moment
         self.world.place.kill()
         thread.join(BESIDE_SECONDS)
         self.world.kill()

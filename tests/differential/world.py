@@ -1,61 +1,124 @@
-"""A real daemon and a model of it beside each other, and what must agree between them.
+"""A real daemon and its model, with the comparisons between them.
 
-The model knows what the files hold and what each transaction changed. What the daemon itself did must be
-exactly what the model says. What others did is read from the disk: a transaction of kind `outside` may come
-at any time and in several pieces, and must tell of each path what it really held.
+The model has the content of the files and the changes of each transaction. The daemon's own changes must
+equal those of the model. Outside changes are read from the disk: a transaction of kind `outside` may come at
+any time and in several parts, and must record the real content of each path.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, UnsetType
+
+from crash_checks import fsck, strays
 from drawing import text_of
 from editd_client.errors import EditdError
-from modelling import Changes, Files, Held, History, Step, differences, merged_with, version_at
-from torment import fsck, strays
+from workspace_model import Changes, Files, Held, History, Step, differences, merged_with, version_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from editd.wire.messages import ApplyResult, Transaction
     from editd_client.client import Client
     from workplace import Workplace
 
-NAMES = ("ann", "bob", "cat")  # the sessions; "ann" is opened, the others are just names
+NAMES = ("ann", "bob", "cat")  # the sessions: "ann" is opened, the others are names only
 OPENED = "ann"
-IN_DOUBT = frozenset({"unread", "stale", "base_required"})  # what a killed daemon may have forgotten leads to
+FORGOTTEN_SECONDS = 5.0  # a killed daemon may forget its last second of reads; more for a slow machine
+
+Sight = str | None | UnsetType
+"""The version of a path that a session read last: None for a missing file, UNSET if it read none."""
 
 
 class Disagreement(AssertionError):
     """The daemon and the model do not agree."""
 
 
+class Undecided(Exception):
+    """The outcome depends on the daemon's record of the session's read of this path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 @dataclass
 class Actor:
-    """A session, or with no name a connection without one, and what it has seen of each path."""
+    """A session, or a connection without one (no name), and the versions that it has read."""
 
     name: str | None
     client: Client
     seen: dict[str, str | None] = field(default_factory=dict)
-    doubtful: set[str] = field(default_factory=set)  # paths of which the daemon may know less than that
+    doubts: dict[str, frozenset[Sight]] = field(default_factory=dict)  # the possible records of the daemon
     is_in_doubt: bool = False
     token: str | None = None
+    _kept: dict[str, frozenset[Sight]] = field(default_factory=dict)  # the same, at the daemon's start
+    _noted: dict[str, list[tuple[float, str | None]]] = field(default_factory=dict)  # later reads, with times
 
     def __str__(self) -> str:
         return self.name or "nobody"
 
     def has_seen(self, path: str, version: str | None) -> None:
         self.seen[path] = version
-        self.doubtful.discard(path)
+        self.doubts.pop(path, None)
+        self._noted.setdefault(path, []).append((time.monotonic(), version))
+
+    def stopped(self) -> None:
+        """Note a clean end of the daemon, which keeps all reads."""
+        self._kept |= {path: frozenset({noted[-1][1]}) for path, noted in self._noted.items()}
+        self._noted.clear()
+
+    def killed(self) -> None:
+        """Note a kill: the daemon keeps the last read of each path, or one from shortly before it."""
+        durable = time.monotonic() - FORGOTTEN_SECONDS
+        for path, noted in self._noted.items():
+            recent = frozenset(version for then, version in noted if then >= durable)
+            older = [version for then, version in noted if then < durable]
+            before = frozenset(older[-1:]) or self._kept.get(path, frozenset({UNSET}))
+            self._kept[path] = recent | before
+        self._noted.clear()
+        self.doubts = {path: sights for path, sights in self._kept.items() if len(sights) > 1}
+        self.is_in_doubt = True
+
+
+@dataclass(frozen=True)
+class Recollection(Mapping[str, str | None]):
+    """The reads of an actor in a possible record of the daemon. `decided` has the doubtful ones.
+
+    Raises Undecided for a doubtful path that is missing in `decided`.
+    """
+
+    actor: Actor
+    decided: Mapping[str, Sight]
+
+    def __getitem__(self, path: str) -> str | None:
+        if path in self.decided:
+            sight = self.decided[path]
+        elif path in self.actor.doubts:
+            raise Undecided(path)
+        else:
+            sight = self.actor.seen.get(path, UNSET)
+        if isinstance(sight, UnsetType):
+            raise KeyError(path)
+        return sight
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path in self.actor.seen if path in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass
 class World:
-    """The daemon at a scratch folder, the model of its files and history, and the sessions."""
+    """The daemon of a scratch folder, the model of its files and history, and the sessions."""
 
     place: Workplace
     story: list[str] = field(default_factory=list)
@@ -63,9 +126,9 @@ class World:
     folders: frozenset[str] = frozenset()
     history: History = field(default_factory=lambda: History.of({}))
     actors: dict[str | None, Actor] = field(default_factory=dict)
-    written: set[bytes] = field(default_factory=set)  # all that any file has ever held
+    written: set[bytes] = field(default_factory=set)  # every content that any file ever had
     requests: int = 0
-    is_strict: bool = True  # Hold the recipe of a conflict to its promise.
+    is_strict: bool = True  # Follow the recipe of each conflict.
 
     def begin(self, files: Mapping[str, bytes]) -> None:
         self.place.write(files)
@@ -79,13 +142,12 @@ class World:
         self.settle()
 
     def end(self) -> None:
-        """Look at everything once more, and stop the daemon."""
+        """Compare everything once more, and stop the daemon."""
         self.check()
         for seq in range(self.history.head + 1):
             self.read_at(seq, sorted(self.history.steps[seq].after))
         self.check_undone()
-        self.leave()
-        self.place.stop()
+        self.stop()
         fsck(self.place)
         self.agree("no temporaries of the daemon's are left", strays(self.place.root), [])
 
@@ -96,10 +158,10 @@ class World:
         if told != expected:
             raise Disagreement(f"{what}\n    daemon: {told!r}\n    model:  {expected!r}")
 
-    # ── The daemon's life ──────────────────────────────────────────────────────────────────────
+    # ── Start and stop ──────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Start the daemon; what unnamed readers and names have seen is forgotten with the former one."""
+        """Start the daemon. It no longer knows the reads of connections and of unopened sessions."""
         before = self.actors
         self.actors = {None: Actor(None, self.place.start())}
         for name in NAMES:
@@ -108,8 +170,7 @@ class World:
                 self.actors[name].client.hello(session=name)
         opened = self.actors[OPENED]
         if OPENED in before:
-            opened.seen, opened.doubtful = before[OPENED].seen, before[OPENED].doubtful
-            opened.is_in_doubt, opened.token = before[OPENED].is_in_doubt, before[OPENED].token
+            opened = self.actors[OPENED] = replace(before[OPENED], client=opened.client)
             opened.client.hello(session=OPENED, token=opened.token)
         else:
             opened.token = opened.client.session_open(OPENED).token
@@ -118,11 +179,15 @@ class World:
         for actor in self.actors.values():
             actor.client.close()
 
+    def stop(self) -> None:
+        self.leave()
+        self.place.stop()
+        self.actors[OPENED].stopped()
+
     def kill(self) -> None:
         self.place.kill()
         self.leave()
-        opened = self.actors[OPENED]
-        opened.is_in_doubt, opened.doubtful = True, set(opened.seen)
+        self.actors[OPENED].killed()
 
     @property
     def client(self) -> Client:
@@ -132,7 +197,7 @@ class World:
         self.requests += 1
         return f"request {self.requests}"
 
-    # ── What others do ─────────────────────────────────────────────────────────────────────────
+    # ── Outside changes ─────────────────────────────────────────────────────────────────────────
 
     def shell(self, command: str, content: bytes = b"") -> None:
         self.note(f"$ {command}" + (f"   < {content!r}" if content else ""))
@@ -152,7 +217,7 @@ class World:
         self.observe()
 
     def observe(self) -> None:
-        """Take what is on the disk for what the files hold."""
+        """Update the model's files from the disk."""
         self.disk, self.folders = on_disk(self.place.root)
         self.written |= {held.content for held in self.disk.values()}
 
@@ -161,7 +226,7 @@ class World:
         changes = differences(self.disk, found)
         self.agree("the files", changes, {path: self.disk.get(path) for path in changes})
 
-    # ── What the daemon says ───────────────────────────────────────────────────────────────────
+    # ── The daemon's answers ───────────────────────────────────────────────────────────────────
 
     def settle(self) -> None:
         self.note("settle")
@@ -175,21 +240,33 @@ class World:
         self.agree("check", self.client.check().problems, [])
 
     def refused(self, names: Collection[str], actor: Actor, ask: Callable[[], object]) -> EditdError:
-        """What is asked must be refused by one of these names, and change nothing."""
+        """Verify that the request is refused with one of these names, and changes nothing."""
         folders = self.folders
         try:
             answer = ask()
         except EditdError as refusal:
-            self.note(f"  {actor}: refused, {refusal.name}: {refusal.message}")
-            if refusal.name not in names:
-                raise Disagreement(
-                    f"refused by {refusal.name}, not {sorted(names)}: {refusal.message}"
-                ) from None
-            self.catch_up()
-            self.check_files()
-            self.agree("folders after a refusal", folders - self.folders, frozenset())
+            self.fits(refusal, names, actor, folders)
             return refusal
         raise Disagreement(f"it must be refused with {sorted(names)}, and is answered {answer}")
+
+    def fits(
+        self,
+        refusal: EditdError,
+        names: Collection[str],
+        actor: Actor,
+        folders: frozenset[str],
+        beside: Collection[str] = (),
+    ) -> None:
+        """Verify that the refusal has one of these names, and that nothing has changed.
+
+        `folders` are those before it; `beside` other kinds of transactions that may come with it.
+        """
+        self.note(f"  {actor}: refused, {refusal.name}: {refusal.message}")
+        if refusal.name not in names:
+            raise Disagreement(f"refused by {refusal.name}, not {sorted(names)}: {refusal.message}") from None
+        self.catch_up(kinds=("outside", *beside))
+        self.check_files()
+        self.agree("folders after a refusal", folders - self.folders, frozenset())
 
     def done(
         self,
@@ -202,10 +279,10 @@ class World:
         beside: Collection[str] = (),
         moved: Collection[str] = (),
     ) -> None:
-        """The model takes the step; the daemon's answer, log and files must be the same.
+        """Take the step in the model. Verify that the daemon's answer, log and files are the same.
 
-        `undone` has each transaction that is taken back, with the paths that are; `beside` other kinds of
-        transactions that may come with it, `moved` the ends of moves.
+        `undone` has each undone transaction with its undone paths. `beside` has other kinds of transactions
+        that may occur in the same step, and `moved` the two paths of each move.
         """
         changes, undone = differences(self.disk, expected), undone or {}
         made = answer.transaction
@@ -225,7 +302,7 @@ class World:
             seq: paths for seq, paths in undone.items() if paths != frozenset(self.history.steps[seq].after)
         }
         told = kind, actor.name, sorted(undone), parts
-        self.agree(f"{made.seq} by its kind, session and what it undoes", about(made), told)
+        self.agree(f"{made.seq} by its kind, session and undone transactions", about(made), told)
         if not changes:
             raise Disagreement(f"transaction {made.seq} changes nothing")
         self.check_files()
@@ -233,13 +310,13 @@ class World:
     def trust(
         self, kind: str, actor: Actor, answer: ApplyResult, undone: Mapping[int, frozenset[str]]
     ) -> None:
-        """Take the daemon's word for what it changed; that this is in the files is looked at all the same."""
+        """Accept the daemon's report of its changes. Still verify that the files have them."""
         made = answer.transaction
         if made is not None:
             self.done(kind, actor, answer, merged_with(self.disk, self.told(made)), undone)
 
     def catch_up(self, own: int | None = None, kinds: Collection[str] = ("outside",)) -> list[int]:
-        """Take in what the log has new: no gap, each from what the one before left, `outside` as on disk."""
+        """Add new transactions to the model. Verify numbers, old contents, and `outside` changes."""
         log = self.client.log(limit=10_000, after=self.history.head).transactions[::-1]
         first = self.history.head + 1
         self.agree("the numbers", [made.seq for made in log], list(range(first, first + len(log))))
@@ -252,16 +329,16 @@ class World:
         return [made.seq for made in log]
 
     def trust_marks(self) -> None:
-        """Take the daemon's word for what is undone if that hangs on a move that the log does not tell."""
-        for made in self.client.log(limit=10_000).transactions:
-            told = {change.path: change.undone_by for change in made.files}
-            step = self.history.steps[made.seq]
-            for seq, path in self.history.unsure:
-                if seq == made.seq:
-                    by = told.get(path) if made.undone_by is None else made.undone_by
-                    step.undone.pop(path, None)
-                    if isinstance(by, int):
-                        step.undone[path] = by
+        """Accept the daemon's undone marks if they depend on a move that is not in the log."""
+        marks: dict[tuple[int, str], int] = {}
+        for made in self.client.log(limit=10_000, before=self.history.head + 1).transactions:
+            for change in made.files:
+                by = change.undone_by if made.undone_by is None else made.undone_by
+                if isinstance(by, int):
+                    marks[made.seq, change.path] = by
+                    if isinstance(change.from_, str):
+                        marks[made.seq, change.from_] = by
+        self.history.trust(marks)
 
     def take_in(self, made: Transaction, *, is_own: bool) -> None:
         after, before = self.told(made), self.history.states[-1]
@@ -279,11 +356,11 @@ class World:
         self.history.add(step)
 
     def was_written(self, content: bytes) -> bool:
-        """Whether a file held it at some time, be it in the middle of being written."""
+        """Return whether a file ever had this content, even while it was being written."""
         return content in self.written or any(whole.startswith(content) for whole in self.written)
 
     def told(self, made: Transaction) -> Changes:
-        """What a transaction says that it changed, its versions read back."""
+        """Return the reported changes of a transaction, with the content of their versions."""
         changes: Changes = {}
         for change in made.files:
             if isinstance(change.from_, str):
@@ -310,7 +387,7 @@ class World:
             self.agree(f"{path} at {seq}", told, expected)
 
     def check_undone(self) -> None:
-        """What the daemon says is undone, by whom, of each transaction and of each path."""
+        """Compare the undone marks of each transaction and path with the model."""
         for made in self.client.log(limit=10_000).transactions:
             step = self.history.steps[made.seq]
             whole = step.undone_by
@@ -325,7 +402,7 @@ class World:
 
 
 def about(made: Transaction) -> tuple[str, str | None, list[int], dict[int, frozenset[str]]]:
-    """The kind of a transaction, its session, what it undoes, and what of that only in part."""
+    """Return the kind, the session, the undone transactions, and the partly undone ones."""
     parts: dict[int, frozenset[str]] = {}
     for part in made.parts if isinstance(made.parts, list) else []:
         parts[part.seq] = parts.get(part.seq, frozenset()) | {part.path}
@@ -333,7 +410,7 @@ def about(made: Transaction) -> tuple[str, str | None, list[int], dict[int, froz
 
 
 def on_disk(root: Path) -> tuple[Files, frozenset[str]]:
-    """Every file and symlink by its path, `.git` and the daemon's temporaries left out; and the folders."""
+    """Return every file and symlink by path, and the folders, without `.git` and temporary files."""
     files: Files = {}
     folders: set[str] = set()
 

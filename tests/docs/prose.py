@@ -1,7 +1,8 @@
-"""The habits that make a text hard to read, as patterns: STYLE.md's "Plain English"."""
+"""The habits that make a text hard to read, as patterns, and the texts of Python code to search for them."""
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,10 @@ _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _GENERATED = re.compile(
     r"^<!-- (?:keys|tools|deviations|table|figures) -->$.*?^<!-- (?:end|/keys) -->$", re.MULTILINE | re.DOTALL
 )
+_STRING_OR_COMMENT = re.compile(
+    r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#(?P<comment>[^\n]*)""", re.DOTALL
+)
+_STRING_WORDS_MIN = 4  # a shorter string is a name or a key
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9`)][.!?]) (?=[A-Z])")
 
 
@@ -70,3 +75,14 @@ def crowded_lines(page: str) -> Iterator[str]:
     for line in _GENERATED.sub("", _CODE.sub("", page)).splitlines():
         if not line.startswith("|") and _SENTENCE_END.search(re.sub(r"`[^`]*`", "`x`", line)):
             yield line
+
+
+def code_texts(source: str) -> Iterator[str]:
+    """Yield the docstrings, comments and longer strings of Python code."""
+    constants = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    for value in constants:
+        if isinstance(value, str) and len(value.split()) >= _STRING_WORDS_MIN:
+            yield value
+    for match in _STRING_OR_COMMENT.finditer(source):
+        if comment := match["comment"]:
+            yield comment.strip()

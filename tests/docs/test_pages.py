@@ -43,6 +43,18 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert not dead
 
 
+def test_every_file_that_the_page_for_contributors_names_exists() -> None:
+    """A word in capitals is any name: `tests/dialects/test_NAME.py`. A test is named after `::`."""
+    text = (TOP / "docs/contributing.md").read_text()
+    named = re.findall(
+        r"(?<![\w/.…])((?:client|daemon|docs|systemd|tests|\.ci)/[\w./-]*\w)(?:::(\w+))?", text
+    )
+    assert len(named) > 80
+    wrong = [file for file, _ in named if not any(TOP.glob(re.sub(r"\b[A-Z]+\b|(?<=_)[A-Z]+\b", "*", file)))]
+    wrong += [test for file, test in named if test and f"def {test}(" not in (TOP / file).read_text()]
+    assert not wrong
+
+
 def test_every_page_is_reached_from_the_map_of_the_documentation() -> None:
     listed = {link.partition("#")[0] for link in links(TOP / "docs/index.md")}
     assert {page.name for page in (TOP / "docs").glob("*.md")} - listed == {"index.md"}

@@ -1,4 +1,4 @@
-"""Tests of `edits.binary`, against the real `git diff --binary`."""
+"""Tests of `edits.patch`, against the real `git diff --binary`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.binary import BINARY_BYTES_MAX
-from editd.edits.patch import apply_to, parse
+from editd.edits.patch import BINARY_BYTES_MAX, apply_to, parse
 from editd.errors import MalformedEdit, NoMatch, TooLarge
 
 if TYPE_CHECKING:

@@ -164,3 +164,8 @@ def test_the_next_hunk_is_looked_for_where_the_last_one_was_moved_to_though_its_
     moved[5], moved[15] = "B", "Y"
     hunks = "@@ -1 +1 @@\n-A\n+B\n@@ -11 +11 @@\n-X\n+Y\n"
     check("".join(f"{line}\n" for line in lines).encode(), hunks, "".join(f"{m}\n" for m in moved).encode())
+
+
+def test_a_hunk_of_the_files_end_goes_to_the_end_though_it_matches_nearer_to_its_line() -> None:
+    content = b"a\nb\n-\n-\n-\n-\n-\na\nb\n"
+    check(content, "@@ -3,2 +3,3 @@\n a\n b\n+new\n", content + b"new\n")

@@ -1,4 +1,4 @@
-"""edits.line_origins: the lines that were there before, and where, as git tells it."""
+"""edits.line_changes: the lines that were there before, and where, as git tells it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.edits.line_origins import count_lines, unchanged_lines
+from editd.edits.line_changes import count_lines, unchanged_lines
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=12)
 

@@ -31,6 +31,10 @@ def test_changes_in_the_same_place_collide_and_the_lines_are_named() -> None:
     assert regions(b"a\nb\nc\nd\ne\n", b"new\na\nb\nc\nd\nX\nX\n", b"a\nb\nc\nd\nY\n") == (Region(6, 7),)
 
 
+def test_changes_of_neighbouring_lines_collide_and_only_these_lines_are_named() -> None:
+    assert regions(b"a\nb\nc\nd\n", b"a\nX\nc\nd\n", b"a\nb\nY\nd\n") == (Region(2, 2),)
+
+
 def test_the_same_change_on_both_sides_is_made_once() -> None:
     assert merge(b"a\nb\nc\n", b"a\nX\nc\n", b"a\nX\nc\n") == Merged(b"a\nX\nc\n")
 

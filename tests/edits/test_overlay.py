@@ -1,10 +1,10 @@
-"""Tests of `edits.overlay`."""
+"""Tests of `edits.preconditions`."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.edits.overlay import Overlay
+from editd.edits.preconditions import Overlay
 from editd.errors import PathOutside, PathProtected
 from editd.values.content import FileState
 from in_memory import InMemory, link_to, path_of
@@ -21,7 +21,7 @@ def test_what_was_put_stands_on_top_of_the_snapshot() -> None:
     assert over.at(path_of("a")) == FileState(b"2")
     assert over.before(path_of("a")) == FileState(b"1")
     assert over.at(path_of("b")) is None
-    assert list(over) == [path_of("a"), path_of("b")]
+    assert list(over.after) == [path_of("a"), path_of("b")]
 
 
 def test_nothing_lies_below_what_was_no_folder() -> None:

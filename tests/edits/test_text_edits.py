@@ -1,4 +1,4 @@
-"""Tests of `edits.text_edits`."""
+"""Tests of `edits.replace`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editd.edits.text_edits import edit_text
+from editd.edits.replace import edit_text
 from editd.errors import InvalidParams
 from editd.values.changeset import Position, PositionEncoding, TextEdit
 

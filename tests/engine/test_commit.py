@@ -11,14 +11,14 @@ import pytest
 
 from editd.engine.commands import Outcome
 from editd.errors import IoError, Stale
-from editd.store.acknowledged import AcknowledgedFile
+from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
 from editd.values import changeset
 from editd.values.changeset import Change
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import FakeClock, Harness, apply, done, names_below, pack, path_of, refused, sync, write
-from meddling import MeddlingDisk, failing
+from racing_disk import MeddlingDisk, failing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -270,3 +270,23 @@ def test_an_edit_through_two_symlinks_follows_the_second_to_where_the_changeset_
         done(engine, apply(put, write("first", "new\n")))
     assert (place.root / "a").read_text() == "A\n"
     assert (place.root / "b").read_text() == "new\n"
+
+
+def test_what_a_trial_undo_would_make_is_no_content_of_the_history_afterwards(place: Harness) -> None:
+    place.baseline({"a": "a\n"})
+    tried = FileState(b"only tried\n")
+    with place.engine() as engine:
+        with engine.history.trial() as record:
+            record([Change(path_of("a"), FileState(b"a\n"), tried)], [], [])
+            assert engine.history.content(tried.version) == b"only tried\n"
+        assert engine.history.content(tried.version) is None
+
+
+def test_an_edit_is_done_though_its_number_cannot_be_noted_as_published(place: Harness) -> None:
+    place.baseline({"a": "old\n"})
+    (place.state / "published").symlink_to("/dev/full")
+    with place.killed() as engine:
+        assert done(engine, apply(write("a", "new\n"))).seq == 1
+    with place.engine() as engine:
+        assert engine.history.head == 1
+        assert place.files() == {"a": "new\n"}

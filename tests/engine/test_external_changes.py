@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.errors import Broken
-from editd.values.content import FileState, version_of
-from harness import Harness, apply, done, pack, path_of, sync, write
+from editd.errors import Broken, NotAFile
+from editd.values import changeset
+from editd.values.content import EXECUTABLE, FileState, version_of
+from harness import Harness, apply, done, pack, path_of, refused, sync, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,33 @@ def test_a_file_that_was_moved_is_recorded_as_moved(place: Harness) -> None:
         (place.root / "a").rename(place.root / "b")
         (transaction,) = engine.adopt({A: None, B: TEXT})
     assert [touch.source for touch in transaction.touches if touch.after is not None] == [A]
+
+
+def test_a_file_whose_mode_alone_changed_has_not_moved_from_one_that_was_removed(place: Harness) -> None:
+    place.write({"a": "text\n", "b": "text\n"})
+    (place.root / "a").chmod(0o755)
+    place.baseline()
+    with place.engine() as engine:
+        (place.root / "a").unlink()
+        (place.root / "b").chmod(0o755)
+        (transaction,) = engine.adopt({A: None, B: FileState(b"text\n", EXECUTABLE, 0o755)})
+    assert {touch.path: touch.source for touch in transaction.touches} == {A: None, B: None}
+
+
+@pytest.mark.parametrize("meet", ["edit", "notice"])
+def test_a_file_that_became_an_empty_folder_is_recorded_as_deleted(place: Harness, meet: str) -> None:
+    place.baseline({"a": "text\n"})
+    with place.engine() as engine:
+        (place.root / "a").unlink()
+        (place.root / "a").mkdir()
+        if meet == "edit":
+            assert isinstance(refused(engine, apply(changeset.Replace(A, "text", "new"))), NotAFile)
+        else:
+            inspection = engine.inspect()
+            inspection.look(A)
+            inspection.record()
+        assert touched(engine, 1) == ["a"]
+        assert engine.history.entry(A) is None
 
 
 @pytest.mark.parametrize("how", ["read", "noticed", "edited"])

@@ -1,4 +1,4 @@
-"""engine.js_regex: ECMAScript's regular expressions."""
+"""engine.regex_worker: ECMAScript's regular expressions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 
 import pytest
 
-from editd.edits.regex import Match, Search
+from crash_checks import own_time
 from editd.edits.replace import Replacement, replace
-from editd.engine.js_regex import SearchLimits, find
+from editd.edits.search import Match, Search
+from editd.engine.regex_worker import SearchLimits, find_js
 from editd.errors import InvalidRegex, Timeout, TooLarge
-from torment import own_time
 
 BOUNDS = SearchLimits(100_000, 1_000_000)
 
 
 def found(pattern: str, text: str, template: str | None = None, *, ignore_case: bool = False) -> list[Match]:
-    return find(Search("ecmascript", pattern, text, ignore_case, template), 5, BOUNDS)
+    return find_js(Search("ecmascript", pattern, text, ignore_case, template), 5, BOUNDS)
 
 
 def replaced(pattern: str, text: str, template: str, *, ignore_case: bool = False) -> str:
@@ -136,7 +136,7 @@ def test_no_empty_match_falls_between_two_halves() -> None:
 def test_a_search_takes_no_longer_than_it_may() -> None:
     start = own_time()
     with pytest.raises(Timeout) as caught:
-        find(Search("ecmascript", "(a+)+$", "a" * 60 + "!"), 0.2, BOUNDS)
+        find_js(Search("ecmascript", "(a+)+$", "a" * 60 + "!"), 0.2, BOUNDS)
     assert own_time() - start < 1
     assert caught.value.data == {"seconds": 0.2, "pattern": "(a+)+$"}
 
@@ -151,7 +151,7 @@ def test_an_answer_has_an_end() -> None:
         Search("ecmascript", "(?=(a*))", "a" * 5000),
     ):
         with pytest.raises(TooLarge):
-            find(search, 5, BOUNDS)
+            find_js(search, 5, BOUNDS)
 
 
 def test_many_matches_in_a_long_text_take_time_in_proportion() -> None:

@@ -14,9 +14,8 @@ from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Refused
 from editd.store.session_store import SessionStore
 from editd.values.glob import Glob
-from editd.values.lease import Lease
 from editd.values.path import WorkspacePath
-from editd.values.session import Bounds, Session
+from editd.values.session import Bounds, Lease, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from editd.engine.net_changes import PathChanges, effective, format_ranges, numbers_in, path_changes
-from editd.values.content import FILE, version_of
+from editd.values.content import EXECUTABLE, FILE, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
@@ -53,6 +53,12 @@ def test_where_somebody_else_came_in_between_another_run_begins() -> None:
         run(A, "0", "1"),
         run(A, "2", "3"),
     ]
+
+
+def test_where_somebody_else_changed_the_mode_in_between_another_run_begins() -> None:
+    first, executable = made(1, touch(A, "0", "1")), Entry(EXECUTABLE, version_of(b"1"))
+    second = made(3, Touch(A, executable, entry("2")))
+    assert bare([first, second]) == [run(A, "0", "1"), PathChanges(A, (executable, entry("2")), (), None)]
 
 
 def test_a_move_goes_on_from_what_the_source_held() -> None:

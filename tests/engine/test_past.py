@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from editd.store.history import History
 
+FORMER = [WorkspacePath(f"former-{number}") for number in range(100)]
 PATHS = [WorkspacePath(f"file-{number}") for number in range(100)]
 OLD, NEW = (Entry(FILE, Version(text * 40)) for text in "01")
 
@@ -37,17 +38,19 @@ def recorded(seq: int, touches: list[Touch], undoes: list[Part]) -> Transaction:
 def test_what_a_transaction_undid_is_read_once_for_all_its_files(tmp_path: Path) -> None:
     index = Index(str(tmp_path / "index.db"))
     index.add(recorded(0, [], []))
-    index.add(recorded(1, [Touch(path, None, OLD) for path in PATHS], []))
-    index.add(recorded(2, [Touch(path, OLD, NEW) for path in PATHS], []))
+    index.add(recorded(1, [Touch(path, None, OLD) for path in FORMER], []))
+    moves = [Touch(path, None, OLD, former) for path, former in zip(PATHS, FORMER, strict=True)]
+    index.add(recorded(2, [*moves, *(Touch(path, OLD, None) for path in FORMER)], []))
+    index.add(recorded(3, [Touch(path, OLD, NEW) for path in PATHS], []))
     half = PATHS[::2]
-    index.add(recorded(3, [Touch(path, NEW, OLD) for path in half], [Part(Seq(2), path) for path in half]))
+    index.add(recorded(4, [Touch(path, NEW, OLD) for path in half], [Part(Seq(3), path) for path in half]))
     past = HistoryWalker(cast("History", SimpleNamespace(index=index)))
     asked: list[str] = []
     index.flush()
     index._database.set_trace_callback(asked.append)
-    assert [past.follow_path(path, 1) for path in PATHS] == [(path, True) for path in PATHS]
+    assert [past.follow_path(path, 1) for path in FORMER] == [(path, True) for path in PATHS]
     index._database.set_trace_callback(None)
-    assert past.undoes(3) == (2,)
+    assert past.undoes(4) == (3,)
     lists = [query for query in asked if "undoes" in query]
-    assert 0 < len(lists) <= 2, "one for each transaction after 1, not one for each of its files"
+    assert 0 < len(lists) <= 3, "one for each transaction after 1, not one for each of its files"
     index.close()

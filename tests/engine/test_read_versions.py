@@ -1,12 +1,13 @@
-"""engine.read_versions: readers that nobody keeps are forgotten, the oldest first."""
+"""engine.sessions: readers that nobody keeps are forgotten, the oldest first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from editd.engine.commands import reader_of
-from editd.engine.read_versions import READERS_MAX, ReadVersions
+from editd.engine.sessions import READERS_MAX, ReadVersions
 from editd.values.changeset import Base, ReadMark
+from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from harness import Harness
 
@@ -44,3 +45,12 @@ def test_lines_that_were_seen_again_or_beside_others_are_one_range_with_them() -
     for first, last in ((5, 6), (1, 2), (5, 6), (7, 9), (2, 2), (11, 12)):
         seen.note_lines(reader, PATH, Base(None), first, last)
     assert seen.sight(reader, PATH) == ReadMark(Base(None), ((1, 2), (5, 9), (11, 12)))
+
+
+def test_lines_of_an_older_version_do_not_count_as_seen_of_the_present_one() -> None:
+    seen = ReadVersions()
+    reader = reader_of("passing")
+    older, present = (Base(version_of(text)) for text in (b"1\n2\n", b"one\ntwo\n"))
+    seen.note_lines(reader, PATH, older, 1, 1)
+    seen.note_lines(reader, PATH, present, 2, 2)
+    assert seen.sight(reader, PATH) == ReadMark(present, ((2, 2),))

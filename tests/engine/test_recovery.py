@@ -11,14 +11,16 @@ import pytest
 
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
+from editd.system.filesystem import RealDisk
 from editd.values import changeset
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
-from harness import Harness, apply, done, pack, path_of, sync, write
-from meddling import MeddlingDisk
+from harness import Harness, apply, done, names_below, pack, path_of, sync, write
+from racing_disk import MeddlingDisk
 from working_files import NEWEST, OLD, THEIRS, put
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -81,6 +83,54 @@ def test_an_outside_save_that_equals_a_later_edit_of_its_turn_does_not_undo_the_
     with place.engine() as engine:
         assert place.files() == {"a": "three\n"}
         assert engine.history.head == 3
+
+
+def test_the_start_of_a_file_that_another_program_saved_during_publishing_is_kept_after_a_kill(
+    place: Harness,
+) -> None:
+    """Only a power cut leaves a prefix of what editd wrote. After a kill, it is the other program's."""
+    place.baseline({"a": "old and long\n"})
+
+    def make_disk(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = lambda: put(place.root, {"a": FileState(b"old and")})
+        disk.meddle["exchange", 2] = kill
+        return disk
+
+    with place.killed(make_disk=make_disk, boot=b"one boot") as engine, pytest.raises(Killed):
+        engine.run_batch([apply(write("a", "new\n"))])
+    with place.engine(boot=b"one boot") as engine:
+        assert engine.history.content(version_of(b"old and")) == b"old and"
+        assert place.files()["a"] == "old and"
+
+
+def test_recovery_removes_the_folder_that_a_deletion_emptied(place: Harness) -> None:
+    place.baseline({"d/e": "e\n", "kept": "k\n"})
+    place.crash(apply(changeset.Delete(path_of("d/e"))))
+    (place.state / "published").unlink()
+    shutil.rmtree(place.state / "replaced")
+    (place.root / "d").mkdir()  # as it was before the last call
+    with place.engine():
+        assert names_below(place.root) == ["kept"]
+
+
+def test_without_syncfs_a_start_syncs_each_file_that_an_earlier_daemon_published(place: Harness) -> None:
+    synced: list[bytes] = []
+
+    class DiskWithoutSyncfs(RealDisk):
+        def __init__(self, root: str) -> None:
+            super().__init__(root)
+            self.can_sync_whole = False
+
+        def sync_each(self, paths: Iterable[bytes]) -> None:
+            synced.extend(paths)
+            super().sync_each(paths)
+
+    place.baseline()
+    place.crash(apply(write("a", "a\n")), apply(write("d/b", "b\n")))
+    with place.engine(make_disk=DiskWithoutSyncfs) as engine:
+        sync(engine)
+    assert sorted(synced) == [b"a", b"d/b"]
 
 
 def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from editd.edits.regex import Match, Search
+from editd.edits.search import Match, Search
 from editd.engine.regex_worker import BOUNDS, PART, answers, matches_of, request_of, search
 from editd.errors import InvalidRegex, TooLarge
 from editd.system import frames

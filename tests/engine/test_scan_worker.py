@@ -14,7 +14,7 @@ from editd.engine.scan_worker import ScanWorker
 from editd.store.commit_message import parse
 from editd.system.frames import pack
 from editd.workspace.scan import FILE_BYTES_MAX
-from surveying import Ground, everything_below
+from scan_process import Ground, everything_below
 
 if TYPE_CHECKING:
     from pathlib import Path

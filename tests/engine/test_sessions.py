@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine.commands import Undo, reader_of
-from editd.engine.read_versions import ReadVersions
-from editd.engine.sessions import Sessions
+from editd.engine.sessions import ReadVersions, Sessions
 from editd.engine.undo_selection import LastEditOf
 from editd.errors import IoError, NothingToUndo
-from editd.store.read_version_store import ReadVersionStore
-from editd.store.session_store import SessionStore
+from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version, version_of
 from editd.values.session import Bounds
@@ -66,6 +64,15 @@ def test_the_time_that_is_left_is_that_of_the_first_session_to_end_without_a_con
     assert sessions.seconds_left(20 * SECOND) == 0.0
 
 
+def test_a_sessions_time_goes_on_over_a_restart(tmp_path: Path, seen: ReadVersions) -> None:
+    sessions = opened(tmp_path, seen)
+    open_one(sessions)
+    sessions.use("s", 1 * SECOND)
+    sessions.close_all()
+    sessions = opened(tmp_path, ReadVersions(), 8 * SECOND)
+    assert sessions.seconds_left(8 * SECOND) == 3.0
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_written(
     tmp_path: Path, seen: ReadVersions, monkeypatch: pytest.MonkeyPatch, is_lost: bool
@@ -84,6 +91,26 @@ def test_a_session_is_in_doubt_after_an_end_at_which_its_reads_could_not_be_writ
     again = opened(tmp_path, ReadVersions(), 1).get("s")
     assert again is not None
     assert again.is_in_doubt == is_lost
+
+
+def test_a_session_in_doubt_stays_so_after_a_clean_end(tmp_path: Path) -> None:
+    open_one(opened(tmp_path, ReadVersions()))  # by a daemon that is killed
+    for now_us in (1, 2):
+        sessions = opened(tmp_path, ReadVersions(), now_us)
+        again = sessions.get("s")
+        assert again is not None
+        assert again.is_in_doubt
+        sessions.close_all()
+
+
+def test_a_session_is_in_doubt_after_the_loss_of_its_reads(tmp_path: Path, seen: ReadVersions) -> None:
+    sessions = opened(tmp_path, seen)
+    open_one(sessions)
+    sessions.close_all()
+    (tmp_path / "seen.db").write_bytes(b"nonsense" * 1000)
+    again = opened(tmp_path, ReadVersions(), 1).get("s")
+    assert again is not None
+    assert again.is_in_doubt
 
 
 def test_which_lines_were_read_outlives_the_daemon(tmp_path: Path) -> None:

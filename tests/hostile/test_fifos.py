@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from torment import wait_until
+from crash_checks import wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -71,6 +71,17 @@ def test_a_daemon_starts_where_fifos_are(place: Workplace, top: tuple[str, ...])
     with served(place) as client:
         is_served(client, "started")
         assert client.read("sub/file").content == "file\n"
+
+
+def test_a_fifo_in_the_common_folder_of_a_linked_work_tree_stops_no_daemon(place: Workplace) -> None:
+    populate(place, "..")
+    place.git("-C", "..", "worktree", "add", "-q", str(place.root))
+    with served(place) as client:
+        for name in ("config", "info/exclude", "packed-refs"):
+            put_aside = exchanged(place.folder / ".git" / name)
+            is_noticed(place, client, "sub", name)
+            is_served(client, name)
+            put_back(place.folder / ".git" / name, put_aside)
 
 
 def test_a_fifo_among_the_users_own_files_of_git_stops_no_daemon(place: Workplace) -> None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import without
+from crash_checks import strays
 from every_method import FOUND, METHODS
 from outside import Outside, asked, history_tells, tells
 from outsider import flipping
-from torment import strays
 from workplace import write
 
 if TYPE_CHECKING:

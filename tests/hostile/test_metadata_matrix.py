@@ -187,7 +187,7 @@ def test_what_a_kill_left_half_done_has_all_that_it_had(place: Workplace) -> Non
     made = make(place.root)
     place.start().close()
     place.stop()
-    place.launcher = (sys.executable, str(Path(__file__).parent.parent / "dying.py"))
+    place.launcher = (sys.executable, str(Path(__file__).parent.parent / "dying_daemon.py"))
     with place.start() as client:
         asked(lambda: _apply_all(client))
     assert place.process is not None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import wait_until
 from editd_client.errors import EditdError
-from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import transactions
 from editd.errors import Refused
 from editd.values.path import WorkspacePath
 from editd.wire.messages import Delete, Move, Symlink
-from torment import transactions
 from workplace import workplace, write
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import fsck, in_the_long_form, transactions
 from editd.wire.messages import Move, Symlink
 from editd_client.errors import EditdError
-from torment import fsck, in_the_long_form, transactions
 from workplace import write
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import wait_until
 from editd.wire.limits import LIMITS
 from editd.wire.messages import Tool
-from siege import MIB, line, names, packed, siege
-from torment import wait_until
+from socket_attacks import MIB, line, names, packed, siege
 from workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import editd
 import editd_client.mcp
 import refusals
 from editd.tools.registry import DIALECTS
-from editd.wire.messages import DialectEntry, ToolEntry
+from editd.wire.messages import DialectEntry, InTheWay, ToolEntry, UndoResult
 from editd_client.errors import EditdError
 from editd_client.mcp import results
+from editd_client.mcp.connection_pool import choose_workspace
 from editd_client.mcp.dialects import TOOLS, tools_of
-from editd_client.mcp.workspace_choice import choose_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,7 @@ DAEMON = Path(editd.__path__[0])
 HINTING = (  # the modules whose refusals a tool of editd's own can meet
     "edits/preconditions.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
     "engine/access.py", "engine/leases.py", "engine/undo_conflicts.py", "engine/undo_selection.py",
-    "server/methods/blame.py",
-    "server/methods/leases.py", "values/content.py", "values/path.py",
+    "server/methods/files.py", "server/methods/leases.py", "values/content.py", "values/path.py",
 )  # fmt: skip
 
 
@@ -158,3 +157,12 @@ def test_the_sdk_is_imported_in_one_module() -> None:
                 names = [node.module or ""]
             wanted = {name.split(".")[0] for name in names} & {"mcp", "mcp_types", "anyio", "pydantic"}
             assert not wanted or file.name == "server.py", f"{file.name} imports {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("needs", "said"), [([2, 3], "In the way in b: 3; undo 2, 3 first."), ([], "In the way in b: 3.")]
+)
+def test_a_conflict_says_what_to_undo_first_only_if_that_is_known(needs: list[int], said: str) -> None:
+    conflict = InTheWay(path="b", blocking=[3], needs=needs, reason="lines")
+    result = UndoResult(transaction=None, files=[], conflicts=[conflict])
+    assert results.undone(result, is_dry_run=True).texts[-1].splitlines()[-1] == said

@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 )
 from msgspec import UNSET
 
+from crash_checks import fsck, strays
 from editd.wire.messages import (
     AnyEdit,
     ApplyResult,
@@ -45,7 +46,8 @@ from editd.wire.messages import (
     Write,
 )
 from editd_client.errors import EditdError, Unreachable
-from modelling import (
+from workplace import workplace
+from workspace_model import (
     Changes,
     Files,
     Held,
@@ -60,8 +62,6 @@ from modelling import (
     patch_of,
     version_at,
 )
-from torment import fsck, strays
-from workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

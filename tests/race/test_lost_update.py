@@ -16,9 +16,9 @@ import pytest
 
 import outsider
 import without
+from crash_checks import strays, transactions
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from torment import strays, transactions
 from workplace import write
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import fsck, in_the_long_form, strays
 from editd.values.content import version_of
 from editd.wire.messages import AnyEdit, Chmod, Delete, Patch, Write
 from editd_client.errors import EditdError
-from modelling import No, merge_contents
 from releases import CLICK, Held, Release, releases
-from torment import fsck, in_the_long_form, strays
+from workspace_model import No, merge_contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,11 +9,14 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.child_process import ChildProcess
+from crash_checks import wait_until
+from editd.server import child_process
+from editd.server.child_process import ChildProcess, RequestProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +41,11 @@ class Owner:
         self.child = ChildProcess(
             argv, on_frame=self.frames.put_nowait, on_death=self.death.set_result, nice=nice
         )
+
+
+def children() -> set[str]:
+    """Return the processes that this one has started and not collected yet."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -177,7 +185,7 @@ def test_a_program_that_is_not_there_is_an_error_at_the_start() -> None:
 def test_it_ends_when_the_daemon_is_killed() -> None:
     program = f"""
 import asyncio, sys
-from editd.server.child_process import ChildProcess
+from editd.server.child_process import ChildProcess, RequestProcess
 async def main():
     child = ChildProcess([sys.executable, "-c", {ECHO!r}], on_frame=print, on_death=print)
     await child.start()
@@ -194,3 +202,46 @@ asyncio.run(main())
     ended.register(child, select.POLLIN)
     assert ended.poll(10_000)
     os.close(child)
+
+
+def test_a_process_for_requests_is_started_again_after_its_death() -> None:
+    async def test() -> None:
+        process = RequestProcess([sys.executable, "-c", ECHO])
+        assert await process.ask({"n": 1}) == {"heard": {"n": 1}}
+        process.kill()
+        assert await process.ask({"n": 2}) is None
+        assert await process.ask({"n": 3}) == {"heard": {"n": 3}}
+        await process.close()
+
+    run(test)
+
+
+def test_a_request_under_way_gets_no_answer_when_its_process_is_closed() -> None:
+    async def test() -> None:
+        process = RequestProcess([sys.executable, "-c", "import sys; sys.stdin.buffer.read()"])
+        for closed_early in (True, False):
+            asked = asyncio.create_task(process.ask({"n": 1}))
+            await asyncio.sleep(0 if closed_early else 0.2)
+            await process.close()
+            assert await asked is None
+
+    run(test)
+
+
+def test_a_process_without_a_request_ends_and_the_next_request_starts_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_process, "IDLE_SECONDS", 0.2)
+
+    async def test() -> None:
+        others = children()
+        process = RequestProcess([sys.executable, "-c", ECHO])
+        assert await process.ask({"n": 1}) == {"heard": {"n": 1}}
+        await asyncio.sleep(0.1)
+        assert await process.ask({"n": 2}) == {"heard": {"n": 2}}
+        assert len(children() - others) == 1
+        await asyncio.to_thread(wait_until, lambda: children() == others, "it does not end")
+        assert await process.ask({"n": 3}) == {"heard": {"n": 3}}
+        await process.close()
+
+    run(test)

@@ -16,7 +16,7 @@ import pytest
 
 from editd.server.connection import Connections, SocketConnection
 from editd.server.listen import bind, serve
-from editd.system.peer_process import Peer
+from editd.system.process import Peer
 from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, Request
 from editd.wire.errors import error

@@ -427,7 +427,7 @@ def test_a_request_id_belongs_to_its_session(place: Workplace, is_killed: bool) 
         for name, before in zip(("s", "t"), undone, strict=True):
             client.hello(session=name)
             assert client.undo(seq_of(made[name]), request_id="u") == before
-        with pytest.raises(EditdError, match="was used for another request"):
+        with pytest.raises(EditdError, match="was used for a different request"):
             client.apply([write("t", "other")], request_id="r", session="s")
     assert place.files() == {"a": b"x\n", "None": b"new"}
 

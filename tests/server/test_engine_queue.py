@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Result, Write
     from editd.engine.engine import Engine
     from editd.errors import Refused
+    from editd.server.method_call import MethodCall
     from editd.wire.messages import Message
 
 
@@ -55,9 +57,9 @@ class Asked:
         pytest.fail("a fault of ours")
 
 
-def submit(queue: EngineQueue) -> Asked:
-    asked = Asked()
-    queue.submit(Apply((), Authorship("a"), "r"), asked, lambda _: Empty())
+def submit(queue: EngineQueue, asked: Asked | None = None) -> Asked:
+    asked = asked or Asked()
+    queue.submit(Apply((), Authorship("a"), "r"), lambda _: Empty()).call = cast("MethodCall", asked)
     return asked
 
 
@@ -95,7 +97,7 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
         queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None))
         requests = [Refusal(), Refusal()]
         for request in requests:
-            queue.submit(Apply((), Authorship("a"), "r"), request, lambda _: Empty())
+            submit(queue, request)
         await asyncio.sleep(0)
         assert isinstance(engine.broken, Broken)
         assert [request.refusal for request in requests] == [engine.broken, engine.broken]
@@ -151,12 +153,12 @@ def test_those_who_wait_for_the_engine_have_it_one_after_another() -> None:
 
         def work() -> None:
             inside.append(1)
+            time.sleep(0.01)
             counts.append(len(inside))
             inside.pop()
 
         async def look() -> None:
-            await queue.idle()
-            counts.append(len(queue))  # nothing is under way, so the engine is here
+            await queue.run(lambda: counts.append(len(inside)))
 
         await asyncio.gather(
             *(queue.run_in_thread(work) for _ in range(3)), look(), queue.run_in_thread(work), look()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import own_time, wait_until
 from editd.store.sqlite import LOCKED_SECONDS
 from editd.wire.messages import Tool
 from editd_client.errors import EditdError
-from torment import own_time, wait_until
 from workplace import write
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from workplace import Workplace
 
-FAULTY = Path(__file__).parent.parent / "faulty.py"
+FAULTY = Path(__file__).parent.parent / "faulty_daemon.py"
 HEAVY = "x" * 20_000_000  # away in a thread for a moment
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import folding
+import folding_filesystem
+from crash_checks import transactions
 from editd.system.filesystem import open_folder
-from editd.system.name_collisions import folding_of
+from editd.system.mounts import folding_of
 from editd_client.errors import EditdError
-from torment import transactions
 from workplace import write
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("kind", IGNORES)
 
 
 def skip_where_missing(kind: str) -> None:
-    if (reason := folding.missing(kind)) is not None:
+    if (reason := folding_filesystem.missing(kind)) is not None:
         pytest.skip(reason)
 
 
@@ -39,7 +39,7 @@ def test_a_root_whose_file_system_folds_names_is_refused_at_start_with_the_reaso
     place: Workplace, kind: str
 ) -> None:
     skip_where_missing(kind)
-    with folding.folding(kind, place.root, place.folder):
+    with folding_filesystem.folding(kind, place.root, place.folder):
         (place.root / "README.md").write_text("the only copy\n")
         with pytest.raises(AssertionError, match=f"ignores {IGNORES[kind]} in names.*Move the project"):
             place.start()
@@ -50,7 +50,7 @@ def test_a_root_whose_file_system_folds_names_is_refused_at_start_with_the_reaso
 def test_such_a_mount_below_the_root_is_out_of_scope_and_status_names_it(place: Workplace, kind: str) -> None:
     skip_where_missing(kind)
     place.write({"a": "a\n"})
-    with folding.folding(kind, place.root / "stick", place.folder):
+    with folding_filesystem.folding(kind, place.root / "stick", place.folder):
         (place.root / "stick/README.md").write_text("the only copy\n")
         with place.start() as client:
             client.settle()
@@ -75,7 +75,7 @@ def test_a_mount_that_folds_names_and_comes_later_is_out_of_scope_too(place: Wor
     (place.root / "stick").mkdir()
     with place.start() as client:
         client.settle()
-        with folding.folding("exfat", place.root / "stick", place.folder):
+        with folding_filesystem.folding("exfat", place.root / "stick", place.folder):
             (place.root / "stick/f").write_text("f\n")
             client.settle()
             assert "stick" in " ".join(client.status().uncovered)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import wait_until
 from editd_client.errors import EditdError
 from every_method import FOUND, METHODS
-from torment import wait_until
 from workplace import TOP, workplace, write
 
 if TYPE_CHECKING:
@@ -31,7 +31,11 @@ ROUNDS = 12
 @pytest.fixture(scope="module")
 def littering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workplace, Client]]:
     with workplace(tmp_path_factory.mktemp("place"), {"a.txt": FOUND, "plain": "plain"}) as place:
-        place.launcher = (sys.executable, str(TOP / "tests" / "littering.py"), str(place.folder / "garbage"))
+        place.launcher = (
+            sys.executable,
+            str(TOP / "tests" / "garbage_daemon.py"),
+            str(place.folder / "garbage"),
+        )
         with place.start() as client:
             client.settle()
             yield place, client

@@ -190,7 +190,7 @@ def test_a_formatter_that_gives_back_what_was_there_leaves_nothing_to_record(hoo
     answer = hooks.client.apply([replace("same.txt", "SAME", "same")])
     assert answer.transaction is None
     assert answer.files[0].change is None
-    assert answer.files[0].warnings == ["formatted by upper, which leaves nothing of the change"]
+    assert answer.files[0].warnings == ["formatted by upper, and the file is unchanged as a result"]
     assert hooks.client.status().head == head
 
 
@@ -256,7 +256,7 @@ def test_a_changeset_that_a_check_refuses_stays_open_and_can_be_put_right(hooks:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "is not there": ({"command": ["/nowhere/at/all"]}, "cannot be run: No such file or directory"),
     "fails": ({"command": [PYTHON, "-c", "raise SystemExit('no syntax')"]}, "exit status 1. no syntax"),
-    "empties": ({"command": [PYTHON, "-c", ""]}, "made nothing of bad.txt, which is not empty"),
+    "empties": ({"command": [PYTHON, "-c", ""]}, "made bad.txt empty"),
     "dies": ({"command": [PYTHON, "-c", "import os; os.kill(os.getpid(), 11)"]}, "killed by SIGSEGV"),
     "floods": (
         {"command": [PYTHON, "-c", "while 1: print('x' * 10**6)"], "seconds": 30}, "printed more than 64 MiB"
@@ -265,10 +265,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"command": ["/bin/sh", "-c", "yes >&2"], "seconds": 30}, "printed more than 64 MiB",
     ),
     "removes the file": (
-        {"command": ["/bin/sh", "-c", "rm \"$0\"", "{file}"]}, "has left bad.txt no plain file",
+        {"command": ["/bin/sh", "-c", "rm \"$0\"", "{file}"]}, "afterwards, bad.txt is no regular file",
     ),
     "puts a link there": (
-        {"command": ["/bin/sh", "-c", "rm \"$0\"; ln -s /etc/hostname \"$0\"", "{file}"]}, "no plain file",
+        {"command": ["/bin/sh", "-c", "rm \"$0\"; ln -s /etc/hostname \"$0\"", "{file}"]}, "no regular file",
     ),
 }  # fmt: skip
 
@@ -338,7 +338,7 @@ def test_a_hook_that_hangs_is_killed_and_others_are_served_meanwhile(hooks: Desk
                 assert not refusals
             asking.join()
     assert refusals[0].name == "timeout"
-    assert "had not ended after 1 s" in str(refusals[0])
+    assert "was still running after 1 s" in str(refusals[0])
     assert not is_running("60.125")
 
 
@@ -404,6 +404,16 @@ def test_a_hook_has_a_scratch_folder_an_environment_and_descriptors_of_its_own(h
     assert not any("EDITD_SOCKET" in name or "XDG" in name for name in names.split(","))
 
 
+def test_a_hook_sees_the_files_beside_it_as_the_same_edit_makes_them(hooks: Desk) -> None:
+    hooks.place.write({"beside.cfg": "old\n", "gone.cfg": "old\n"})
+    script = (
+        "import os; print([open(name).read() for name in sorted(os.listdir('.')) if name[-4:] == '.cfg'])"
+    )
+    hooks.configure(hook("look", script, with_files=["beside.cfg", "gone.cfg"]))
+    hooks.client.apply([write("seen.txt", "x\n"), write("beside.cfg", "new\n"), Delete(path="gone.cfg")])
+    assert hooks.holds("seen.txt") == "['new\\n']\n"
+
+
 def test_no_file_of_the_workspace_is_run_nor_taken_for_an_option(hooks: Desk) -> None:
     hooks.configure(hook("upper", "print(open('-c.txt').read().upper(), end='')", "{path}"))
     script = "import sys; p = sys.argv[1]; t = open(p).read(); open(p, 'w').write(p + t)"
@@ -412,6 +422,20 @@ def test_no_file_of_the_workspace_is_run_nor_taken_for_an_option(hooks: Desk) ->
     assert hooks.holds("-c.txt") == "./-c.txtx\n"
     with pytest.raises(EditdError, match="must be a name in PATH, or an absolute path"):
         hooks.configure(hook("here", "", command=["./run.txt"]))
+
+
+@pytest.mark.parametrize("folder", [".", "bin"])
+def test_a_hook_finds_no_program_in_the_workspace_by_its_name(tmp_path: Path, folder: str) -> None:
+    with workplace(tmp_path / "place", {}) as place:
+        made = place.root / folder / "made-here"
+        made.parent.mkdir(exist_ok=True)
+        made.write_text("#!/bin/sh\necho run\n")
+        made.chmod(0o755)
+        place.variables["PATH"] = f"{made.parent}{os.pathsep}{os.environ['PATH']}"
+        with place.start() as client:
+            desk = Desk(place, client)
+            desk.configure(hook("here", "", command=["made-here"]))
+            desk.refused(write("a.txt", "x\n"))
 
 
 # ── others meanwhile ──

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import in_the_long_form
+from editd.wire.messages import Tool
 from workplace import write
 
 if TYPE_CHECKING:
@@ -63,11 +66,50 @@ def test_no_timer_wakes_the_daemon_while_nothing_happens(place: Workplace) -> No
         subscriber.close()
 
 
+SHORT_IDLE = """
+import sys
+from editd.cli import main
+from editd.server import child_process
+child_process.IDLE_SECONDS = 0.5
+sys.argv[1:] = sys.argv[4:]
+main()
+"""
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("is_short", [True, in_the_long_form(False)])
+def test_an_idle_daemon_is_one_process_and_has_the_others_back_when_it_needs_them(
+    place: Workplace, is_short: bool
+) -> None:
+    if is_short:
+        place.launcher = (sys.executable, "-c", SHORT_IDLE)
+    place.write({"a.txt": "line 0\n"})
+    with place.start() as client:
+        assert place.process is not None
+        for number in (1, 2):
+            client.settle()  # the scanning process
+            client.apply([Tool(
+                dialect="serena", tool="replace_content",
+                args={"relative_path": "a.txt", "needle": r"^line \d", "repl": f"line {number}",
+                      "mode": "regex"},
+            )])  # fmt: skip
+            until = time.monotonic() + REST_SECONDS
+            while children(place.process.pid):
+                assert time.monotonic() < until, "a process does not end"
+                time.sleep(0.1)
+        assert client.status().head == 2
+        print(f"{resident_kib(place.process.pid) / 1024:.0f} MiB")
+
+
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_the_daemon_ends_when_its_socket_or_the_folder_of_it_is_gone(
     place: Workplace, *, is_folder: bool
 ) -> None:
-    place.start().close()
+    with place.start() as client:
+        client.settle()  # it waits by now
     if is_folder:
         os.rename(place.runtime / "editd", place.runtime / "elsewhere")
     else:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import PATIENCE_SECONDS, surveyor, wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
-from torment import PATIENCE_SECONDS, surveyor, wait_until
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_a_lease_stays_within_its_sessions_scope(place: Workplace) -> None:
                     client.lease_acquire([glob], 60, wait=wait)
                 assert refused.value.name == "permission_denied"
                 assert f"may not write {path}, which a lease of {glob} would cover" in refused.value.message
-                assert "It was opened for: src/**, docs/*.md." in refused.value.data["hint"]
+                assert "in its scope: src/**, docs/*.md." in refused.value.data["hint"]
     place.stop()
 
 

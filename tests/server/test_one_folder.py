@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import machine
+from crash_checks import transactions
+from editd.system import files
 from editd_client.errors import EditdError
-from torment import transactions
 from workplace import write
 
 if TYPE_CHECKING:
@@ -79,6 +81,21 @@ def test_a_folder_that_is_locked_is_free_when_its_daemon_was_killed(place: Workp
     place.kill()
     with place.start() as client:
         client.apply([write("a", "1\n")])
+
+
+def test_a_start_waits_for_a_child_that_still_holds_the_lock_of_a_killed_daemon(place: Workplace) -> None:
+    """The child closes the lock's descriptor at its exec, and the daemon may be killed before that."""
+    place.start().close()
+    place.kill()
+    lock = files.take(str(place.state / "lock"))
+    assert lock is not None
+    timer = threading.Timer(0.3, lock.release)
+    timer.start()
+    try:
+        with place.start() as client:
+            assert client.status().head == 0
+    finally:
+        timer.join()
 
 
 def test_a_clone_in_the_workspaces_place_is_told_of_and_taken_in_by_the_next_daemon(place: Workplace) -> None:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd_client.errors import EditdError
-from torment import (
+from crash_checks import (
     fsck,
     held,
     in_company,
@@ -30,7 +29,9 @@ from torment import (
     transactions,
     wait_until,
 )
-from workplace import Workplace, write
+from editd.wire.limits import LIMITS
+from editd_client.errors import EditdError
+from workplace import Workplace, replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -262,6 +263,15 @@ def test_a_full_workspace_refuses_the_edit_whole_and_goes_on(place: Workplace) -
         assert client.check().problems == []
         client.close()
         place.stop()
+
+
+def test_large_requests_count_until_they_are_answered(place: Workplace) -> None:
+    """A connection goes on being read however many large requests it has sent before."""
+    large = "x" * 16_000_000
+    with place.start() as client:
+        for _ in range(LIMITS.message_bytes_max // len(large) + 2):
+            assert refusal(lambda: client.apply([replace("missing", large, "y")])).name == "file_missing"
+        assert client.status().journal["unpacked"] == 0
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import time
 from contextlib import asynccontextmanager
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.regex import Match, Search
+from crash_checks import in_company, own_time
+from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
+from editd.server import child_process
 from editd.server.regex_pool import RegexPool
-from torment import in_company, own_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -247,5 +249,20 @@ def test_a_process_that_does_not_start_is_said_so(monkeypatch: pytest.MonkeyPatc
         monkeypatch.undo()
         assert await searcher.find(Search("python", "b", "abc")) == (Match(1, 2),)
         await searcher.close()
+
+    run(test)
+
+
+def test_the_process_ends_without_a_search_and_the_next_search_starts_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_process, "IDLE_SECONDS", 0.2)
+
+    async def test() -> None:
+        async with searching() as searcher:
+            ended = os.pidfd_open(await pid_of(searcher))
+            await asyncio.to_thread(select.select, [ended], [], [], 20)
+            os.close(ended)
+            assert await searcher.find(Search("python", "b", "abc")) == (Match(1, 2),)
 
     run(test)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING
 
-from torment import wait_until
+from crash_checks import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

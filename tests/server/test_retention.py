@@ -136,7 +136,6 @@ def test_edits_go_on_while_the_history_is_compacted(place: Workplace) -> None:
         assert client.check().problems == []
 
 
-@pytest.mark.long
 def test_what_open_sessions_did_and_the_newest_are_never_compacted(place: Workplace) -> None:
     keep(place, 'count = 1, age = "1s", bytes = "1B"')
     with place.start() as other, place.client() as client:
@@ -171,7 +170,7 @@ def test_bytes_are_kept_to(place: Workplace) -> None:
 
 
 @pytest.mark.long
-def test_the_daemon_compacts_by_itself_and_finishes_what_was_cut_off(place: Workplace) -> None:
+def test_the_daemon_compacts_by_itself(place: Workplace) -> None:
     with place.start() as client:
         for number in range(12):
             client.apply([write("a.txt", f"{number}\n")])
@@ -179,7 +178,12 @@ def test_the_daemon_compacts_by_itself_and_finishes_what_was_cut_off(place: Work
         client.config_reload()
         _until(lambda: client.status().history["transactions"] == 4)
         assert client.check().problems == []
-        place.stop()
+
+
+def test_the_next_daemon_finishes_a_compaction_that_was_cut_off(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a.txt", "0\n")])
+    place.stop()
     (place.state / "compacting").touch()
     with place.start() as client:
         _until(lambda: not (place.state / "compacting").exists())

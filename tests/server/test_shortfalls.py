@@ -12,8 +12,8 @@ import pytest
 
 import machine
 import without
+from crash_checks import transactions, wait_until
 from editd.server.watcher import BLIND_SECONDS
-from torment import transactions, wait_until
 from workplace import write
 
 if TYPE_CHECKING:

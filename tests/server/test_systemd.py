@@ -17,7 +17,7 @@ from editd.server.systemd import SystemdStatus
 from editd.system.systemd_notify import SystemdNotifier
 from editd_client.client import Client
 from editd_client.errors import Unreachable
-from supervising import HANGING, Supervised, supervised
+from supervisor import HANGING, Supervised, supervised
 from workplace import START_SECONDS, write
 
 if TYPE_CHECKING:

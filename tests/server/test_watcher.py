@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -15,14 +17,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, PendingEvents
+from editd.engine.external_changes import Reconciliation
+from editd.server.engine_queue import EngineQueue
+from editd.server.hook_runner import HookRunner
+from editd.server.regex_pool import RegexPool
+from editd.server.scanner import Scanner
+from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, PendingEvents, WorkspaceWatcher
 from editd.system.fs_watch import FsEvent
+from editd.values.content import version_of
+from editd_client.errors import EditdError
+from harness import FILE_BYTES_MAX, Harness
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from editd.engine.engine import Engine
+    from editd.values.path import WorkspacePath
     from editd.wire.messages import Transaction
     from editd_client.client import Client
 
@@ -399,6 +411,72 @@ def test_a_removal_is_settled_too(here: Watched) -> None:
     assert kinds(here.log(head)[0]) == {"a.txt": "deleted"}
 
 
+def test_settle_is_refused_while_nothing_can_be_recorded_and_misses_nothing_afterwards(
+    place: Workplace,
+) -> None:
+    place.write({"a.txt": "1\n"})
+    client = place.start()
+    client.settle()
+    client.log()  # makes the files of the index, so that only the journal needs more room
+    assert place.process is not None
+    unlimited = resource.prlimit(place.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(place.process.pid, resource.RLIMIT_FSIZE, (1, unlimited[1]))  # No file may grow.
+    place.write({"a.txt": "2\n"})
+    with pytest.raises(EditdError) as refusal:
+        client.settle()
+    assert refusal.value.name == "io_error"
+    assert "journal" in refusal.value.message
+    assert any(
+        problem.startswith("The files and the history differ: a.txt") for problem in client.check().problems
+    )
+    resource.prlimit(place.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    wait_for(lambda: client.status().head == 1)  # Nobody needs to ask again.
+    assert client.settle().head == 1
+    assert client.check().ok
+
+
+def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_as_it_was_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.server.engine_queue.SLICE_SECONDS", 0.0)  # others come after each file
+    harness = Harness(tmp_path)
+    harness.baseline({f"{number}.txt": "before\n" for number in range(3000)})
+    harness.write({f"{number}.txt": "meanwhile\n" for number in range(3000)})
+    inspections = list[Reconciliation]()
+
+    async def settle_while_it_scans(engine: Engine) -> WorkspacePath:
+        searcher = RegexPool(1.0)
+        hooker = HookRunner(str(harness.state), str(harness.root), FILE_BYTES_MAX)
+        queue = EngineQueue(engine, searcher.find, hooker.run)
+        scanner = Scanner(str(harness.root), str(harness.state))
+        watcher = WorkspaceWatcher(str(harness.root), scanner, lambda _is_watched: False)
+        watcher.begin()
+        watcher.start(engine, queue, frozenset(), await watcher.ready(SECONDS), lambda _event, _body: None)
+        scan = asyncio.create_task(scanner.settle(engine, queue))
+        while not (inspections and inspections[0].found):  # noqa: ASYNC110  # it has no notification
+            await asyncio.sleep(0)
+        path = next(iter(inspections[0].found))
+        harness.write({path.text: "before\n"})
+        await watcher.settle()
+        await scan
+        for close in (watcher.close, scanner.close, searcher.close, hooker.close):
+            await close()
+        return path
+
+    with harness.engine() as engine:
+        inspect = engine.inspect
+
+        def inspected() -> Reconciliation:
+            inspections.append(inspect())
+            return inspections[-1]
+
+        monkeypatch.setattr(engine, "inspect", inspected)
+        path = asyncio.run(settle_while_it_scans(engine))
+        entry = engine.history.entry(path)
+        assert entry is not None
+        assert entry.version == version_of(b"before\n")
+
+
 def test_nothing_of_the_cookies_is_left(here: Watched) -> None:
     here.client.settle()
     assert not [name for name in os.listdir(here.root) if name.startswith(".editd-")]
@@ -410,7 +488,14 @@ def test_nothing_of_the_cookies_is_left(here: Watched) -> None:
 def mortal(place: Workplace) -> Client:
     """A daemon of which a signal kills the watcher."""
     reading, writing = os.pipe()
-    argv = [sys.executable, str(TOP / "tests/mortal.py"), "-C", str(place.root), "--ready-fd", str(writing)]
+    argv = [
+        sys.executable,
+        str(TOP / "tests/deaf_watcher_daemon.py"),
+        "-C",
+        str(place.root),
+        "--ready-fd",
+        str(writing),
+    ]
     place.process = subprocess.Popen(argv, env=place.environment, pass_fds=[writing])
     os.close(writing)
     with os.fdopen(reading) as pipe:
@@ -608,3 +693,14 @@ def test_the_echo_of_edit_after_edit_is_looked_at_once_a_second() -> None:
     again.add(FsEvent(frozenset({b"ours"})), 11.1, is_echo=True)
     again.take_back(pending)
     assert again.due() == pytest.approx(11.0)
+
+
+def test_what_is_taken_back_is_all_looked_at_again() -> None:
+    taken, pending = PendingEvents(), PendingEvents()
+    taken.add(
+        FsEvent(frozenset({b"a"}), frozenset({b"d"}), repositories=frozenset({b"/r"})), 9.0, is_echo=False
+    )
+    pending.add(FsEvent(frozenset({b"b"}), frozenset({b"e"})), 10.0, is_echo=False)
+    pending.take_back(taken)
+    assert (pending.paths, pending.folders, pending.repositories) == ({b"a", b"b"}, {b"d", b"e"}, {b"/r"})
+    assert (pending.first, pending.last) == (9.0, 10.0)

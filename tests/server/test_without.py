@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import without
+from crash_checks import strays, transactions, wait_until
 from editd.values.content import version_of
 from editd_client.errors import Unreachable
-from torment import strays, transactions, wait_until
 from workplace import replace, write
 
 if TYPE_CHECKING:

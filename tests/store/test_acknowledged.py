@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
-from editd.store.acknowledged import read_acknowledged
+from crash_checks import wait_until
 from editd.store.journal import JournalPosition, frames
-from editd.store.open_history import open_history
-from editd.store.salvage import Salvage
+from editd.store.salvage import Salvage, open_history
+from editd.store.state_files import read_acknowledged
 from harness import Harness, apply
 from harness import write as edit
 from machine import machine
-from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

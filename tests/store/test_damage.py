@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import fsck
 from damage import copy, layout, prepare, readable, state_files
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
-from editd.store.open_history import open_history
 from editd.store.repair import Repair
-from editd.store.salvage import Salvage
+from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError
-from torment import fsck
 from workplace import write
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.open_history import open_history
+from crash_checks import fsck, history_files
 from editd.store.repair import Repair
-from editd.store.salvage import Salvage
+from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
-from torment import fsck, history_files
+from harness import Harness
 from workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
@@ -85,3 +85,11 @@ def test_a_floor_that_is_damaged_is_named_and_found_again(
     finally:
         shutil.rmtree(compacted.state)
         kept.rename(compacted.state)
+
+
+def test_a_floor_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "1\n"})
+    (place.store / "shallow").mkdir()
+    with pytest.raises(IsADirectoryError):
+        open_history(str(place.state))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import read_acknowledged
 from editd.store.journal import (
     SEGMENT_BYTES,
     SPARES_MAX,
@@ -26,6 +25,8 @@ from editd.store.journal import (
     segments,
 )
 from editd.store.journal_record import Aborted, ChangeRecord, Committed, EntryRecord
+from editd.store.state_files import read_acknowledged
+from editd.system import files, filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -363,6 +364,30 @@ def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
     assert kept[2] == record(2, b"new")
 
 
+def test_a_segments_name_is_durable_before_it_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power cut may keep the frame under the old name, among the segments to be reused."""
+    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
+    journal = Journal(str(tmp_path))
+    journal.append([record(1)])
+    done: list[str] = []
+
+    def sync_path(path: str) -> None:
+        files.sync_path(path)
+        done.append(path)
+
+    def write_at(descriptor: int, content: bytes, offset: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        filesystem.write_at(descriptor, content, offset)
+
+    monkeypatch.setattr("editd.store.journal.sync_path", sync_path)
+    monkeypatch.setattr("editd.store.journal.write_at", write_at)
+    journal.append([record(2, bytes(3900))])
+    assert journal.position.segment == 2
+    assert done.index(journal.folder) < done.index(segment_path(journal.folder, 2))
+
+
 def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +398,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
 
     journal = Journal(str(tmp_path))
     journal.append([record(1, bytes(3700))])
-    monkeypatch.setattr("editd.store.acknowledged.write_at", fail)
+    monkeypatch.setattr("editd.store.state_files.write_at", fail)
     journal.append([record(2, bytes(3700))])
     journal.append([record(3, bytes(3700))])
     journal.release(2)
@@ -463,3 +488,16 @@ def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path, monkeypatch:
         journal.append([record(seq, bytes(3700))])
     journal.release(20)
     assert len(list(tmp_path.glob("*.segment"))) == SPARES_MAX + 1, "those kept, and the one in use"
+
+
+def test_a_segment_that_could_not_be_filled_is_removed(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = set(tmp_path.iterdir())
+    monkeypatch.setattr("editd.store.journal.write_at", fail)
+    with pytest.raises(OSError, match="No space left"):
+        journal.make_spare()
+    assert set(tmp_path.iterdir()) == before

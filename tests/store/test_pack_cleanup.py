@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.git_repository import create_store
-from editd.store.manifest import write_manifest
-from editd.store.pack_cleanup import is_tidy, tidy
-from editd.store.pack_writer import PackWriter
+from crash_checks import wait_until
+from editd.store.git_repository import create_store, write_manifest
+from editd.store.packfile import PackWriter, is_tidy, tidy
 from editd.store.verify import verify_quick
-from torment import wait_until
 from workplace import write
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pytest
 
 from editd.errors import UnknownTransaction
 from editd.store.compaction import CompactionLimits, Compactor
-from editd.store.head import move_head
+from editd.store.git_repository import COMPACTING, move_head
 from editd.store.journal import JournalPosition
-from editd.store.open_history import open_history
 from editd.store.pack_worker import Packer
+from editd.store.salvage import open_history
 from editd.store.verify import verify_quick
-from editd.system.atomic_file import sync_path
+from editd.system.files import sync_path
 from harness import Harness, apply, done, pack, write
 
 if TYPE_CHECKING:
@@ -124,6 +124,28 @@ def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
         assert steps.index(("sync", name)) < steps.index(("rename", name))
 
 
+def test_the_marker_of_a_compaction_stays_until_the_old_packs_are_gone(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that finds the marker compacts once more, so nothing that was cut off stays for ever."""
+    edit_thrice(place)
+    compactor = Compactor(str(place.state))
+    compactor.prepare(KEEP_ALL, is_dry=False)
+    marker = place.state / COMPACTING
+
+    def fail(_store: str, _names: list[str]) -> None:
+        assert marker.exists()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as context:
+        context.setattr("editd.store.compaction.drop_packs", fail)
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            compactor.sweep([])
+    assert marker.exists()
+    compactor.sweep([])
+    assert not marker.exists()
+
+
 def test_a_pack_that_head_has_yet_to_name_is_not_compacted(place: Harness) -> None:
     edit_thrice(place)
 
@@ -188,9 +210,9 @@ def test_what_is_packed_does_not_wait_for_packing_any_more(place: Harness) -> No
     place.baseline()
     with place.engine() as engine:
         done(engine, apply(write("a", "1\n" * 1000)))
-        assert engine.history.pending_bytes > 2000
+        assert engine.history.pending.bytes > 2000
         pack(engine)
-        assert engine.history.pending_bytes == 0
+        assert engine.history.pending.bytes == 0
 
 
 def test_the_beginning_of_several_ids_names_none_of_them(

@@ -12,7 +12,7 @@ import pytest
 
 from editd.store.git_objects import EMPTY_TREE, commit_content, object_id
 from editd.store.git_repository import create_store
-from editd.store.pack_writer import PackWriter, index_of, release
+from editd.store.packfile import PackWriter, index_of, release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,3 +137,23 @@ def test_offsets_past_two_gigabytes_are_read_by_git(packs: Path) -> None:
     done = subprocess.run(["git", "show-index"], input=index, capture_output=True, check=True)
     shown = (line.split() for line in done.stdout.decode().splitlines())
     assert {oid: int(offset) for offset, oid, _ in shown} == offsets
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_the_names_of_a_pack_are_durable_when_it_is_finished(
+    packs: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    listed_at_sync: list[list[str]] = []
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        fsync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), packs.stat()):
+            listed_at_sync.append(sorted(os.listdir(packs)))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    writer = PackWriter(str(packs))
+    writer.add("blob", b"a")
+    name = writer.finish(keep=is_kept)
+    assert {f"{name}.idx", f"{name}.pack"} <= set(os.listdir(packs))
+    assert listed_at_sync[-1] == sorted(os.listdir(packs))

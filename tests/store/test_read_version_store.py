@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import resource
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
@@ -11,18 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
-from editd.store.read_version_store import ReadVersionStore
-from editd.store.session_store import SessionStore
+from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob
-from editd.values.lease import Lease
 from editd.values.path import WorkspacePath
-from editd.values.session import Bounds, Session
+from editd.values.session import Bounds, Lease, Session
 from editd_client.errors import EditdError
-from torment import own_time
 from workplace import write
 
 if TYPE_CHECKING:
@@ -160,3 +159,20 @@ def locked(path: Path) -> Iterator[None]:
 
 def put_aside(folder: Path, name: str) -> list[Path]:
     return list((folder / "damaged").glob(f"*/{name}"))
+
+
+@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+def test_one_whose_disk_fails_is_not_damaged(
+    tmp_path: Path, make: Callable[[Path], Path], read: Callable[[Path], None]
+) -> None:
+    path = make(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # SQLite then reports an I/O error
+    try:
+        with pytest.raises(IoError) as refusal:
+            read(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert refusal.value.data["errno"] == errno.EIO
+    read(tmp_path)
+    assert put_aside(tmp_path, path.name) == []

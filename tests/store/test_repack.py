@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 import pytest
 
+from crash_checks import PATIENCE_SECONDS, wait_until
 from editd.store import repack
 from editd.store.git_objects import commit_content
-from editd.store.git_repository import create_store
-from editd.store.head import move_head
-from editd.store.manifest import exclusive_lock, read_manifest, shared_lock, write_manifest
-from editd.store.pack_writer import PackWriter
-from torment import PATIENCE_SECONDS, wait_until
+from editd.store.git_repository import (
+    create_store,
+    exclusive_lock,
+    move_head,
+    read_manifest,
+    shared_lock,
+    write_manifest,
+)
+from editd.store.packfile import PackWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +78,22 @@ def test_many_packs_become_one_that_git_finds_sound(store: Path) -> None:
     listed = subprocess.run([*git, "rev-list", "history"], check=True, capture_output=True, text=True).stdout
     assert listed.split() == [oid.hex() for oid in reversed(made)]
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in (store / "objects/pack").iterdir())
+
+
+def test_a_run_that_was_killed_before_the_old_packs_went_is_repeated_without_loss(
+    store: Path, tmp_path: Path
+) -> None:
+    """The second run makes a pack of the same bytes and name as the first run's pack."""
+    made = commits(store, 2)
+    shutil.copytree(store / "objects/pack", tmp_path / "before")
+    repack.repack(pygit2.Repository(str(store)))
+    [combined] = packs(store)
+    shutil.copytree(tmp_path / "before", store / "objects/pack", dirs_exist_ok=True)
+    repack.repack(pygit2.Repository(str(store)))
+    assert packs(store) == [combined]
+    git = ["git", "--git-dir", str(store)]
+    listed = subprocess.run([*git, "rev-list", "history"], check=True, capture_output=True, text=True).stdout
+    assert listed.split() == [oid.hex() for oid in reversed(made)]
 
 
 def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
@@ -206,3 +228,22 @@ def test_a_large_pack_is_left_alone(store: Path) -> None:
     run(store)
     assert large in [pack.stem for pack in packs(store)]
     assert len(packs(store)) == 2
+
+
+def test_one_that_is_cut_off_leaves_no_index_without_its_pack(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits(store, 2)
+    before = packs(store)
+    rename = os.rename
+
+    def only_one(source: str, target: str) -> None:
+        rename(source, target)
+        monkeypatch.undo()
+        raise OSError("cut off")
+
+    monkeypatch.setattr("editd.store.repack.os.rename", only_one)
+    with pytest.raises(OSError, match="cut off"):
+        repack.repack(pygit2.Repository(str(store)))
+    (new,) = set(packs(store)) - set(before)
+    assert not new.with_suffix(".idx").exists()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from damage import copy, prepare
-from editd.store.open_history import open_history
-from editd.store.salvage import Salvage
+from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
 from editd_client.errors import EditdError
 from workplace import write

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import child, wait_until
 from editd.store.verify import verify_full
+from editd.system.files import take
 from editd_client.errors import EditdError, Unreachable
-from torment import child, wait_until
 from workplace import TOP, write
 
 if TYPE_CHECKING:
@@ -27,18 +28,21 @@ LONG = """
 import sys, time
 from pathlib import Path
 
-if any(argument.startswith("editd.store.") for argument in sys.orig_argv):
-    from editd.store import verify
+if "editd.store.verify" in sys.orig_argv:
+    from contextlib import contextmanager
+    from editd.store import git_repository
 
-    here, proved = Path(__file__).parent, verify.verify_full
+    here, lock = Path(__file__).parent, git_repository.shared_lock
 
-    def verify_full(*arguments):
-        (here / "begun").touch()
-        while (here / "long").exists():
-            time.sleep(0.01)
-        return proved(*arguments)
+    @contextmanager
+    def shared_lock(store):
+        with lock(store):
+            (here / "begun").touch()
+            while (here / "long").exists():
+                time.sleep(0.01)
+            yield
 
-    verify.verify_full = verify_full
+    git_repository.shared_lock = shared_lock
 """
 
 
@@ -81,6 +85,7 @@ def test_packing_goes_on_while_the_history_is_checked(
         asked = beside.submit(checking.check)
         try:
             long_check.wait_until_begun()
+            assert take(str(place.state / "packs.staying")) is None, "packs may go"
             collected = beside.submit(compacting.gc)
             wait_until(lambda: client.status().history["compacting"], "it does not begin")
             for number in range(1, 4):
@@ -112,7 +117,7 @@ def test_what_was_packed_since_the_index_was_written_is_not_missing_in_it(place:
 def test_a_daemon_that_ends_does_not_wait_for_a_check(
     place: Workplace, long_check: LongCheck, beside: Executor
 ) -> None:
-    stalling = str(TOP / "tests/stalling.py")
+    stalling = str(TOP / "tests/slow_disk_daemon.py")
     place.launcher = (sys.executable, stalling, str(place.folder / "never"))  # it drains for a moment
     with place.start() as client:
         asked = beside.submit(client.check)
@@ -129,7 +134,7 @@ def test_a_check_ends_with_a_daemon_that_is_killed(
     with place.start() as client:
         asked = beside.submit(client.check)
         long_check.wait_until_begun()
-        prover = child(place, "editd.store.verify_worker")
+        prover = child(place, "editd.store.verify")
         assert prover is not None
         place.kill()
         with pytest.raises(Unreachable):

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crash_checks import held, replayed, strays, transactions, versions
 from editd.values.content import version_of
 from editd_client.errors import EditdError
 from outsider import exchange
-from torment import held, replayed, strays, transactions, versions
 from workplace import replace, write
 
 if TYPE_CHECKING:

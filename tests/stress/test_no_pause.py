@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.workspace.quarantine import KEPT_SECONDS
-from torment import packer, wait_until
+from crash_checks import packer, wait_until
+from editd.workspace.replaced_files import KEPT_SECONDS
 from workplace import workplace, write
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What is noticed below a folder, while folders come and go, and how it is told that something was not.
+"""system.fs_watch: notices of changes below a folder while folders come and go, and reports of lost ones.
 
-Each churn ends with a probe in every folder: its notice must come, at its right path.
+Each test with many folder changes ends with a probe in every folder. Its notice must have the right path.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ALL: list[Watcher] = []
 
 @pytest.fixture(autouse=True)
 def _stop_all() -> Iterator[None]:
-    """However a test ends, nothing of it goes on watching."""
+    """Stop all watches at the end of a test, even of a failed one."""
     yield
     while ALL:
         ALL.pop().stop()
 
 
 class Ear:
-    """A watch, and all that it has told."""
+    """A watch, and all its notices."""
 
     def __init__(
         self, root: Path, wanted: WatchFilter | None = None, emitter_class: type[EventEmitter] | None = None
@@ -78,7 +78,7 @@ class Ear:
             assert self._changed.wait_for(is_so, SECONDS), (self.states, sorted(self.paths)[:50])
 
     def catch_up(self) -> None:
-        """Return when all that was done before is told: a cookie."""
+        """Wait for the notice of a cookie: all earlier notices have come by then."""
         name = f".editd-cookie-{random.random()}"
         (self.root / name).touch()
         (self.root / name).unlink()
@@ -86,7 +86,7 @@ class Ear:
         self.wait(lambda: any(name.encode() in notice.cookies for notice in self.notices))
 
     def probe(self) -> None:
-        """Change a file in every folder: each is noticed at its right path, none twice."""
+        """Change a file in every folder. Verify one notice for each, at its right path."""
         self.catch_up()
         self.notices.clear()
         places = [Path(place).relative_to(self.root) for place, _, _ in os.walk(self.root)]
@@ -111,7 +111,7 @@ def fill(folder: Path, *names: str) -> None:
         (folder / name / "file").write_text("1\n")
 
 
-# ── what a change is told as ──
+# ── the notices of a change ──
 
 
 def test_each_way_of_writing_a_file_names_it(ear: Ear) -> None:
@@ -222,7 +222,7 @@ def test_no_cookie_is_lost_while_the_root_is_walked_anew(ear: Ear) -> None:
         ear.catch_up()
 
 
-# ── the churns of evidence/os.md 3 ──
+# ── many folder changes ──
 
 
 def test_removed_and_made_again(ear: Ear) -> None:
@@ -301,7 +301,7 @@ def test_made_moved_and_removed_at_random(ear: Ear) -> None:
     ear.probe()
 
 
-# ── what cannot be heard is told ──
+# ── reports of lost notices ──
 
 
 def test_folders_beyond_the_limit_are_told_and_tried_again(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_an_overflow_is_told_and_all_is_watched_again(ear: Ear) -> None:
     emitter = next(one for one in threading.enumerate() if isinstance(one, FolderEmitter))
     is_going_on = threading.Event()
     emitter._turn, turn = is_going_on.wait, emitter._turn  # type: ignore[method-assign,assignment]
-    (ear.root / "top/wakes").touch()  # the reader takes this one the old way, and stands still after it
+    (ear.root / "top/wakes").touch()  # the reader processes this one as before, and stops after it
     ear.wait(lambda: "top/wakes" in ear.paths)
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     for number in range(most // 3 + 100):

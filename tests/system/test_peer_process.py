@@ -1,4 +1,4 @@
-"""system.peer_process: who is on the other end of a socket."""
+"""system.process: who is on the other end of a socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from editd.system.peer_process import Peer, has_hung_up, may_connect, peer_of
+from editd.system.process import Peer, has_hung_up, may_connect, peer_of
 
 
 def test_the_kernel_tells_who_connected() -> None:

@@ -271,12 +271,12 @@ def test_only_the_hunk_that_collides_is_a_conflict(place: Workplace, client: Cli
         ({"hunks": {"a": [2**40]}}, "invalid_params", "and no hunk"),
         ({"hunks": {}}, "invalid_params", "`hunks` names no hunk."),
         ({"hunks": {"a": []}}, "invalid_params", "`hunks` names no hunk."),
-        ({"hunks": {"new": [1]}}, "invalid_params", "did to new has no hunks."),
-        ({"hunks": {"src/b": [1]}}, "invalid_params", "did to src/b has no hunks."),
+        ({"hunks": {"new": [1]}}, "invalid_params", "The change of new by transaction"),
+        ({"hunks": {"src/b": [1]}}, "invalid_params", "The change of src/b by transaction"),
         ({"hunks": {"src": [1]}}, "nothing_to_undo", "did not change src."),
         ({"hunks": {"other": [1]}}, "nothing_to_undo", "did not change other."),
         ({"hunks": {"../a": [1]}}, "path_outside", ""),
-        ({"paths": ["a"], "hunks": {"a": [1]}}, "invalid_params", "`hunks` some hunks of it."),
+        ({"paths": ["a"], "hunks": {"a": [1]}}, "invalid_params", "`paths` and `hunks` both name a."),
     ],
 )
 def test_hunks_that_are_not_there_are_refused_and_nothing_changes(
@@ -302,7 +302,7 @@ def test_hunks_of_a_file_that_is_undone_are_undone_already(client: Client) -> No
     seq = change(client, replace("a", "line 5\n", "x\n"), replace("src/b", "line 5\n", "x\n"))
     client.undo(seq, paths=["a"])
     error = refused(lambda: client.undo(seq, hunks={"a": [1]}))
-    assert "is undone already" in error.message
+    assert "is already undone" in error.message
 
 
 def test_hunks_of_a_binary_file_are_none(client: Client, place: Workplace) -> None:

@@ -6,13 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.engine import undo_conflicts
+from editd.engine.commands import Outcome, Undo
+from editd.engine.undo_selection import BySession, ByTransaction
+from editd.errors import NothingToUndo
+from editd.values import changeset
+from editd.values.transaction import Authorship
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
+from harness import Harness, answer, apply, done, path_of, refused
+from harness import write as overwrite
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from editd.engine.commands import Result
+    from editd.engine.engine import Engine
+    from editd.engine.undo_selection import Scope
     from editd.wire.messages import UndoResult
     from editd_client.client import Client
     from workplace import Workplace
@@ -96,3 +108,101 @@ def test_a_restore_moves_one_file_back_to_one_path_and_can_be_undone(
     assert [(one.path, one.from_) for one in made.files if isinstance(one.from_, str)] == [("b", "c")]
     client.undo(made.seq)
     assert place.files() == before
+
+
+# ── Long recipes ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def place_here(tmp_path: Path) -> Harness:
+    place = Harness(tmp_path)
+    place.baseline({"a": LINES})
+    return place
+
+
+@pytest.fixture
+def engine(place_here: Harness) -> Iterator[Engine]:
+    with place_here.engine() as engine:
+        yield engine
+
+
+def edit(engine: Engine, session: str | None = None, **files: str) -> int:
+    return int(done(engine, apply(*(overwrite(*one) for one in files.items()), session=session)).seq)
+
+
+def request(scope: Scope, *, dry_run: bool = False) -> Undo:
+    return Undo(Authorship("ann", None, "", None), "connection 1", scope, dry_run=dry_run)
+
+
+def dry_run(engine: Engine, scope: Scope) -> Result:
+    return answer(engine, request(scope, dry_run=True))
+
+
+def recipe(engine: Engine, scope: Scope) -> list[int]:
+    shown = dry_run(engine, scope)
+    assert isinstance(shown, Outcome)
+    assert all(one.blocking for one in shown.conflicts)
+    return sorted({seq for one in shown.conflicts for seq in one.needs}, reverse=True)
+
+
+def follow(engine: Engine, needs: list[int], scope: Scope) -> None:
+    for seq in needs:
+        done(engine, request(ByTransaction(seq)))
+    shown = dry_run(engine, scope)
+    assert isinstance(shown, NothingToUndo) or (isinstance(shown, Outcome) and not shown.conflicts)
+
+
+def chain(engine: Engine, count: int) -> list[int]:
+    """Transactions that change two files each, one of them the next transaction's."""
+    return [edit(engine, **{f"f{n}": f"{n}\n", f"f{n + 1}": f"{n}\n"}) for n in range(count)]
+
+
+def test_a_recipe_of_more_than_a_hundred_transactions_has_only_those_that_depend_on_each_other(
+    engine: Engine,
+) -> None:
+    target = edit(engine, a=LINES.replace("line 5\n", "0\n"))
+    needs = list[int]()
+    for number in range(1, 121):
+        text = LINES.replace("line 5\n", f"{number}\n")
+        needs.append(edit(engine, a=text))
+        if number == 60:
+            edit(engine, a=text.replace("line 15\n", "fifteen\n"))
+            edit(engine, a=text)
+    assert recipe(engine, ByTransaction(target)) == needs[::-1]
+    follow(engine, needs[::-1], ByTransaction(target))
+
+
+@pytest.mark.parametrize("selective", [0, undo_conflicts.COST_SELECTIVE_MAX])
+def test_a_long_recipe_takes_what_is_connected_and_is_tried_out_all_the_same(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, selective: int
+) -> None:
+    monkeypatch.setattr(undo_conflicts, "COST_SELECTIVE_MAX", selective)
+    target, *later = chain(engine, 30)
+    edit(engine, other="x\n")
+    assert recipe(engine, ByTransaction(target)) == later[::-1]
+    follow(engine, later[::-1], ByTransaction(target))
+
+
+def test_a_rollback_that_needs_a_newer_transaction_of_the_session_undone_first(engine: Engine) -> None:
+    edit(engine, p="P\n")
+    mine = done(engine, apply(changeset.Delete(path_of("p")), session="s"))
+    theirs = edit(engine, **{"p/x": "X\n"})
+    newer = done(engine, apply(changeset.Delete(path_of("p/x")), session="s"))
+    assert recipe(engine, BySession("s")) == [newer.seq, theirs]
+    follow(engine, [int(newer.seq), theirs], BySession("s"))
+    assert done(engine, request(BySession("s"))).undoes == (mine.seq,)
+
+
+def test_where_no_clean_recipe_is_found_needs_is_empty_and_the_hint_names_another_way(
+    place_here: Harness, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, *later = chain(engine, 10)
+    monkeypatch.setattr(undo_conflicts, "COST_MAX", 20)
+    assert recipe(engine, ByTransaction(target)) == []
+    refusal = refused(engine, request(ByTransaction(target)))
+    assert refusal.data["files"][0]["blocking"] == [later[0]]
+    assert refusal.hint.startswith("Use on_conflict: force")
+    monkeypatch.undo()
+    assert recipe(engine, ByTransaction(target)) == later[::-1]
+    place_here.write({"f10": "an outside change that is not recorded yet\n"})
+    assert recipe(engine, ByTransaction(target)) == []

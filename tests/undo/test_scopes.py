@@ -45,6 +45,12 @@ def refusal(error: pytest.ExceptionInfo[EditdError]) -> tuple[str, str]:
     return error.value.name, error.value.message
 
 
+def marks(client: Client, seq: int) -> dict[str, int]:
+    """Return the undone paths of a transaction that is not undone as a whole, with the undo of each."""
+    files = client.show(seq).transaction.files
+    return {file.path: file.undone_by for file in files if isinstance(file.undone_by, int)}
+
+
 def line(place: Workplace, path: str, number: int) -> str:
     return (place.root / path).read_text().split("\n")[number - 1]
 
@@ -137,13 +143,56 @@ def test_a_move_is_taken_back_at_both_its_ends(place: Workplace, client: Client)
     assert ("a" in place.files(), "moved" in place.files(), line(place, "b", 3)) == (True, False, "B")
 
 
+def test_a_path_stays_undone_though_its_file_once_was_moved_onto_another_and_back(client: Client) -> None:
+    both = change(client, write("a", "new\n"), write("made", "made\n"))
+    client.undo(change(client, Move(path="made", to="a", overwrite=True)))
+    undone = seq_of(client.undo(both))
+    client.undo(undone, paths=["a"])
+    assert marks(client, both) == {"made": undone}
+
+
+def test_a_path_stays_undone_though_its_file_once_was_moved_onto_two_others_and_back_at_once(
+    client: Client,
+) -> None:
+    both = change(client, write("a", "new\n"), write("made", "made\n"))
+    change(client, Move(path="made", to="a", overwrite=True), session="s")
+    change(client, Move(path="a", to="b", overwrite=True), session="s")
+    client.rollback("s")
+    undone = seq_of(client.undo(both))
+    client.undo(undone, paths=["a"])
+    assert marks(client, both) == {"made": undone}
+
+
+def test_a_path_stays_undone_though_its_file_once_was_moved_onto_another_and_elsewhere_and_back(
+    client: Client,
+) -> None:
+    both = change(client, write("a", "new\n"), write("made", "made\n"))
+    onto = change(client, Move(path="made", to="a", overwrite=True))
+    client.undo(change(client, Move(path="a", to="elsewhere")))
+    client.undo(onto)
+    undone = seq_of(client.undo(both))
+    client.undo(undone, paths=["a"])
+    assert marks(client, both) == {"made": undone}
+
+
+def test_a_path_is_in_force_where_its_file_was_moved_onto_another_and_back_and_there_again(
+    client: Client,
+) -> None:
+    both = change(client, write("made", "made\n"), write("other", "other\n"))
+    back = seq_of(client.undo(change(client, Move(path="made", to="a", overwrite=True))))
+    client.undo(back)
+    undone = seq_of(client.undo(both))
+    client.undo(undone, paths=["a"])
+    assert marks(client, both) == {"other": undone}
+
+
 def test_a_path_that_the_transaction_did_not_change_is_refused(client: Client) -> None:
     made = change(client, swap("a", 3, "A"))
     with pytest.raises(EditdError) as refused:
         client.undo(made, paths=["a", "b"])
     assert refusal(refused) == (
         "nothing_to_undo",
-        f"Transaction {made} did not change b. `show` with tx {made} lists what it changed.",
+        f"Transaction {made} did not change b. Use `show` with tx {made} to list its changes.",
     )
 
 

@@ -84,3 +84,19 @@ def test_a_character_that_the_encoding_cannot_hold_is_refused() -> None:
 )  # fmt: skip
 def test_the_kind_of_line_end_is_told(text: str, kind: str) -> None:
     assert line_end_of(text) == kind
+
+
+def test_executable_means_x_where_r_is_and_other_bits_are_kept() -> None:
+    state = FileState(b"x", FILE, 0o2640).with_mode(EXECUTABLE)
+    assert (state.mode, state.permissions) == (EXECUTABLE, 0o2750)
+    assert state.with_mode(FILE).permissions == 0o2640
+
+
+def test_the_same_mode_is_the_same_state() -> None:
+    state = FileState(b"x", EXECUTABLE, 0o700)
+    assert state.with_mode(EXECUTABLE) is state
+
+
+def test_a_link_has_no_permissions() -> None:
+    assert FileState(b"x", FILE, 0o644).with_mode(SYMLINK).permissions is None
+    assert FileState(b"x").with_mode(EXECUTABLE).permissions is None

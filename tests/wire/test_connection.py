@@ -143,6 +143,14 @@ def test_a_first_byte_of_no_encoding_is_told_which_there_are(first: bytes) -> No
     assert connection.receive(as_line(1, "status", {})) == []
 
 
+def test_of_a_stream_that_cannot_be_read_any_more_nothing_is_kept() -> None:
+    connection = Connection()
+    (bad,) = connection.receive(b"Content-Length: many\r\n\r\n" + b"x" * 1000)
+    assert isinstance(bad, BadRequest)
+    assert bad.fatal
+    assert connection.kept == 0
+
+
 def test_empty_space_before_the_first_brace_is_passed_over() -> None:
     connection = Connection()
     assert connection.receive(b" \r\n") == []

@@ -179,6 +179,16 @@ def test_a_connection_may_send_more_values_in_all_its_messages_than_in_one() -> 
         assert len(next(frames)) == values
 
 
+def test_what_arrays_hold_counts_as_values_too() -> None:
+    array = msgspec.msgpack.encode([0] * LIMITS.array_length_max)
+    arrays = LIMITS.values_max // LIMITS.array_length_max + 1
+    frames = MessagePackFrames()
+    frames.feed(bytes([0x90 + arrays]) + array * arrays)
+    with pytest.raises(Malformed) as refused:
+        next(frames)
+    assert refused.value.fatal
+
+
 def test_a_line_over_the_limit_is_refused_though_its_end_comes_with_it() -> None:
     frames = LineFrames()
     frames.feed(b'"' + b"x" * LIMITS.message_bytes_max + b'"\n')

@@ -1,4 +1,4 @@
-"""wire.validation: what a request calls things is Unicode, and of a length that makes sense."""
+"""wire.codec: what a request calls things is Unicode, and of a length that makes sense."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 import working_files
 from editd.system.filesystem import RealDisk, open_folder
-from editd.workspace import quarantine
+from editd.workspace import replaced_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(RealDisk, "__init__", noted)
     monkeypatch.setattr(RealDisk, "close", closed)
-    monkeypatch.setattr(quarantine, "open_folder", noted_folder)
+    monkeypatch.setattr(replaced_files, "open_folder", noted_folder)
     yield
     for disk in list(disks):
         disk.close()

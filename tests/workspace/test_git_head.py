@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.workspace.git_head import (
+from editd.workspace.git_files import (
     LOCK_SECONDS_MAX,
     GitHead,
     HeadMove,

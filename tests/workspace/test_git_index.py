@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Version, version_of
-from editd.workspace.git_index import GitIndex
+from editd.workspace.git_worktree import GitIndex
 
 SWAP_CASE = "tr a-zA-Z A-Za-z"
 """A filter that leaves the size as it was."""

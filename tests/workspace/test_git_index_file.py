@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.content import EXECUTABLE, FILE, version_of
-from editd.workspace.git_index_file import read_index_file
+from editd.workspace.git_files import read_index_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +45,8 @@ def test_the_paths_are_those_that_git_lists(top: Path, version: str) -> None:
     if version != "4":
         assert (top / ".git/index").read_bytes()[7] == 3  # git takes 2 for 3 where an entry needs it
     index = read_index_file(str(top / ".git/index"))
-    assert sorted(index.places) == sorted(git(top, "ls-files", "-z").split(b"\0")[:-1]) == sorted(NAMES)
-    assert {index.entry(place).oid for place in index.places.values()} == {EMPTY}
+    assert sorted(index.offsets) == sorted(git(top, "ls-files", "-z").split(b"\0")[:-1]) == sorted(NAMES)
+    assert {index.entry(offset).oid for offset in index.offsets.values()} == {EMPTY}
 
 
 def test_an_entry_is_what_lstat_said(top: Path) -> None:
@@ -55,13 +55,13 @@ def test_an_entry_is_what_lstat_said(top: Path) -> None:
     (top / "b").chmod(0o755)
     git(top, "add", "a", "b")
     index = read_index_file(str(top / ".git/index"))
-    entry, found = index.entry(index.places[b"a"]), os.lstat(top / "a")
+    entry, found = index.entry(index.offsets[b"a"]), os.lstat(top / "a")
     assert entry.size == 3
     assert entry.oid.hex() == version_of(b"abc")
     assert entry.mtime_s * 10**9 + entry.mtime_ns == found.st_mtime_ns
     assert entry.ctime_s * 10**9 + entry.ctime_ns == found.st_ctime_ns
     assert (entry.inode, entry.uid, entry.gid) == (found.st_ino & 0xFFFFFFFF, found.st_uid, found.st_gid)
-    assert (entry.mode, index.entry(index.places[b"b"]).mode) == (FILE, EXECUTABLE)
+    assert (entry.mode, index.entry(index.offsets[b"b"]).mode) == (FILE, EXECUTABLE)
     assert index.written_ns == os.stat(top / ".git/index").st_mtime_ns
 
 
@@ -76,7 +76,7 @@ def test_an_extension_that_must_be_understood_is_named_and_others_are_not(top: P
 
 
 def test_without_an_index_there_are_no_entries(tmp_path: Path) -> None:
-    assert read_index_file(str(tmp_path / "index")).places == {}
+    assert read_index_file(str(tmp_path / "index")).offsets == {}
 
 
 def test_an_index_without_a_checksum_is_read(top: Path) -> None:
@@ -84,7 +84,7 @@ def test_an_index_without_a_checksum_is_read(top: Path) -> None:
     git(top, "add", "a")
     place = top / ".git/index"
     place.write_bytes(place.read_bytes()[:-20] + bytes(20))
-    assert list(read_index_file(str(place)).places) == [b"a"]
+    assert list(read_index_file(str(place)).offsets) == [b"a"]
 
 
 def test_a_damaged_index_is_refused_wherever_it_is_cut_or_changed(top: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine
+from crash_checks import transactions
 from editd_client.errors import EditdError
-from torment import transactions
 from workplace import replace, write
 
 if TYPE_CHECKING:

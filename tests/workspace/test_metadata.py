@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import PermissionDenied
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import RealDisk, write_whole
 from editd.values.content import EXECUTABLE, FileState
-from editd.workspace.metadata import permissions_for
+from editd.workspace.temp_files import permissions_for
 from editd.workspace.writer import WorkspaceWriter
 from working_files import LINK, NEW, OLD, change, files_on, put
 
@@ -223,6 +223,22 @@ def test_until_it_is_in_place_nobody_else_may_read_a_secret(file: Path) -> None:
     files_on(RealDisk(str(file.parent))).stage([change("a", OLD, NEW)], "t")
     beside, hidden = file.parent / ".editd-t-0", file.parent.with_name(f"{file.parent.name}.replaced")
     assert permissions(beside) == 0o600 if beside.exists() else permissions(hidden) == 0o700
+
+
+def test_while_it_is_written_nobody_else_may_read_a_secret(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.chmod(0o600)
+    set_attribute(file, "user.one", b"1")  # so that it is written beside the file, into no spare
+    seen: list[int] = []
+
+    def write(descriptor: int, content: bytes) -> None:
+        seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        write_whole(descriptor, content)
+
+    monkeypatch.setattr("editd.workspace.temp_files.write_whole", write)
+    publish(file.parent, change("a", OLD, NEW))
+    assert seen == [0o600]
 
 
 @NEEDS_ROOT

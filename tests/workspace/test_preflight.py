@@ -10,7 +10,7 @@ import pytest
 from editd.errors import NotAFile, PermissionDenied, Refused
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
-from editd.workspace.preflight import check
+from editd.workspace.staged_change import check_publishable
 from working_files import LINK, NEW, OLD, Held, change, put
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ X = FileState(b"old", EXECUTABLE)
 def refusal(root: Path, *changes: Change, pending: tuple[Change, ...] = ()) -> type[Refused] | None:
     """What kind of no the changes get; None if they may be published."""
     try:
-        check(RealDisk(str(root)), changes, pending)
+        check_publishable(RealDisk(str(root)), changes, pending)
     except Refused as refused:
         return type(refused)
     return None
@@ -80,7 +80,7 @@ def test_another_user_s_file_is_left_as_it_is(tmp_path: Path) -> None:
     try:
         for after in (X, NEW, None):
             with pytest.raises(PermissionDenied):
-                check(disk, [change("a", OLD, after)])
+                check_publishable(disk, [change("a", OLD, after)])
     finally:
         os.seteuid(0)
 

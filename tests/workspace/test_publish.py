@@ -15,9 +15,9 @@ from editd.errors import InUse, IoError
 from editd.system.filesystem import RealDisk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
+from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.reader import WorkspaceReader
-from editd.workspace.writer import ConcurrentWrite
-from meddling import MeddlingDisk, failing
+from racing_disk import MeddlingDisk, failing
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on, held, put
 
 if TYPE_CHECKING:
@@ -186,6 +186,26 @@ def test_what_somebody_writes_onto_what_is_being_taken_back_stays(
         files.publish(staging)
     files.discard(staging)
     assert held(tmp_path) == {"b": THEIRS}
+
+
+def test_who_saves_a_file_whose_mode_is_being_taken_back_keeps_its_permissions(
+    tmp_path: Path, disk: MeddlingDisk
+) -> None:
+    put(tmp_path, {"b": OLD})
+    files = files_on(disk)
+    ours = [change("b", OLD, FileState(OLD.content, EXECUTABLE)), change("c", None, NEW)]
+    staging = files.stage(ours, "t")
+
+    def save() -> None:
+        put(tmp_path, {"b": THEIRS})
+        (tmp_path / "b").chmod(0o600)
+        failing()()
+
+    disk.meddle["move", b"c"] = save
+    with pytest.raises(IoError):
+        files.publish(staging)
+    files.discard(staging)
+    assert (tmp_path / "b").stat().st_mode & 0o7777 == 0o600
 
 
 def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:

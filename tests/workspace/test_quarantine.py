@@ -1,4 +1,4 @@
-"""workspace.quarantine: what is written into a file that was just replaced is found."""
+"""workspace.replaced_files, the quarantine: a write to a file that was just replaced is found."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from editd.errors import Refused
 from editd.system.filesystem import RealDisk
 from editd.values.changeset import Change
 from editd.values.content import FileState
-from editd.workspace.quarantine import KEPT_SECONDS, Quarantine
-from editd.workspace.writer import ConcurrentWrite, WorkspaceWriter
+from editd.workspace.publish import ConcurrentWrite
+from editd.workspace.replaced_files import KEPT_SECONDS, Quarantine
+from editd.workspace.writer import WorkspaceWriter
 from in_memory import path_of
-from meddling import MeddlingDisk, failing
+from racing_disk import MeddlingDisk, failing
 from working_files import THEIRS, held, put, written_since
 from workplace import write
 
@@ -192,11 +193,11 @@ def test_what_could_not_be_looked_at_is_looked_at_again(
     list(written_since(files, 10.0))
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", _no_descriptor)
-        look = files.check_quarantine(20.0)
-        assert look is not None
-        looks = look()
+        check = files.check_quarantine(20.0)
+        assert check is not None
+        checks = check()
     with pytest.raises(OSError, match="Too many open files"):
-        list(files.written(looks))
+        list(files.written(checks))
     assert old.exists()
     looked_at_again(files, 20.0)
     assert not old.exists()
@@ -215,7 +216,7 @@ def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
 def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
     _, kept = replaced_once(tmp_path)
     left = Quarantine(str(kept))
-    assert list(left.written(left.look(left.due(None), at_the_end=True))) == [(None, OLD)]
+    assert list(left.written(left.check(left.due(None), at_the_end=True))) == [(None, OLD)]
     assert os.listdir(kept) == []
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.path import WorkspacePath
-from editd.workspace.git_ignore import DEEP_NAMES
+from editd.workspace.git_worktree import DEEP_NAMES
 from editd.workspace.scan import Walk
 from editd.workspace.scope import WorkspaceScope, is_never_ours
-from surveying import Ground
+from scan_process import Ground
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""workspace.temp_file_pool: to edit a file none is made, and no file that anybody has open is used again."""
+"""workspace.replaced_files, the pool: an edit creates no file, and reuses none that a program has open."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.quarantine import KEPT_SECONDS, KEPT_SECONDS_MAX, Quarantine
-from editd.workspace.temp_file_pool import AHEAD, BATCH, FEW, PERMISSIONS
+from editd.workspace.replaced_files import (
+    AHEAD,
+    BATCH,
+    FEW,
+    KEPT_SECONDS,
+    KEPT_SECONDS_MAX,
+    PERMISSIONS,
+    Quarantine,
+)
 from editd.workspace.writer import WorkspaceWriter
 from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
 
@@ -103,7 +110,7 @@ def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pr
     late = 10.0 + KEPT_SECONDS
     assert spared.files.check_quarantine(late, is_busy=True) is None
     with monkeypatch.context() as patched:
-        patched.setattr("editd.workspace.quarantine.KEPT_BYTES_MAX", len(OLD.content) - 1)
+        patched.setattr("editd.workspace.replaced_files.KEPT_BYTES_MAX", len(OLD.content) - 1)
         assert spared.files.check_quarantine(late, is_busy=True) is not None, "it takes too much room"
     spared.replace(NEW, NEWEST)
     assert spared.files.check_quarantine(late, is_busy=True) is None
@@ -114,6 +121,19 @@ def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pr
     spared.replaced.spares.clear()
     few = spared.files.check_quarantine(too_late + KEPT_SECONDS, is_busy=True)
     assert few is not None, "spares are few"
+
+
+def test_what_was_checked_takes_no_room_among_what_is_kept(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.workspace.replaced_files.KEPT_BYTES_MAX", 2 * len(NEW.content))
+    for _ in range(3):
+        spared.replace(OLD, NEW)
+        spared.wait()
+        spared.replace(NEW, OLD)
+        spared.wait()
+    spared.replace(OLD, NEW)
+    assert spared.files.check_quarantine(spared.now) is None, "it is not kept for its time"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -235,8 +255,8 @@ def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -
     spared.replace(OLD, NEW)
     left = Quarantine(str(spared.kept))
     assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
-    looks = left.look(left.due(None), at_the_end=True)
-    assert [state for _, state in left.written(looks)] == [OLD]
+    checks = left.check(left.due(None), at_the_end=True)
+    assert [state for _, state in left.written(checks)] == [OLD]
     assert list(spared.kept.iterdir()) == []
 
 

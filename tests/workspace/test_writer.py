@@ -16,9 +16,10 @@ from editd.errors import IoError, Refused
 from editd.system.filesystem import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
-from editd.workspace.writer import TRANSITIONS, ConcurrentWrite, PublishFailed, StagingState
-from meddling import MeddlingDisk, failing
+from editd.workspace.publish import ConcurrentWrite, PublishFailed
+from editd.workspace.staged_change import TRANSITIONS, StagingState
 from outsider import flipping
+from racing_disk import MeddlingDisk, failing
 from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, changes_between, files_on, held, put
 
 if TYPE_CHECKING:
@@ -347,10 +348,13 @@ def test_recovery_puts_a_state_only_over_what_is_expected(
 
 def test_recovery_leaves_alone_what_is_no_file(tmp_path: Path) -> None:
     put(tmp_path, {"d/a": OLD, "f": OLD})
+    (tmp_path / "empty").mkdir()
+    before = held(tmp_path)
     files = files_on(RealDisk(str(tmp_path)))
     assert not files.put(WorkspacePath.parse("d"), NEW, [None, OLD], "t")
     assert not files.put(WorkspacePath.parse("f/x"), NEW, [None], "t")
-    assert held(tmp_path) == {"d/a": OLD, "f": OLD}
+    assert not files.put(WorkspacePath.parse("empty"), NEW, [OLD], "t"), "another file was expected there"
+    assert held(tmp_path) == before
 
 
 @IN_EVERY_SHAPE

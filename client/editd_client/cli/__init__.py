@@ -1,4 +1,4 @@
-"""`editctl`: the commands for a person or a script, one module a verb.
+"""`editctl`: the commands for a person or a script.
 
 Owns the list of verbs, the exit codes and the printing of every error. A verb's module is imported
 only when it is used, so that `editctl --help` answers at once.
@@ -17,7 +17,7 @@ import click
 
 from editd import __version__
 from editd_client.cli import refusals, stdio
-from editd_client.cli.invocation import Invocation
+from editd_client.cli.invocation import COMPLETE, Invocation
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ IN_A_SESSION = (
     "acquire",
     "renew",
 )  # besides the verbs that take --actor
-COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
-VERBS: Mapping[str, Mapping[str, str]] = {
-    # section of the help: verb (its module has the same name): its line in the help
+VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its line in the help
     "Edit": {
         "apply": "Apply edits given as JSON, all of them or none.",
         "replace": "Replace exact text in a file.",
@@ -89,6 +87,17 @@ VERBS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb has a module of its own name.
+    "edits": ("apply", "replace", "write", "patch", "rm", "mv", "tool", "dialects"),
+    "undo": ("undo", "redo", "rollback", "restore"),
+    "session": ("session", "sessions", "lease"),
+    "log": ("log", "show", "watch"),
+    "contents": ("read", "diff", "blame"),
+    "daemon": ("start", "stop", "status", "workspaces", "socket", "settle"),
+    "check": ("check", "gc"),
+    "config": ("config", "hooks"),
+}
+
 EPILOG = """\b
 Exit codes:
   0    done
@@ -120,7 +129,7 @@ class Verbs(click.Group):
         if not any(cmd_name in section for section in VERBS.values()):
             _suggest(ctx, cmd_name, self.list_commands(ctx))
             return None
-        verb: click.Command = importlib.import_module(f"editd_client.cli.{cmd_name}").verb
+        verb = command_of(cmd_name)
         _accept_session(verb)
         return _completing(verb) if ctx.resilient_parsing else verb
 
@@ -164,6 +173,13 @@ def editctl(invocation: Invocation, workspace: str | None, nested: bool, session
         invocation.act_in(session)
 
 
+def command_of(verb: str) -> click.Command:
+    """Import the module of a verb of VERBS, and return its command."""
+    module = next((module for module, verbs in MODULES.items() if verb in verbs), verb)
+    command: click.Command = getattr(importlib.import_module(f"editd_client.cli.{module}"), f"{verb}_verb")
+    return command
+
+
 def _accept_session(verb: click.Command) -> None:
     """Let the verb, and the commands below it, take `--session` as `editctl` itself does.
 
@@ -201,9 +217,9 @@ def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
 
 def _completing(verb: click.Command) -> click.Command:
     """Return the verb with completion of its values."""
-    from editd_client.cli import value_completion
+    from editd_client.cli import completion
 
-    value_completion.attach(verb)
+    completion.attach(verb)
     return verb
 
 

@@ -1,4 +1,4 @@
-"""`editctl check`: verification that history, head, journal and files agree, and repair if they do not."""
+"""Care of the history: `check` and `gc`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output, stdio
-from editd_client.cli.daemon_exit import wait_for_exit
+from editd_client.cli.daemon import wait_for_exit
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
 
+
 PROBLEMS_EXIT_CODE = 4
 LOST_SHOWN_MAX = 20
 
 
-@click.command()
+@click.command("check")
 @click.option(
     "--repair", is_flag=True, help="Repair the history. Damaged files are moved aside, never deleted."
 )
 @click.option("--yes", is_flag=True, help="Accept losses of --repair without asking.")
 @as_json
 @click.pass_obj
-def verb(invocation: Invocation, repair: bool, yes: bool) -> int:
+def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
     """Verify that history, journal and files agree.
 
     Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is
@@ -98,3 +99,38 @@ def _say(result: CheckResult) -> None:
         output.echo(output.plain(problem))
     if result.ok:
         output.echo("history, journal and files agree")
+
+
+MIB = 1024 * 1024
+
+
+@click.command("gc")
+@click.option("--dry-run", is_flag=True, help="Print the space that would be freed, without freeing it.")
+@as_json
+@click.pass_obj
+def gc_verb(invocation: Invocation, dry_run: bool) -> None:
+    """Compact the oldest history, and free its space.
+
+    Compacts the transactions beyond `history.keep`. A compacted transaction cannot be shown, read
+    or undone any more, but the files stay as they are. Without `history.keep` in the configuration,
+    keeps all transactions and frees only unused data.
+
+    \b
+    Examples:
+      editctl config set history.keep '{ age = "90d", count = 10000, bytes = "2GiB" }'
+      editctl gc --dry-run
+      editctl gc
+    """
+    with invocation.client() as client:
+        result = client.gc(dry_run=dry_run)
+    if invocation.say_json(result):
+        return
+    if result.compacted:
+        is_one = result.compacted == 1
+        what = "one transaction" if is_one else f"{result.compacted} transactions"
+        verb_ = "would be" if dry_run else "is" if is_one else "are"
+        output.echo(f"{what} {verb_} compacted: the history begins with {result.oldest}")
+    else:
+        output.echo("no transaction is beyond the limits of history.keep")
+    about = "about " if dry_run else ""
+    output.echo(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")

@@ -1,4 +1,4 @@
-"""`editctl config`: the configuration in force, the origin of each value, and commands to change it."""
+"""The configuration and its hooks: `config` and `hooks`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from editd.wire.messages import ConfigReloadResult
     from editd_client.cli.invocation import Invocation
 
+
 HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which overrides yours.")
 REFUSED = 1
 
 
-@click.group(invoke_without_command=True)
+@click.group("config", invoke_without_command=True)
 @as_json
 @click.pass_context
-def verb(ctx: click.Context) -> int:
+def config_verb(ctx: click.Context) -> int:
     """Show, check and change the configuration.
 
     Without a command, prints every key with its value and its origin. There are two optional files:
@@ -62,7 +63,7 @@ def verb(ctx: click.Context) -> int:
     return 0
 
 
-@verb.command("path")
+@config_verb.command("path")
 @HERE
 @as_json
 @click.pass_obj
@@ -75,7 +76,7 @@ def print_path(invocation: Invocation, here: bool) -> None:
     output.echo(output.json_text({"path": path}) if invocation.json else path)
 
 
-@verb.command("check")
+@config_verb.command("check")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
 @as_json
 @click.pass_obj
@@ -107,7 +108,7 @@ def check(invocation: Invocation, file: str | None) -> int:
     return 0
 
 
-@verb.command("init")
+@config_verb.command("init")
 @HERE
 @click.option("--print", "is_printed", is_flag=True, help="Print the file without writing it.")
 @as_json
@@ -132,7 +133,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
     output.echo(output.json_text({"path": path}) if invocation.json else path)
 
 
-@verb.command("set")
+@config_verb.command("set")
 @HERE
 @click.argument("key")
 @click.argument("value")
@@ -162,7 +163,7 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
     return _reload_if_running(invocation)
 
 
-@verb.command("edit")
+@config_verb.command("edit")
 @HERE
 @as_json
 @click.pass_obj
@@ -193,7 +194,7 @@ def edit(invocation: Invocation, here: bool) -> int:
     return _reload_if_running(invocation)
 
 
-@verb.command("reload")
+@config_verb.command("reload")
 @as_json
 @click.pass_obj
 def reload(invocation: Invocation) -> None:
@@ -290,3 +291,83 @@ def _files(invocation: Invocation) -> list[dict[str, object]]:
 def _short(path: str) -> str:
     home = os.path.expanduser("~")
     return "~" + path.removeprefix(home) if path.startswith(home + "/") else path
+
+
+@click.group("hooks", invoke_without_command=True)
+@as_json
+@click.pass_context
+def hooks_verb(context: click.Context) -> None:
+    """Show and try the hooks for edits.
+
+    A hook is a command that formats or refuses an edit before it takes effect. Hooks are in your
+    configuration, a table `[[hook]]` for each, and never in the workspace. Prints for each hook its
+    number of runs and its last failure or refusal.
+
+    \b
+    Examples:
+      editctl hooks
+      editctl hooks run src/*.py          # print the changes without making them
+      editctl hooks --json | jq '.hooks[] | select(.failure)'
+
+    \b
+    A formatter, in the file that `editctl config path` prints:
+      [[hook]]
+      name = "ruff"
+      glob = ["**/*.py"]
+      command = ["ruff", "format", "--stdin-filename", "{path}", "-"]
+    """
+    if context.invoked_subcommand is not None:
+        return
+    invocation: Invocation = context.obj
+    with invocation.client() as client:
+        hooks = client.status().hooks
+    if invocation.json:
+        output.echo(output.json_text({"hooks": hooks}))
+        return
+    if not hooks:
+        output.echo("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")
+    for hook in hooks:
+        _say_hook(hook)
+
+
+@hooks_verb.command("run")
+@click.argument("paths", nargs=-1, required=True)
+@as_json
+@click.pass_obj
+def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Run the hooks on files, without changing them.
+
+    Shows the changes. If a check refuses a file, prints its output and exits with 1.
+
+    \b
+    Examples:
+      editctl hooks run src/main.py
+      editctl hooks run $(git ls-files '*.py') --json | jq -r '.files[] | select(.formatted_by != []).path'
+    """
+    with invocation.client() as client:
+        result = client.hooks_run([invocation.path(path) for path in paths])
+    if invocation.say_json(result):
+        return
+    if not result.hooks:
+        output.echo("no hook matches these files")
+    for file in result.files if result.hooks else []:
+        by = ", ".join(file["formatted_by"])
+        output.echo(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
+    for warning in result.warnings:
+        stdio.print_error(output.plain(f"warning: {warning}"))
+    if result.diff:
+        output.page(output.diff_lines(result.diff))
+
+
+def _say_hook(hook: dict[str, Any]) -> None:
+    about = output.plain(f"  {hook['kind']}  {', '.join(hook['glob'])}")
+    output.echo(output.paint(hook["name"], "cyan") + about)
+    output.echo(output.plain(f"  {' '.join(hook['command'])}"))
+    runs = "once" if hook["runs"] == 1 else f"{hook['runs']} times"
+    output.echo(f"  ran {runs}, {hook['seconds']:g} s at most, on_error = {hook['on_error']}")
+    if hook["failure"] is not None:
+        output.echo(
+            output.plain(
+                f"  last failure: {output.local_time(hook['failure']['time'])} {hook['failure']['message']}"
+            )
+        )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.author import current_actor
 from editd_client.cli import output, refusals, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
+from editd_client.locate import current_actor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,11 @@ NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
 UNREACHABLE = 3  # the exit code of `editctl`
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @as_json
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.pass_obj
-def verb(invocation: Invocation, command: tuple[str, ...]) -> int:
+def exec_verb(invocation: Invocation, command: tuple[str, ...]) -> int:
     """Run a command, and record its changes as one transaction.
 
     The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the

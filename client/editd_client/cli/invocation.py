@@ -11,10 +11,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from editd_client.author import current_actor
 from editd_client.cli import output, stdio
 from editd_client.errors import Unreachable, refusal
-from editd_client.locate import Workspace, current_folder, find_workspace
+from editd_client.locate import Workspace, current_actor, current_folder, find_workspace
+
+COMPLETE = "_EDITCTL_COMPLETE"  # set by the scripts of `editctl completion`
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,10 +69,10 @@ class Invocation:
         the agent whose shell runs it. Raises EditdError (`path_outside`) if EDITD_SOCKET leads to the
         daemon of another folder than the named one.
         """
-        from editd_client.daemon_identity import elsewhere, root_elsewhere
+        from editd_client.session_state import elsewhere, root_elsewhere
 
         client = self._connected(start=start)
-        if self.workspace.found == "named" and (root := root_elsewhere(client, self.workspace)):
+        if self.workspace.found == "named" and (root := root_elsewhere(client.ask, self.workspace)):
             raise elsewhere(self.workspace, root)
         if start and attach:
             self._act(client)
@@ -118,11 +119,11 @@ class Invocation:
         if not os.environ.get("EDITD_SOCKET"):
             return None
         from editd_client.cli.progress import PatientClient
-        from editd_client.daemon_identity import root_elsewhere
+        from editd_client.session_state import root_elsewhere
 
         try:
             with PatientClient(workspace.socket_path, workspace.socket_path, reconnect=False) as client:
-                return root_elsewhere(client, workspace)
+                return root_elsewhere(client.ask, workspace)
         except Unreachable:
             return None
 

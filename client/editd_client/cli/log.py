@@ -1,23 +1,29 @@
-"""`editctl log`: the transactions, newest first."""
+"""The verbs that list transactions: `log`, `show` and `watch`."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 import re
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import diffstat, output
-from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import age, local_time, parse_time
+from editd_client.cli import output, stdio
+from editd_client.cli.hunk_choice import hunk_lines
+from editd_client.cli.options import as_json, parse_time, range_named, transaction_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import Kind, LogResult, Transaction
+    from editd.wire.messages import Kind, LogResult, ShowResult, Transaction, Tx
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
+    from editd_client.events import Happening
+
 
 LIMIT = 50
 PAGE = 1000  # transactions in one request, while messages are searched
@@ -39,7 +45,7 @@ class LogCommand(click.Command):
         return super().parse_args(ctx, counted)
 
 
-@click.command(cls=LogCommand)
+@click.command("log", cls=LogCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), help="Number of transactions, also as -5 (default: 50)."
@@ -66,24 +72,7 @@ class LogCommand(click.Command):
 @click.option("--until", metavar="TIME", help="Only transactions up to that time.")
 @as_json
 @click.pass_obj
-def verb(
-    invocation: Invocation,
-    *,
-    paths: tuple[str, ...],
-    limit: int | None,
-    oneline: bool,
-    patch: bool,
-    stat: bool,
-    template: str | None,
-    patterns: tuple[str, ...],
-    kinds: tuple[Kind, ...],
-    actors: tuple[str, ...],
-    sessions: tuple[str, ...],
-    before: int | None,
-    after: int | None,
-    since: str | None,
-    until: str | None,
-) -> None:
+def log_verb(invocation: Invocation, /, **given: Any) -> None:
     """List the transactions, newest first.
 
     With PATHs, lists only those that changed one of them.
@@ -105,26 +94,50 @@ def verb(
       editctl log --since yesterday --kind outside --kind exec --stat
       editctl log --grep 'time.?out' --format '{seq:>5} {actor} {subject}'
     """
-    if template is not None:
-        _check_template(template)
+    _log(invocation, LogOptions(**given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The options of `log`: the transactions that it lists, and the form of the list."""
+
+    paths: tuple[str, ...]
+    limit: int | None
+    patterns: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    actors: tuple[str, ...]
+    sessions: tuple[str, ...]
+    before: int | None
+    after: int | None
+    since: str | None
+    until: str | None
+    oneline: bool
+    patch: bool
+    stat: bool
+    template: str | None
+
+
+def _log(invocation: Invocation, options: LogOptions) -> None:
+    if options.template is not None:
+        _check_template(options.template)
     asked = {
-        "before": before,
-        "after": after,
-        "path": invocation.paths(paths),
-        "session": sessions or None,
-        "actor": actors or None,
-        "kind": kinds or None,
-        "since": None if since is None else parse_time(since),
-        "until": None if until is None else parse_time(until),
+        "before": options.before,
+        "after": options.after,
+        "path": invocation.paths(options.paths),
+        "session": options.sessions or None,
+        "actor": options.actors or None,
+        "kind": options.kinds or None,
+        "since": None if options.since is None else parse_time(options.since),
+        "until": None if options.until is None else parse_time(options.until),
     }
     with invocation.client() as client:
-        result = _matching(client, asked, limit or LIMIT, patterns)
+        result = _matching(client, asked, options.limit or LIMIT, options.patterns)
         if not result.transactions:
-            for path in paths:
+            for path in options.paths:
                 invocation.check_known(client, path)
         if not invocation.say_json(result):
-            output.page(_lines(client, result, oneline=oneline, patch=patch, stat=stat, template=template))
-            if result.more and limit is None and template is None:
+            output.page(_lines(client, result, options))
+            if result.more and options.limit is None and options.template is None:
                 output.echo(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
 
 
@@ -151,29 +164,27 @@ def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple
         asked = {**asked, "before": part.transactions[-1].seq}
 
 
-def _lines(
-    client: Client, result: LogResult, *, oneline: bool, patch: bool, stat: bool, template: str | None
-) -> Iterator[str]:
+def _lines(client: Client, result: LogResult, options: LogOptions) -> Iterator[str]:
     short: Iterator[str] | None = None
-    if template is not None:
+    if (template := options.template) is not None:
         short = (_formatted(template, transaction) for transaction in result.transactions)
-    elif oneline and sys.stdout.isatty():
+    elif options.oneline and sys.stdout.isatty():
         short = output.columns(result.transactions)
-    elif oneline:
+    elif options.oneline:
         short = map(output.one_line, result.transactions)
     for number, transaction in enumerate(result.transactions):
         if short is not None:
             yield next(short)
         else:
             yield from ([""] if number else [])
-            yield from output.paragraph(transaction, files=not stat)
-        if not (patch or stat):
+            yield from output.paragraph(transaction, files=not options.stat)
+        if not (options.patch or options.stat):
             continue
         diff = client.show(transaction.seq).diff or ""
-        if stat:
+        if options.stat:
             yield from ([] if short is not None else [""])
-            yield from diffstat.stat_lines(diff)
-        if patch:
+            yield from output.stat_lines(diff)
+        if options.patch:
             yield from ([] if short is not None else [""])
             yield from output.diff_lines(diff)
 
@@ -208,11 +219,144 @@ def _fields(transaction: Transaction) -> dict[str, str]:
         "actor": output.plain(transaction.actor),
         "session": output.plain(transaction.session or ""),
         "time": transaction.time,
-        "date": local_time(transaction.time),
-        "age": age(transaction.time),
+        "date": output.local_time(transaction.time),
+        "age": output.age(transaction.time),
         "subject": output.plain(transaction.message.partition("\n")[0]),
         "message": output.plain(transaction.message, but="\n\t"),
         "files": " ".join(output.plain(file.path) for file in transaction.files),
         "undoes": " ".join(map(str, transaction.undoes)),
         "undone_by": "" if transaction.undone_by is None else str(transaction.undone_by),
     }
+
+
+@click.command("show")
+@click.argument("transactions", nargs=-1, metavar="[TX | A..B]...")
+@click.option("--stat", is_flag=True, help="The number of changed lines of each file, in place of the diff.")
+@click.option("--hunks", is_flag=True, help="Each hunk under its name PATH:K, for `undo --hunk`.")
+@as_json
+@click.pass_obj
+def show_verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool, hunks: bool) -> None:
+    """Show transactions and their changes.
+
+    Without TX, shows the newest. TX is a number from `log`, or the beginning of an id. A..B are all
+    transactions from A to B, both included, in order. With --json, each transaction is a document
+    on its own line.
+
+    \b
+    Examples:
+      editctl show 12
+      editctl show 24..27 --stat
+      editctl show 12 --hunks
+      editctl show 3f2a9c1
+    """
+    if stat and hunks:
+        raise click.UsageError("Use --stat or --hunks, not both.")
+    with invocation.client() as client:
+        results = _results(client, transactions, hunks=hunks)
+        if invocation.json:
+            for result in results:
+                invocation.say_json(result)
+        else:
+            output.page(_shown(invocation, results, stat=stat))
+
+
+def _results(client: Client, transactions: tuple[str, ...], *, hunks: bool) -> Iterator[ShowResult]:
+    """Request each transaction that the arguments name, the first one at once."""
+    named: Sequence[Tx] = [tx for given in transactions for tx in _named(client, given)]
+    named = named or [client.status().head]
+    show = functools.partial(client.show, hunks=hunks, diff=not hunks)
+    return itertools.chain([show(named[0])], map(show, named[1:]))
+
+
+def _named(client: Client, given: str) -> Sequence[Tx]:
+    ends = range_named(given)
+    if ends is None:
+        return [transaction_named(given)]
+    first, last = (client.show(end, diff=False).transaction.seq for end in ends)
+    if first > last:
+        raise click.BadParameter(f"{given} is empty: the first one is newer than the last.")
+    return range(first, last + 1)
+
+
+def _shown(invocation: Invocation, results: Iterator[ShowResult], *, stat: bool) -> Iterator[str]:
+    for number, result in enumerate(results):
+        yield from [""] if number else []
+        yield from output.paragraph(result.transaction, files=not stat)
+        if result.diff:
+            yield ""
+            yield from output.stat_lines(result.diff) if stat else output.diff_lines(result.diff)
+        if isinstance(result.hunks, list):
+            yield from hunk_lines(invocation, result)
+
+
+WILDCARD = re.compile(r"[*?\[]")
+
+
+@click.command("watch")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--since",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Transaction to begin after (default: the newest).",
+)
+@click.option(
+    "--of", "--session", "sessions", multiple=True, metavar="SESSION",
+    help="Only transactions of this session. Repeatable.",
+)  # fmt: skip
+@as_json
+@click.pass_obj
+def watch_verb(
+    invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...]
+) -> None:
+    """Print each transaction as it happens.
+
+    Prints one a line, until Ctrl-C. With PATHs, only transactions that touch one of them or a path
+    below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With --json, each line is an
+    event as the daemon sends it.
+
+    \b
+    Examples:
+      editctl watch
+      editctl watch src --of refactoring
+      editctl watch --since 0 --json | jq -r .transaction.message
+    """
+    with invocation.client() as client:
+        globs = [_glob(invocation, path) for path in paths]
+        for happening in client.subscribe(paths=globs or None, since=since):
+            transaction = happening.transaction
+            if sessions and transaction is not None and transaction.session not in sessions:
+                continue
+            line = _json(happening) if invocation.json else _line(happening)
+            if line is not None:
+                output.echo(line)
+                stdio.flush()
+    stdio.print_error("editctl: the daemon has ended")
+
+
+def _glob(invocation: Invocation, given: str) -> str:
+    """Return the glob for an argument: an existing path, or a glob relative to the current folder."""
+    if WILDCARD.search(given) and not os.path.lexists(invocation.absolute(given)):
+        return invocation.path(given)
+    if invocation.absolute(given) == invocation.workspace.root:
+        return "**"
+    return re.sub(r"^!|[*?\[\]\\]", r"\\\g<0>", invocation.path(given))
+
+
+def _json(happening: Happening) -> str:
+    from editd.wire.codec import encode_json
+
+    about = {} if happening.transaction is None else {"transaction": happening.transaction}
+    return encode_json({"event": happening.event, **about, **happening.data}).decode()
+
+
+def _line(happening: Happening) -> str | None:
+    """Return the line for a person, or None for an event that is only for programs."""
+    if happening.transaction is not None:
+        return output.one_line(happening.transaction)
+    if happening.event == "resync":
+        start, head = happening.data.get("from"), happening.data.get("head")
+        if happening.data.get("reason") != "behind" or start == head:
+            return None
+        return output.paint(f"… {start} to {head} went by too fast: editctl log --after {start}", "magenta")
+    return None

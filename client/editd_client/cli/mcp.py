@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.errors import Unreachable
+from editd_client.mcp.options import Options
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 
-@click.command()
+@click.command("mcp")
 @click.option(
     "--workspace", metavar="DIR", help="The workspace (default: the client's root, then the usual one)."
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
 @click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
 @click.pass_obj
-def verb(
+def mcp_verb(
     invocation: Invocation,
     workspace: str | None,
     dialects: tuple[str, ...],
@@ -61,27 +62,29 @@ def verb(
         invocation.named = workspace
     if session is not None:
         invocation.act_in(session)
-    names = _tools_named(tools, dialects)
+    # Permanently: a token in the environment belongs to the session that is named there.
+    _serve(
+        Options(
+            workspace=invocation.named,
+            dialects=dialects,
+            session=os.environ.get("EDITD_SESSION") or None,
+            token=os.environ.get("EDITD_TOKEN"),
+            tools=_tools_named(tools, dialects),
+            is_read_only=read_only,
+            may_undo_others=may_undo_others,
+        )
+    )
+
+
+def _serve(options: Options) -> None:
     try:
-        from editd_client.mcp.options import Options
         from editd_client.mcp.server import serve
     except ImportError as error:
         raise Unreachable(
             f"The MCP server needs Python's MCP SDK, version 2.3 or later: {error}.",
             hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
         ) from error
-    # Permanently: a token in the environment belongs to the session that is named there.
-    serve(
-        Options(
-            workspace=invocation.named,
-            dialects=dialects,
-            session=os.environ.get("EDITD_SESSION") or None,
-            token=os.environ.get("EDITD_TOKEN"),
-            tools=names,
-            is_read_only=read_only,
-            may_undo_others=may_undo_others,
-        )
-    )
+    serve(options)
 
 
 def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,12 +16,92 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from editd_client.cli.stdio import writing
-from editd_client.cli.time_arguments import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
+
+
+# Counts of added and removed lines, made from a diff as the daemon prints it.
+
+GRAPH_WIDTH = 40  # characters for `+++--` of the file with the most changes
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+class DiffStat:
+    """The changed lines of one file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.added = 0
+        self.removed = 0
+        self.is_binary = False
+
+
+def stats_of(diff: str) -> list[DiffStat]:
+    """Return the counts of each file in a diff.
+
+    A line counts only inside a hunk, whose header says how long it is: content may look like a header.
+    """
+    stats: list[DiffStat] = []
+    old = new = 0  # lines of the hunk that are still to come
+    for line in diff.split("\n"):
+        if old > 0 or new > 0:
+            stats[-1].removed += line[:1] == "-"
+            stats[-1].added += line[:1] == "+"
+            old -= line[:1] in ("-", " ", "")
+            new -= line[:1] in ("+", " ", "")
+        elif line.startswith("diff --git "):
+            stats.append(DiffStat(_name_in(line)))
+        elif hunk := _HUNK.match(line):
+            old, new = int(hunk[1] or 1), int(hunk[2] or 1)
+        elif line.startswith("rename from ") and stats:
+            stats[-1].name = line.removeprefix("rename from ")
+        elif line.startswith("rename to ") and stats:
+            stats[-1].name += " => " + line.removeprefix("rename to ")
+        elif line.startswith(("Binary files ", "GIT binary patch")) and stats:
+            stats[-1].is_binary = True
+    return stats
+
+
+def stat_lines(diff: str) -> Iterator[str]:
+    """Yield the lines of `--stat`: one for each file, and the sum."""
+    stats = stats_of(diff)
+    if not stats:
+        return
+    width = max(len(plain(stat.name)) for stat in stats)
+    most = max(stat.added + stat.removed for stat in stats)
+    digits = len(str(most))
+    for stat in stats:
+        name = plain(stat.name).ljust(width)
+        if stat.is_binary:
+            yield f" {name} | {'Bin':>{digits}}"
+            continue
+        scale = min(1.0, GRAPH_WIDTH / most) if most else 1.0
+        plus, minus = (-(-int(count * scale * 1000) // 1000) for count in (stat.added, stat.removed))
+        graph = paint("+" * plus, "green") + paint("-" * minus, "red")
+        yield f" {name} | {stat.added + stat.removed:>{digits}} {graph}".rstrip()
+    yield " " + summary(len(stats), sum(s.added for s in stats), sum(s.removed for s in stats))
+
+
+def summary(files: int, added: int, removed: int) -> str:
+    """Return the sum of a change, as git words it."""
+    parts = [f"{files} file{'' if files == 1 else 's'} changed"]
+    if added or not removed:
+        parts.append(f"{added} insertion{'' if added == 1 else 's'}(+)")
+    if removed or not added:
+        parts.append(f"{removed} deletion{'' if removed == 1 else 's'}(-)")
+    return ", ".join(parts)
+
+
+def _name_in(header: str) -> str:
+    """Return the file's new name in `diff --git a/NAME b/NAME`, whose halves are alike but for a rename."""
+    names = header.removeprefix("diff --git ")
+    if names.startswith('"'):
+        return names[: len(names) // 2].strip('"').removeprefix("a/")
+    return names[: len(names) // 2].removeprefix("a/")
+
 
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
@@ -256,3 +336,28 @@ def json_text(result: Message | dict[str, Any]) -> str:
         return document.decode()
     text = msgspec.json.format(document).decode()
     return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def local_time(time: str) -> str:
+    """Return a time of the protocol in the local zone, to the second."""
+    from datetime import datetime
+
+    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def age(time: str) -> str:
+    """Return the age of a time of the protocol, as in `5 minutes ago`."""
+    from datetime import UTC, datetime
+
+    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+    unit, length = max(
+        (unit for unit in _UNITS if unit[1] == 1 or seconds >= 2 * unit[1]), key=lambda unit: unit[1]
+    )
+    number = int(seconds // length)
+    return f"{number} {unit}{'' if number == 1 else 's'} ago"
+
+
+_UNITS = (  # an age is given in the largest unit of which it has two or more
+    ("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800), ("month", 2_592_000),
+    ("year", 31_536_000),
+)  # fmt: skip

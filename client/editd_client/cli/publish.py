@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 
 
-@click.command()
+@click.command("publish")
 @click.option("-m", "--message", metavar="TEXT", help="Message of the commit. A dry run needs none.")
 @click.option(
     "--session",
@@ -36,18 +36,7 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 @click.option("--stat", is_flag=True, help="Show the files with their lines added and removed.")
 @as_json
 @click.pass_obj
-def verb(
-    invocation: Invocation,
-    *,
-    message: str | None,
-    sessions: tuple[str, ...],
-    first: str | None,
-    last: str | None,
-    branch: str | None,
-    author: str | None,
-    dry_run: bool,
-    stat: bool,
-) -> None:
+def publish_verb(invocation: Invocation, /, **given: Any) -> None:
     """Make one ordinary commit of the work of sessions or of a range.
 
     The commit holds only that work, merged onto the branch's tip. Other changes in the working tree
@@ -67,6 +56,21 @@ def verb(
       editctl publish --session fix-parser --branch agents/parser -m "Fix the parser"
       editctl publish --from 3 --to 17 -m "The work of today"
     """
+    _publish(invocation, **given)
+
+
+def _publish(
+    invocation: Invocation,
+    *,
+    message: str | None,
+    sessions: tuple[str, ...],
+    first: str | None,
+    last: str | None,
+    branch: str | None,
+    author: str | None,
+    dry_run: bool,
+    stat: bool,
+) -> None:
     if sessions and (first is not None or last is not None):
         raise click.UsageError("Use --session, or --from and --to, not both.")
     if not sessions and first is None and last is None and not os.environ.get("EDITD_SESSION"):

@@ -1,4 +1,4 @@
-"""`editctl session`: named sessions with their own scope and memory, over any number of commands."""
+"""Sessions and their leases: `session`, `sessions` and `lease`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.cli.time_arguments import local_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from editd.wire.messages import SessionEntry
     from editd_client.cli.invocation import Invocation
 
 
-@click.group()
-def verb() -> None:
+@click.group("session")
+def session_verb() -> None:
     """Open, list and close sessions, each with its own name and scope.
 
     The work of a session can be undone, rolled back and published alone. editd remembers the
@@ -32,7 +33,7 @@ def verb() -> None:
     """
 
 
-@verb.command("open")
+@session_verb.command("open")
 @click.argument("name")
 @click.option("--actor", metavar="NAME", help="Default author of its edits.")
 @click.option("--write", metavar="GLOB", multiple=True, help="Paths that it may write. Repeatable.")
@@ -68,7 +69,7 @@ def open_session(
         output.echo(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
 
 
-@verb.command("list")
+@session_verb.command("list")
 @as_json
 @click.pass_obj
 def list_sessions(invocation: Invocation) -> None:
@@ -80,7 +81,7 @@ def list_sessions(invocation: Invocation) -> None:
             output.echo(_line(entry))
 
 
-@verb.command("close")
+@session_verb.command("close")
 @click.argument("name", required=False)
 @click.option(
     "--force", is_flag=True, help="Also close a session without its token, such as an abandoned one."
@@ -105,10 +106,145 @@ def _line(entry: SessionEntry) -> str:
     facts += [f"{verb_} {' '.join(map(output.plain, globs))}" for verb_, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
     facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
-    facts.append("connected" if entry.connections else f"last used {local_time(entry.used)}")
+    facts.append("connected" if entry.connections else f"last used {output.local_time(entry.used)}")
     return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
 
 
 def _globs(entry: SessionEntry) -> list[tuple[str, list[str]]]:
     scopes = (("writes", entry.scope.write), ("reads", entry.scope.read))
     return [(verb_, globs) for verb_, globs in scopes if globs is not None]
+
+
+@click.command("sessions")
+@click.option("--open", "only_open", is_flag=True, help="Only open sessions.")
+@as_json
+@click.pass_obj
+def sessions_verb(invocation: Invocation, only_open: bool) -> None:
+    """List all sessions, closed ones too, the last used first.
+
+    Shows the size of their work: the edits and commands in force, and their files and lines. A
+    session is connected, open (without a connection now), or closed.
+
+    \b
+    Examples:
+      editctl sessions
+      editctl sessions --json | jq -r '.sessions[] | select(.state == "closed") | .session'
+      editctl rollback "$(editctl sessions --json | jq -r '.sessions[0].session')" --dry-run
+    """
+    with invocation.client(attach=False) as client:
+        result = client.session_list(all=not only_open, stat=True)
+    if not invocation.say_json(result):
+        output.page(_table(result.sessions))
+
+
+def _table(sessions: Sequence[SessionEntry]) -> Iterator[str]:
+    if not sessions:
+        return
+    heads = ("session", "actor", "edits", "files", "+/-", "last used", "state")
+    rows = [heads, *map(_row, sessions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = [
+            f"{cell:>{width}}" if heads[column] in ("edits", "files", "+/-") else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = "  ".join(cells).rstrip()
+        yield output.paint(line, None, bold=True) if number == 0 else line
+
+
+def _row(entry: SessionEntry) -> tuple[str, ...]:
+    is_counted = isinstance(entry.added, int) and isinstance(entry.removed, int)
+    published = entry.published if isinstance(entry.published, list) else []
+    state = str(entry.state)
+    if published:
+        commits = ", ".join(f"{one.commit[: output.ID_DIGITS]} on {one.branch}" for one in published)
+        state += f", published as {commits}"
+    return (
+        output.plain(entry.session),
+        output.plain(entry.actor or ""),
+        str(entry.edits),
+        str(entry.files),
+        f"+{entry.added} -{entry.removed}" if is_counted else "not counted",
+        output.age(entry.used),
+        output.plain(state),
+    )
+
+
+TTL_SECONDS = 600.0
+
+
+@click.group("lease")
+def lease_verb() -> None:
+    """Lease paths to your session, so that nobody else edits them.
+
+    Edits of other sessions to these paths are refused until the lease ends: at its time, with
+    `release`, or with its session. A lease needs an open session: see `editctl session open`. Paths
+    are globs, relative to the workspace's root.
+
+    \b
+    Examples:
+      editctl lease acquire 'src/**/*.py' --ttl 300
+      editctl lease acquire docs/ --wait 60
+      editctl lease list
+    """
+
+
+@lease_verb.command("acquire")
+@click.argument("paths", nargs=-1, required=True, metavar="GLOB…")
+@click.option("--ttl", type=float, default=TTL_SECONDS, metavar="SECONDS", help="Duration (default: 600).")
+@click.option(
+    "--wait", type=float, metavar="SECONDS", help="Time to wait for the paths to become free (default: 0)."
+)
+@as_json
+@click.pass_obj
+def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: float | None) -> None:
+    """Take a lease, and print its name."""
+    with invocation.client() as client:
+        lease = client.lease_acquire(paths, ttl, wait=wait)
+    if not invocation.say_json(lease):
+        output.echo(lease.lease)
+
+
+@lease_verb.command("renew")
+@click.argument("lease")
+@click.option(
+    "--ttl", type=float, default=TTL_SECONDS, metavar="SECONDS", help="Duration from now (default: 600)."
+)
+@as_json
+@click.pass_obj
+def renew(invocation: Invocation, lease: str, ttl: float) -> None:
+    """Extend a lease."""
+    with invocation.client() as client:
+        renewed = client.lease_renew(lease, ttl)
+    if not invocation.say_json(renewed):
+        output.echo(f"until {output.local_time(renewed.expires)}")
+
+
+@lease_verb.command("release")
+@click.argument("lease")
+@click.option("--force", is_flag=True, help="Also end a lease of another session.")
+@as_json
+@click.pass_obj
+def release(invocation: Invocation, lease: str, force: bool) -> None:
+    """End a lease."""
+    with invocation.client(attach=not force) as client:
+        client.lease_release(lease, force=force)
+    if invocation.json:
+        output.echo(output.json_text({}))
+
+
+@lease_verb.command("list")
+@as_json
+@click.pass_obj
+def list_leases(invocation: Invocation) -> None:
+    """List the held leases."""
+    with invocation.client(attach=False) as client:
+        result = client.lease_list()
+    if invocation.say_json(result):
+        return
+    for one in result.leases:
+        paths = " ".join(map(output.plain, one.paths))
+        session = output.paint(output.plain(one.session), "cyan")
+        output.echo(f"{one.lease} {session} {paths}, until {output.local_time(one.expires)}")
+    if result.waiting:
+        output.echo(f"{result.waiting} waiting")

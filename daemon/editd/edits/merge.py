@@ -17,8 +17,7 @@ from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
 from editd.edits.line_changes import Collision, Winner, hunks_between, join
-from editd.edits.lines import numbered
-from editd.edits.mode import with_mode
+from editd.edits.replace import numbered
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def merge_states(
         raise _conflict(path, "symlink", f"{path} is a symbolic link, and both sides changed it.")
     merged = merge(base.content, ours.content, theirs.content)
     if isinstance(merged, Merged):
-        return with_mode(ours, mode).with_content(merged.content)
+        return ours.with_mode(mode).with_content(merged.content)
     if not merged.regions:
         raise _conflict(path, "binary", f"{path} is not text, and both sides changed it.")
     shown = numbered(*((region.start_line, region.end_line) for region in merged.regions[:10]))
@@ -139,7 +138,7 @@ def resolved_states(
     if theirs is None and not content:
         return None
     mode = ours.mode if kept is None or theirs is None or theirs.mode == base.mode else kept.mode
-    return with_mode(ours, mode).with_content(content)
+    return ours.with_mode(mode).with_content(content)
 
 
 def _conflict(path: str, reason: str, message: str, collided: MergeConflict | None = None) -> Conflict:

@@ -4,7 +4,7 @@ Edits are applied in order, each to the result of the edits before it (the overl
 move a file that an earlier one wrote. Every refusal is raised here: a stale base, a text without a
 match, an obstructed path. The first refusal ends the plan, because a changeset is all or nothing.
 
-`edits.preconditions` checks bases, `edits.overlay` resolves paths.
+`edits.preconditions` checks bases and resolves paths.
 
 Reads no file and no history: both are arguments.
 """
@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from msgspec import Struct
 
 from editd.edits.hunks import AppliedPatch
-from editd.edits.mode import with_mode
-from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
-from editd.edits.preconditions import BaseChecker, version_at
-from editd.edits.replace import replace_exactly
-from editd.edits.text_edits import edit_text
+from editd.edits.preconditions import BaseChecker, Overlay, version_at
+from editd.edits.replace import edit_text, replace_exactly
 from editd.errors import (
     BaseRequired,
     FileExists,
@@ -51,51 +48,13 @@ from editd.values.changeset import (
     Tool,
     Write,
 )
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text, Version
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-class Snapshot(Protocol):
-    """The file states of paths at one moment."""
-
-    def at(self, path: WorkspacePath) -> FileState | None:
-        """Return the state of the path itself, a symlink not followed; NotAFile for a folder."""
-        ...
-
-    def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """Return the path with every symlink followed, the final one too; PathOutside if one leads out."""
-        ...
-
-    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
-        """Return the path with the symlinks among its folders followed."""
-        ...
-
-    def link(self, path: WorkspacePath) -> str | None:
-        """Return the target of the symlink at `path`, relative to its folder; None for anything else."""
-        ...
-
-    def names(self, folder: WorkspacePath | None) -> list[str] | None:
-        """Return a folder's names (None: the root's), sorted, folders with a final `/`; None if no folder."""
-        ...
-
-
-class BaseSource(Protocol):
-    """The versions that the history has and that the session has seen."""
-
-    def content(self, version: Version) -> bytes | None:
-        """Return the bytes of any version that was ever recorded."""
-        ...
-
-    def seen(self, path: WorkspacePath) -> Base | None:
-        """Return the version that this session last read or wrote at `path`."""
-        ...
-
-    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
-        """Return what `reader`, or without it this session, has seen of `path`."""
-        ...
+    from editd.edits.preconditions import BaseSource, Snapshot
 
 
 class ToolRunner(Protocol):
@@ -133,19 +92,7 @@ def plan(
     except NoMatch as refusal:
         refusal.path = work.searched
         raise
-    work.bases.merge_all()
-    touched = tuple(sorted({*work.bases.known, *work.overlay}))
-    work.refuse_files_in_files(touched)
-    return Plan(
-        changes=tuple(change for path in touched if (change := work.change_of(path)) is not None),
-        reports={path: work.reports.get(path, FileReport()) for path in touched},
-        merged=tuple(sorted(work.bases.merged)),
-        touched=touched,
-        based=frozenset(work.bases.based),
-        guarded=frozenset(work.bases.guarded),
-        answers=tuple(work.answers),
-        sights=tuple(work.sights),
-    )
+    return work.plan()
 
 
 class _Moving(Struct, frozen=True):
@@ -203,6 +150,29 @@ class PlanBuilder:
                 assert_never(edit)
 
     # ── The result ─────────────────────────────────────────────────────────────────────────────
+
+    def plan(self) -> Plan:
+        """Return the plan of the edits so far. Raises Conflict, and NotAFile."""
+        self.bases.merge_all()
+        touched = tuple(sorted({*self.bases.known, *self.overlay.after}))
+        changes: list[Change] = []
+        reports: dict[WorkspacePath, FileReport] = {}
+        for path in touched:
+            reports[path] = self.reports.get(path, FileReport())
+            if (change := self.change_of(path)) is not None:
+                changes.append(change)
+        if len(touched) > 1 or (changes and changes[0].before is None):
+            self.refuse_files_in_files(touched)
+        return Plan(
+            changes=tuple(changes),
+            reports=reports,
+            merged=tuple(sorted(self.bases.merged)),
+            touched=touched,
+            based=frozenset(self.bases.based),
+            guarded=frozenset(self.bases.guarded),
+            answers=tuple(self.answers),
+            sights=tuple(self.sights),
+        )
 
     def change_of(self, path: WorkspacePath) -> Change | None:
         """Return the change of `path`; None if its state is unchanged."""
@@ -271,7 +241,12 @@ class PlanBuilder:
             )
         else:
             state = self.bases.look(path, edit.base)
-        after = (FileState(b"", mode) if state is None else with_mode(state, mode)).with_content(edit.content)
+        if state is not None and state.mode == mode:
+            after = FileState(edit.content, mode, state.permissions)
+        else:
+            after = FileState(
+                edit.content, mode, None if state is None else state.with_mode(mode).permissions
+            )
         self.bases.note(path, after.version)
         self.overlay.put(path, after)
 
@@ -350,7 +325,7 @@ class PlanBuilder:
     def _chmod(self, edit: Chmod) -> None:
         path = self.resolve(edit.path)
         state = self.bases.existing(path, None)
-        self.overlay.put(path, with_mode(state, EXECUTABLE if edit.executable else FILE))
+        self.overlay.put(path, state.with_mode(EXECUTABLE if edit.executable else FILE))
 
     def _symlink(self, edit: Symlink) -> None:
         path = self.overlay.resolve_folder(edit.path)
@@ -437,7 +412,7 @@ class PlanBuilder:
         mode = file.mode or state.mode
         if mode == SYMLINK and file.target is not None:
             _check_target(applied.content)
-        return with_mode(state, mode).with_content(applied.content)
+        return state.with_mode(mode).with_content(applied.content)
 
     def _text_or_none(self, path: WorkspacePath, state: FileState) -> Text | None:
         try:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.lines import numbered
 from editd.edits.search import (
     LINE_END,
     Nearest,
     Span,
+    line_starts,
     lines_of,
     nearest,
     occurrences,
@@ -28,7 +28,132 @@ from editd.edits.search import (
 from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from editd.values.changeset import Position, PositionEncoding, TextEdit
+
+
+# Runs of lines: the places of consecutive lines in a text, compared in a normal form.
+#
+# Shared by the tool dialects that match by lines, with forms such as `str.rstrip`, a trim, or equal look-
+# alikes.
+
+JS_WHITE_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+"""ECMAScript's WhiteSpace and LineTerminator, the set of `trim` and `\\s` (ECMA-262, 22.1.3.32)."""
+
+
+def js_trim(text: str) -> str:
+    """Trim as `String.prototype.trim` does."""
+    return text.strip(JS_WHITE_SPACE)
+
+
+def numbered(*ranges: tuple[int, int]) -> str:
+    """Return ranges of lines, both ends included, in words: `line 3`, or `lines 3, 5-7`."""
+    numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"line {numbers}" if numbers.isdigit() else f"lines {numbers}"
+
+
+def runs(
+    lines: Sequence[str],
+    wanted: Sequence[str],
+    *,
+    start: int = 0,
+    form: Callable[[str], str] | None = None,
+) -> Iterator[int]:
+    """Yield each index from `start` at which `lines` contains the run `wanted`, overlapping runs included.
+
+    Lines are compared by their `form`, which is computed once for each line.
+    """
+    if form is not None:
+        lines, wanted = [form(line) for line in lines], [form(line) for line in wanted]
+    if not wanted:
+        return
+    # Map each line to a character, so that `str.find` does the search.
+    letters = {line: chr(number) for number, line in enumerate(dict.fromkeys(wanted), 1)}
+    text = "".join([letters.get(line, "\0") for line in lines])
+    goal = "".join([letters[line] for line in wanted])
+    index = text.find(goal, start)
+    while index >= 0:
+        yield index
+        index = text.find(goal, index + 1)
+
+
+def offsets(lines: Sequence[str]) -> list[int]:
+    """Return each line's offset in `"\\n".join(lines)`, and the offset after a final LF."""
+    result = [0]
+    for line in lines:
+        result.append(result[-1] + len(line) + 1)
+    return result
+
+
+# LSP `TextEdit`s: replacements with positions given by line and character.
+#
+# Lines end with LF, CRLF or CR. A character is a unit of the position's encoding, as in the Language Server
+# Protocol 3.17 ("Text Documents", "Position"). Text is inserted unchanged: a client that sends positions
+# also sends its own line ends.
+
+_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}  # a codec, and the bytes in a unit
+
+
+def edit_text(text: str, edits: Iterable[TextEdit], encoding: PositionEncoding = "utf-16") -> str:
+    """Return `text` with `edits` made; all positions refer to `text` before the first edit.
+
+    A character beyond its line's end means the line's end. Raises InvalidParams for a missing line, a
+    position inside a character, an end before its start, and edits that overlap.
+    """
+    return replace(text, replacements_of(text, edits, encoding))
+
+
+def replacements_of(text: str, edits: Iterable[TextEdit], encoding: PositionEncoding) -> list[Replacement]:
+    """Return each edit as a replacement in characters of `text`; raises the errors of `edit_text`."""
+    starts = line_starts(text)
+    placed = []
+    for edit in edits:
+        start = _offset(text, starts, edit.start, encoding)
+        end = _offset(text, starts, edit.end, encoding)
+        if end < start:
+            raise InvalidParams(
+                f"A text edit ends at {_shown(edit.end)}, before its start at {_shown(edit.start)}.",
+                hint="Give the start first.",
+            )
+        placed.append(Replacement(start, end, edit.text))
+    return placed
+
+
+def _offset(text: str, starts: Sequence[int], position: Position, encoding: PositionEncoding) -> int:
+    if not 0 <= position.line < len(starts):
+        raise InvalidParams(
+            f"There is no line {position.line}: the text has {len(starts)}, counted from 0.",
+            hint="Read the file again, and count its lines anew.",
+            data={"line": position.line, "lines": len(starts)},
+        )
+    if position.character < 0:
+        raise InvalidParams(f"{_shown(position)} is left of the line.", hint="Characters count from 0.")
+    start = starts[position.line]
+    line = text[start : starts[position.line + 1] if position.line + 1 < len(starts) else None]
+    return start + _characters(line.rstrip("\r\n"), position, encoding)
+
+
+def _characters(line: str, position: Position, encoding: PositionEncoding) -> int:
+    """Convert the position's units to characters of `line`."""
+    if encoding == "utf-32" or line.isascii():
+        return min(position.character, len(line))
+    codec, width = _CODECS[encoding]
+    try:
+        return len(line.encode(codec)[: position.character * width].decode(codec))
+    except UnicodeDecodeError:
+        raise InvalidParams(
+            f"{_shown(position)} is inside a character.",
+            hint=f"Count characters in {encoding} units, or name another position_encoding.",
+        ) from None
+
+
+def _shown(position: Position) -> str:
+    return f"{position.line}:{position.character}"
+
 
 _LINES_TOLD_MAX = 100  # lines named in a refusal
 _TELLING_CHARACTERS = 3  # letters and digits in a new text; shorter ones match by chance

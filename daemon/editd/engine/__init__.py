@@ -1,1 +1,1 @@
-"""The engine: the one writer. Synchronous, entered from one thread, and the only mutable root."""
+"""The engine: the only writer of a workspace. Synchronous, and called from one thread only."""

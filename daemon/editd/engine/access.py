@@ -1,13 +1,19 @@
-"""The guard: what a request's session may change, asked after planning and before anything is staged.
+"""Access control: verify that a request's session may make the planned changes, before anything is staged.
 
-In this order: the session's scope (`permission_denied`), other sessions' leases (`leased`), and whether the
-session has read what it edits (`unread`), where it was opened so or is in doubt: the daemon was killed since,
-and what was read in the last second may be forgotten. Such an edit would otherwise be made over a version
-that the session has never seen, and nothing would say so.
+Three checks, in this order:
+
+1. the scope of the session (`permission_denied`);
+2. the leases of other sessions (`leased`);
+3. whether the session has read each file that it changes (`unread`). This applies to a session opened with
+   `unread: reject`, and to a session in doubt. A session is in doubt after the daemon was killed, because the
+   reads of its last second may not have been saved. Without this check, such a session could silently
+   overwrite a version that it has never seen.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -19,18 +25,18 @@ from editd.engine.net_changes import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
 from editd.engine.undo_selection import BySession
-from editd.errors import NothingToUndo, PermissionDenied, Unread
+from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Unread
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from editd.edits.plan import Snapshot
+    from editd.config.schema import Config
+    from editd.edits.preconditions import Snapshot
     from editd.engine.commands import Reader, Undo, Write
     from editd.engine.leases import Leases
-    from editd.engine.read_versions import ReadVersions
-    from editd.engine.sessions import Sessions
+    from editd.engine.sessions import ReadVersions, Sessions
     from editd.engine.snapshot import DiskSnapshot
     from editd.engine.undo import HistoryWalker
     from editd.engine.undo_selection import Scope, UndoTarget
@@ -42,7 +48,50 @@ if TYPE_CHECKING:
     from editd.values.transaction import Seq, Transaction
 
 
+# The edit policy: limits of the configuration for clients. Other programs' changes are recorded anyway.
+
+
+class EditPolicy(Struct, frozen=True):
+    """The protected paths, and the quota of the history."""
+
+    protected: tuple[Glob, ...] = ()
+    quota: int | None = None  # bytes of history
+
+    def permit(self, changes: Sequence[Change]) -> None:
+        """Raise PathProtected if one of the resolved paths is protected."""
+        for change in changes:
+            for glob in self.protected:
+                if glob.matches(change.path) or (change.after is not None and glob.is_barred_by(change.path)):
+                    raise PathProtected(
+                        f"{change.path} is protected by the configuration ({glob.text}).",
+                        hint="Nothing was changed. `editctl config` shows `protect`.",
+                        data={"path": change.path.text, "protect": glob.text},
+                    )
+
+    def check_room(self, history_bytes: int) -> None:
+        """Raise IoError (EDQUOT) if the history has reached the quota. Not called for an undo."""
+        if self.quota is None or history_bytes < self.quota:
+            return
+        refusal = IoError(
+            OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
+            f"The history takes {history_bytes} bytes, and `history.quota` is {self.quota}",
+            hint=(
+                "Nothing was changed. Remove old history with `editctl gc` (see `history.keep`), or raise "
+                "`history.quota`. Undo and reading still work."
+            ),
+        )
+        refusal.data |= {"quota": self.quota, "bytes": history_bytes}
+        raise refusal
+
+
+def policy_of(config: Config) -> EditPolicy:
+    """Return the policy of the configuration."""
+    return EditPolicy(tuple(map(Glob.parse, config.protect)), config.history.quota)
+
+
 class AccessControl(Struct, frozen=True):
+    """The checks of a session's requests, on the state of all sessions and leases."""
+
     registry: SessionStore
     sessions: Sessions
     leases: Leases
@@ -57,16 +106,19 @@ class AccessControl(Struct, frozen=True):
         based: Container[WorkspacePath] = (),
         guarded: Container[WorkspacePath] = (),
     ) -> None:
-        """Raises PermissionDenied, Leased or Unread.
+        """Verify that the session of `request` may make `changes`.
 
-        `expected`: what readers change in this very turn; `based`: the paths for which a base was given;
-        `guarded`: those for which the searched text of an edit stands in for the base.
+        `expected` has the paths that each reader changes in the same turn. `based` has the paths with an
+        explicit base. `guarded` has the paths whose edit searches for a text, which serves as the base.
+
+        Raises PermissionDenied, Leased or Unread.
         """
         name = request.authorship.session
-        session = self.sessions.get(name)
+        session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
-        self._check_leases(name, changes)
+        if self.leases.held:
+            self._check_leases(name, changes)
         if session is not None and isinstance(request, Apply):
             is_free = session.unread == "allow"
             unguarded = [change for change in changes if not (is_free and change.path in guarded)]
@@ -75,16 +127,17 @@ class AccessControl(Struct, frozen=True):
     def spare_published(
         self, scope: Scope, targets: list[UndoTarget]
     ) -> tuple[list[UndoTarget], tuple[str, ...]]:
-        """Return the targets that a scope may take back, and warnings about published work.
+        """Return the targets that an undo of `scope` may take back, and warnings about published work.
 
-        A rollback leaves published work alone unless it asks for it: NothingToUndo where that is all.
+        A rollback skips published transactions unless the request includes them.
+        Raises NothingToUndo if all targets are published.
         """
         by_seq = {target.transaction.seq: target for target in targets}
         published = self.registry.published(by_seq)
         commits: dict[str, list[Seq]] = {}
         for seq in by_seq:
-            if (found := published.get(seq)) is not None:
-                commits.setdefault(str(found), []).append(seq)
+            if (commit := published.get(seq)) is not None:
+                commits.setdefault(str(commit), []).append(seq)
         listed = "; ".join(f"{format_ranges(seqs)} as {commit}" for commit, seqs in commits.items())
         if not commits:
             return targets, ()
@@ -102,9 +155,9 @@ class AccessControl(Struct, frozen=True):
     def check_own(
         self, request: Undo, targets: Sequence[UndoTarget], past: HistoryWalker, view: DiskSnapshot
     ) -> None:
-        """Raise PermissionDenied where the undo would take back what another session did.
+        """Raise PermissionDenied if the undo would take back another session's transactions.
 
-        A forced undo takes back the later changes in its way, too.
+        This includes the later changes that a forced undo overrides.
         """
         session = request.authorship.session
         for target in targets:
@@ -116,7 +169,7 @@ class AccessControl(Struct, frozen=True):
         if any(place.path in view.strangers for place in places):
             raise PermissionDenied(
                 "Another program has just changed the same lines.",
-                hint="Leave force out, and ask whoever changed them.",
+                hint="Undo without force, or ask the author of that change.",
                 data={"session": session},
             )
         by_seq = {int(target.transaction.seq): target for target in targets}
@@ -126,17 +179,17 @@ class AccessControl(Struct, frozen=True):
                 raise _not_own(transaction, session, "in the way")
 
     def within(self, view: Snapshot, name: str | None) -> Snapshot:
-        """The view as the session may look at it: a refusal must not show what it may not read."""
-        session = self.sessions.get(name)
+        """Return `view` limited to the session's scope, so that a refusal shows no file outside of it."""
+        session = None if name is None else self.sessions.get(name)
         return view if session is None or session.bounds.read is None else ScopedSnapshot(view, session)
 
     def may_read(self, name: str | None, path: WorkspacePath) -> bool:
-        """Return whether the scope of the session, if there is one, has the path."""
+        """Return whether the session may read the path. A session without a scope may read all paths."""
         session = self.sessions.get(name)
         return session is None or session.bounds.may_read(path)
 
     def permit_reading(self, name: str | None, paths: Sequence[WorkspacePath]) -> None:
-        """Raises PermissionDenied where the session may not read one of the paths."""
+        """Raise PermissionDenied if the session may not read one of the paths."""
         session = self.sessions.get(name)
         if session is None:
             return
@@ -145,7 +198,7 @@ class AccessControl(Struct, frozen=True):
                 raise _outside(session, path, "read")
 
     def permit_leasing(self, name: str, globs: Sequence[Glob]) -> None:
-        """Raise PermissionDenied if the session may not write all that a lease of `globs` would cover."""
+        """Raise PermissionDenied if a lease of `globs` would cover a path that the session may not write."""
         session = self.sessions.get(name)
         if session is None:
             return
@@ -168,15 +221,13 @@ class AccessControl(Struct, frozen=True):
                 raise _outside(session, change.path, "read")
 
     def _check_leases(self, name: str | None, changes: Sequence[Change]) -> None:
-        if not len(self.leases):
-            return
         now_us = self.clock.now_us()
         for change in changes:
             for lease in self.leases.over(change.path, now_us, is_made=change.after is not None):
                 if lease.session != name:
-                    is_itself = lease.covers(change.path)
-                    what = "is leased" if is_itself else "would be a file: what lies below it is leased"
-                    refusal = leased(lease, f"{change.path} {what}")
+                    is_covered = lease.covers(change.path)
+                    problem = "is leased" if is_covered else "would be a file, but paths below it are leased"
+                    refusal = leased(lease, f"{change.path} {problem}")
                     refusal.data["path"] = change.path.text
                     raise refusal
 
@@ -199,7 +250,7 @@ class AccessControl(Struct, frozen=True):
 
 
 class ScopedSnapshot(Struct, frozen=True):
-    """A snapshot in which a session sees the files that it may read, and is refused the others."""
+    """A snapshot limited to the files that a session may read. Access to another file is refused."""
 
     view: Snapshot
     session: Session
@@ -220,7 +271,7 @@ class ScopedSnapshot(Struct, frozen=True):
         return self.view.link(path)
 
     def names(self, folder: WorkspacePath | None) -> list[str] | None:
-        """Return the names in a folder of what the session may read, and of the folders on the way there."""
+        """Return the names of the readable files in a folder, and of the folders that lead to such files."""
         names = self.view.names(folder)
         if names is None:
             return None
@@ -237,34 +288,34 @@ class ScopedSnapshot(Struct, frozen=True):
 _WILDCARD = re.compile(r"[*?\[]")
 
 
-def _not_own(transaction: Transaction, session: str | None, what: str) -> PermissionDenied:
-    said = transaction.authorship
-    who = f"session {said.session!r}" if said.session is not None else said.actor
+def _not_own(transaction: Transaction, session: str | None, role: str) -> PermissionDenied:
+    authorship = transaction.authorship
+    author = f"session {authorship.session!r}" if authorship.session is not None else authorship.actor
     return PermissionDenied(
-        f"Transaction {transaction.seq}, which is {what}, is by {who}, and this is session {session!r}.",
-        hint="Leave own_only out to take back what others did.",
-        data={"seq": int(transaction.seq), "by": who, "session": session},
+        f"Transaction {transaction.seq}, which is {role}, is by {author}, and this is session {session!r}.",
+        hint="Leave own_only out to undo the work of others, too.",
+        data={"seq": int(transaction.seq), "by": author, "session": session},
     )
 
 
-def _outside(session: Session, path: WorkspacePath | str, what: str) -> PermissionDenied:
-    globs = session.bounds.write if what == "write" else session.bounds.read
+def _outside(session: Session, path: WorkspacePath | str, access: str) -> PermissionDenied:
+    globs = session.bounds.write if access == "write" else session.bounds.read
     texts = [glob.text for glob in globs or ()]
     return PermissionDenied(
-        f"The session {session.name!r} may not {what} {path}.",
-        hint=f"It was opened for: {', '.join(texts) or 'nothing'}.",
-        data={"path": str(path), "session": session.name, what: texts},
+        f"The session {session.name!r} may not {access} {path}.",
+        hint=f"Choose a path in its scope: {', '.join(texts)}." if texts else "Its scope is empty.",
+        data={"path": str(path), "session": session.name, access: texts},
     )
 
 
 def _unread(session: Session, path: WorkspacePath) -> Unread:
-    why = (
-        "editd was killed since, and may have forgotten what was read."
+    reason = (
+        "editd was killed since, and may have lost the record of a read."
         if session.unread == "allow"
         else "It was opened with `unread: reject`."
     )
     return Unread(
-        f"The session {session.name!r} has not read {path}. {why}",
+        f"The session {session.name!r} has not read {path}. {reason}",
         hint="Read the file, then send the edit again.",
         data={"path": path.text, "session": session.name},
     )

@@ -1,4 +1,4 @@
-"""Changesets that are being put together: staged edits that nobody else sees, and nothing keeps."""
+"""Open changesets: edits staged in memory, visible to their connection only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from editd.errors import InvalidParams, Overloaded, TooLarge
 
 if TYPE_CHECKING:
-    from editd.edits.regex import Match, Search
+    from editd.edits.search import Match, Search
     from editd.engine.commands import Reader
     from editd.errors import Refused
     from editd.values.changeset import Edit, OnStale
@@ -20,29 +20,33 @@ if TYPE_CHECKING:
 EDITS_MAX = 100_000  # in one changeset
 OPEN_MAX = 1000  # changesets at once, of all connections
 OPEN_OF_ONE_MAX = 100  # of one connection, so that it leaves some for the others
-BYTES_MAX = 512 * 1024 * 1024  # staged, of all connections: it is all in memory
+BYTES_MAX = 512 * 1024 * 1024  # staged by all connections together, in memory
 BYTES_OF_ONE_MAX = 128 * 1024 * 1024  # of one connection: two messages of full length
-EDIT_BYTES = 500  # what an edit takes beside its text
+EDIT_BYTES = 500  # the memory of an edit without its text
 
 
 class OpenChangeset(Struct):
-    owner: int  # the connection that began it; it is gone when that ends
+    """The staged edits of one connection. They are discarded when the connection ends."""
+
+    owner: int  # the connection
     reader: Reader
     authorship: Authorship
     on_stale: OnStale | None = None
     edits: list[Edit] = field(default_factory=list)
     bytes: int = 0
-    found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # for its tools
+    found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # matches for its tools
 
 
 class Changesets:
+    """All open changesets, with limits for each connection and for all together."""
+
     def __init__(self) -> None:
         self._open: dict[str, OpenChangeset] = {}
 
     def begin(
         self, owner: int, reader: Reader, authorship: Authorship, on_stale: OnStale | None = None
     ) -> str:
-        """Open a changeset and return its id. Raises TooLarge, Overloaded where too many are open."""
+        """Open a changeset and return its id. Raises TooLarge or Overloaded if too many are open."""
         if len(self._of(owner)) >= OPEN_OF_ONE_MAX:
             raise Overloaded(
                 f"{OPEN_OF_ONE_MAX} changesets are open on this connection.",
@@ -55,40 +59,41 @@ class Changesets:
         return name
 
     def get(self, name: str, owner: int) -> OpenChangeset:
-        """The changeset, if it is this connection's. Raises InvalidParams."""
-        found = self._open.get(name)
-        if found is None or found.owner != owner:
+        """Return the changeset. Raises InvalidParams if this connection has none of that name."""
+        changeset = self._open.get(name)
+        if changeset is None or changeset.owner != owner:
             raise InvalidParams(
                 f"There is no changeset {name!r} on this connection.",
-                hint="`begin` opens one; it ends with `commit`, `abort` or the connection.",
+                hint="Open one with `begin`. It ends with `commit`, `abort` or the connection.",
                 data={"changeset": name},
             )
-        return found
+        return changeset
 
     def add(self, name: str, owner: int, edits: tuple[Edit, ...]) -> None:
-        found = self.get(name, owner)
-        if len(found.edits) + len(edits) > EDITS_MAX:
+        """Append edits to a changeset. Raises InvalidParams or TooLarge."""
+        changeset = self.get(name, owner)
+        if len(changeset.edits) + len(edits) > EDITS_MAX:
             raise TooLarge(f"A changeset holds at most {EDITS_MAX} edits.")
-        found.edits.extend(edits)
-        found.bytes += bytes_of(edits)
+        changeset.edits.extend(edits)
+        changeset.bytes += bytes_of(edits)
 
     def check_room(self, owner: int, edits: tuple[Edit, ...]) -> None:
-        """Raises Overloaded where there is no room to stage these as well."""
+        """Raise Overloaded if these edits would exceed a limit on staged bytes."""
         more = bytes_of(edits)
         own = sum(changeset.bytes for changeset in self._of(owner)) + more
         together = sum(changeset.bytes for changeset in self._open.values()) + more
         if own > BYTES_OF_ONE_MAX or together > BYTES_MAX:
             raise Overloaded(
-                f"At most {BYTES_OF_ONE_MAX} bytes are staged on a connection, {BYTES_MAX} on all of them.",
+                f"A connection may stage {BYTES_OF_ONE_MAX} bytes, all connections together {BYTES_MAX}.",
                 hint="Commit or abort changesets first.",
             )
 
     def discard(self, name: str) -> None:
-        """End it: it is committed, or given up."""
+        """Forget a changeset that was committed or aborted."""
         self._open.pop(name, None)
 
     def end_all(self, owner: int) -> None:
-        """The connection is gone."""
+        """Discard all changesets of a closed connection."""
         for name in [name for name, changeset in self._open.items() if changeset.owner == owner]:
             del self._open[name]
 
@@ -97,7 +102,7 @@ class Changesets:
 
 
 def bytes_of(value: object) -> int:
-    """About how much memory edits take, or what is in them."""
+    """Estimate the memory that edits, or parts of edits, take."""
     match value:
         case str() | bytes():
             return len(value)

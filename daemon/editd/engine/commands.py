@@ -1,4 +1,4 @@
-"""What can be asked of the engine that changes something, and what comes of it."""
+"""The commands that change the workspace, and their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from editd.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.edits.regex import Match, Search
+    from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
     from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from editd.values.transaction import Authorship, Transaction
 
 Reader = str
-"""Who reads and edits: a session, or a connection where it has no session."""
+"""The identity under which read versions are kept: a session, or a connection without a session."""
 
 
 def reader_of(session: str) -> Reader:
+    """Return the reader of a session."""
     return f"session {session}"
 
 
@@ -34,32 +35,32 @@ class Apply(Struct, frozen=True):
     reader: Reader
     on_stale: OnStale | None = None
     dry_run: bool = False
-    fingerprint: str = ""  # of the whole request, so that its id is not used for another one
+    fingerprint: str = ""  # of the whole request, to detect that its id is used for a different one
     found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)
-    hooked: Hooked | None = None  # what the hooks said when it was last planned
+    hooked: Hooked | None = None  # the results of the hooks for the last plan
 
 
 OnConflict = Literal["fail", "force", "skip"]
-"""What an undo does where it does not merge: nothing at all, prevail, or leave what does not merge."""
+"""The reaction of an undo to a conflict: refuse, override the later change, or skip the conflict site."""
 
 
 class Undo(Struct, frozen=True):
-    """Commit the inverse of what `scope` names, as a transaction of `kind`."""
+    """Commit the inverse of the transactions that `scope` selects, as a transaction of `kind`."""
 
     authorship: Authorship
     reader: Reader
     scope: Scope
     kind: Literal["undo", "redo", "rollback"] = "undo"
     on_conflict: OnConflict = "fail"
-    is_own_only: bool = False  # refuse to take back what another session did
+    is_own_only: bool = False  # refuse to undo another session's transactions
     dry_run: bool = False
     fingerprint: str = ""
 
 
 class Restore(Struct, frozen=True):
-    """Put the workspace, or `paths` and what lies below them, to what it held right after `to`.
+    """Restore the workspace, or `paths` and everything below them, to its content right after `to`.
 
-    `to` is a transaction, or a time.
+    `to` is a transaction or a time.
     """
 
     authorship: Authorship
@@ -74,65 +75,62 @@ Write = Apply | Undo | Restore
 
 
 class ConflictReport(Struct, frozen=True):
-    """Where an undo would not merge: the later transactions there, and those that must go with it."""
+    """A file in which an undo does not merge.
+
+    `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
+    undone as well.
+    """
 
     path: WorkspacePath
     blocking: tuple[int, ...]
     needs: tuple[int, ...]
     reason: str = "path"
-    lines: tuple[Mapping[str, int], ...] = ()  # that collide, of the file now
-    hunks: tuple[str, ...] = ()  # what became of the lines that were to be undone
+    lines: tuple[Mapping[str, int], ...] = ()  # conflicting line ranges in the file now
+    hunks: tuple[str, ...] = ()  # diffs from the lines to undo to the present ones
 
-    def told(self) -> dict[str, Any]:
-        """The same, as a refusal's data has it."""
-        told: dict[str, Any] = {
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as a refusal's data has it."""
+        data: dict[str, Any] = {
             "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
             "reason": self.reason,
         }  # fmt: skip
         if self.lines:
-            told |= {"lines": list(self.lines), "hunks": list(self.hunks)}
-        return told
+            data |= {"lines": list(self.lines), "hunks": list(self.hunks)}
+        return data
 
 
 class Outcome(Struct, frozen=True):
-    """What a finished request reports. `changes` hold the bytes before and after of each path."""
+    """The report of a finished request. `changes` hold the content of each path before and after."""
 
     transaction: Transaction | None
     changes: tuple[Change, ...]
     reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
-    unchanged: tuple[Change, ...] = ()  # paths that were named and stay as they are
+    unchanged: tuple[Change, ...] = ()  # named paths that did not change
     merged: tuple[WorkspacePath, ...] = ()
     warnings: tuple[str, ...] = ()
-    answers: tuple[str | None, ...] = ()  # what each edit's tool says in its own words
-    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # what sessions that a tool names have seen
-    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run, or does only what fits
-    formatted_by: tuple[str, ...] = ()  # the hooks that have changed it
-    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # what the reader knew of a path
+    answers: tuple[str | None, ...] = ()  # the answer of each edit's tool, in the tool's own format
+    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # read marks of sessions named by a tool
+    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
+    formatted_by: tuple[str, ...] = ()  # the hooks that changed content
+    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
-    """Transactions of others that changed a path after the reader had seen it."""
-
-    def of(self, transaction: Transaction) -> Outcome:
-        """The same, now that `transaction` has made it come about."""
-        return Outcome(
-            transaction, self.changes, self.reports, self.unchanged, self.merged, self.warnings,
-            self.answers, self.sights, self.conflicts, self.formatted_by, self.outdated,
-        )  # fmt: skip
+    """Transactions of others that changed a path after the reader read it."""
 
 
 class NeedsRegex(Struct, frozen=True):
-    """Not before this search has been made: ask again with its answer among `Apply.found`."""
+    """Planning needs this search. Send the request again with the result in `Apply.found`."""
 
     search: Search
 
 
 class NeedsHooks(Struct, frozen=True):
-    """Not before the hooks have seen this: ask again with what they say as `Apply.hooked`."""
+    """Planning needs this hook job. Send the request again with the result in `Apply.hooked`."""
 
-    trial: HookJob
+    job: HookJob
 
 
 class NeedsDelay(Struct, frozen=True):
-    """Not now: ask again in `seconds`; who cannot wait answers `reason`."""
+    """The request must wait. Send it again in `seconds`, or answer it with `reason`."""
 
     reason: Refused
     seconds: float

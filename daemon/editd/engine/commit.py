@@ -1,11 +1,11 @@
-"""The commit protocol: a batch of transactions, planned in turn, made durable by one sync, published.
+"""The commit protocol: a batch of transactions is planned in order, made durable by one sync, and published.
 
     state      entered when                              what holds            a crash here
     PLANNED    `plan` returned                           nothing is written    nothing to do
-    STAGED     new contents lie beside their targets     targets are `before`  temporaries are removed
+    STAGED     new contents are in temporary files       targets are `before`  temporaries are removed
     COMMITTED  the record is in the journal and synced   the record is enough  redo
-    PUBLISHED  each target is its new content, and what  files are `after`,    redo where a file is
-               was replaced was `before`; reply goes out unsynced              not `after`
+    PUBLISHED  each target has its new content, and the  files are `after`,    redo each file that is
+               replaced files were `before`; reply sent  unsynced              not `after`
     PACKED     the packing process has moved head        the history is in git the record is skipped
     CLOSED     the workspace's file system is synced     the segment is free   –
     BROKEN     an I/O error leaves files or journal in   reads only            recovery at the next start
@@ -13,15 +13,16 @@
 
 C1  No target is touched before its transaction's record is durable.
 C2  No reply goes out before its record is durable and its files are published.
-C4  What publishing replaces is looked at after it has been replaced. If it is not `before`, somebody
-    wrote in between: theirs is put back, this transaction and those behind it are aborted, what they
-    wrote is adopted, and all of them are planned again.
-C6  Aborted numbers are not seen by anyone.
+C4  Each replaced file is verified after it has been replaced. If it is not `before`, another program wrote
+    to it in between. Then its content is put back and adopted, and this transaction and all later ones of
+    the batch are aborted and planned again.
+C6  The number of an aborted transaction is never visible to a client.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum, auto
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -31,7 +32,8 @@ from editd.engine.commands import Outcome
 from editd.errors import Broken, IoError, Refused
 from editd.store.journal import JournalFailed
 from editd.values.changeset import Base
-from editd.workspace.writer import ConcurrentWrite, PublishFailed, StagedFiles, WorkspaceWriter
+from editd.values.content import SYMLINK
+from editd.workspace.publish import ConcurrentWrite, PublishFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,18 +45,21 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Kind, Part, Seq
+    from editd.workspace.staged_change import StagedFiles
+    from editd.workspace.writer import WorkspaceWriter
 
+_DRAFT = attrgetter("draft")
 BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
 
 
-class CommitState(StrEnum):  # whose members are hashed as fast as texts
+class CommitState(StrEnum):  # its members are hashed as fast as strings
     STAGED = auto()
     COMMITTED = auto()
     PUBLISHED = auto()
     ABORTED = auto()
 
 
-# What may follow what; anything else is a fault of ours.
+# Any other transition is a bug.
 TRANSITIONS = {
     CommitState.STAGED: {CommitState.COMMITTED, CommitState.ABORTED},
     CommitState.COMMITTED: {CommitState.PUBLISHED, CommitState.ABORTED},
@@ -64,7 +69,7 @@ TRANSITIONS = {
 
 
 class PendingTransaction(Struct):
-    """One transaction of a batch; `request` is its place in the turn, None for what is adopted."""
+    """A transaction of a batch. `request` is its position in the turn, or None for an adopted change."""
 
     draft: TransactionDraft
     changes: tuple[Change, ...]
@@ -79,18 +84,19 @@ class PendingTransaction(Struct):
 
 
 class CommitAborted(Struct, frozen=True):
-    """Publishing stopped at a step: all steps from it on are aborted and can be planned again."""
+    """Publishing stopped: these steps are aborted. The first `refused` of them get `refusal` as their answer.
+
+    The others are planned again.
+    """
 
     steps: Sequence[PendingTransaction]
-    refused: int = (
-        0  # so many of them, from the first, are answered with `refusal`; the rest are planned again
-    )
+    refused: int = 0
     refusal: Refused | None = None
-    orphans: Sequence[tuple[WorkspacePath, FileState]] = ()  # what could not be put back into its place
+    orphans: Sequence[tuple[WorkspacePath, FileState]] = ()  # content that could not be put back
 
 
 class Batch(Struct):
-    """The transactions of one turn, and the view that each is planned on."""
+    """The transactions of one turn, and the view on which each is planned."""
 
     history: History
     files: WorkspaceWriter
@@ -100,7 +106,7 @@ class Batch(Struct):
     steps: list[PendingTransaction] = field(default_factory=list)
     expected: dict[tuple[Reader, WorkspacePath], Base] = field(default_factory=dict)
     content_bytes: int = 0
-    is_closed: bool = False  # the next request is planned on the files themselves
+    is_closed: bool = False  # the next request must be planned after the commit
 
     def stage(
         self,
@@ -115,11 +121,12 @@ class Batch(Struct):
         parts: Sequence[Part] = (),
         notes: bytes = b"",
     ) -> PendingTransaction:
-        """Put the new contents beside their targets, and draft the transaction. Raises Refused."""
-        staged = (
-            step for step in self.steps if step.staging is not None
-        )  # what is adopted stands there already
-        self.files.check(changes, [change for step in staged for change in step.changes])
+        """Write the new contents to temporary files, and draft the transaction. Raises Refused."""
+        earlier: list[Change] = []
+        for step in self.steps:
+            if step.staging is not None:
+                earlier += step.changes
+        self.files.check(changes, earlier)
         token = self.files.token(changes)
         staging = self.files.stage(changes, token)
         try:
@@ -133,16 +140,16 @@ class Batch(Struct):
             self.view.drafted[change.path] = change.after
             if (
                 change.after is None
-                or change.after.is_symlink
-                or (change.before and change.before.is_symlink)
+                or change.after.mode == SYMLINK
+                or (change.before is not None and change.before.mode == SYMLINK)
             ):
-                self.is_closed = True  # what lies beyond links and in folders is only seen when it is done
+                self.is_closed = True  # the view cannot show the effect on paths through links and folders
         return step
 
     def adopt(
         self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]
     ) -> PendingTransaction:
-        """Draft a transaction of what is in the files already."""
+        """Draft a transaction of changes that are in the files already."""
         return self._add(kind, authorship, time_us, changes, None, None, Outcome(None, tuple(changes)))
 
     def _add(
@@ -167,29 +174,32 @@ class Batch(Struct):
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
         step = PendingTransaction(draft, tuple(changes), staging, request, outcome)
         self.steps.append(step)
-        self.content_bytes += sum(len(change.after.content) for change in changes if change.after is not None)
+        for change in changes:
+            if change.after is not None:
+                self.content_bytes += len(change.after.content)
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
 
     def expect(self, reader: Reader) -> None:
-        """The newest step is this reader's: it will have seen what that makes, so nothing makes it stale."""
+        """Note that `reader` will know the contents that the newest step makes."""
         for change in self.steps[-1].changes:
             version = None if change.after is None else change.after.version
             self.expected[reader, change.path] = Base(version)
 
     def commit(self) -> CommitAborted | None:
-        """Make all steps durable, then publish them in turn. Raises Broken where files are in doubt.
+        """Make all steps durable, then publish them in order. Return the aborted steps, if any.
 
-        An I/O error before the commit point refuses them all, with nothing changed.
+        An I/O error before the commit point refuses all of them, and nothing changes.
+        Raises Broken if the state of the files or of the journal is in doubt.
         """
         if not self.steps:
             return None
         try:
-            self.history.commit([step.draft for step in self.steps])  # the commit point (C1)
+            self.history.commit(list(map(_DRAFT, self.steps)))  # the commit point (C1)
         except JournalFailed as error:
             raise Broken(
-                f"The journal failed, and whether the last edits stand is in doubt: {error}.",
-                hint="Restart the daemon: it recovers from what the disk holds.",
+                f"The journal failed, and the last edits may or may not be recorded: {error}.",
+                hint="Restart the daemon: it recovers from the disk.",
             ) from error
         except OSError as error:
             self._drop(self.steps)
@@ -197,25 +207,25 @@ class Batch(Struct):
             return CommitAborted(tuple(self.steps), len(self.steps), refusal)
         for step in self.steps:
             step.enter(CommitState.COMMITTED)
-        for place, step in enumerate(self.steps):
+        for position, step in enumerate(self.steps):
             if step.staging is not None:
                 try:
                     self.files.publish(step.staging)
-                except ConcurrentWrite as overtaken:
-                    return self._abort(self.steps[place:], orphans=overtaken.orphans)
+                except ConcurrentWrite as write:
+                    return self._abort(self.steps[position:], orphans=write.orphans)
                 except PublishFailed as error:
                     raise Broken(
                         f"Files could neither be published nor put back: {error}.",
                         hint="Restart the daemon: it recovers from its journal.",
                     ) from error
                 except Refused as refusal:
-                    return self._abort(self.steps[place:], refusal)
+                    return self._abort(self.steps[position:], refusal)
             step.enter(CommitState.PUBLISHED)
             self.history.conclude(step.draft)
         return None
 
     def roll_back(self, steps: int) -> None:
-        """Forget all but the first `steps` steps, which nobody has been told of."""
+        """Drop all but the first `steps` steps. None of them is visible yet."""
         self._drop(self.steps[steps:])
         del self.steps[steps:]
 
@@ -229,8 +239,8 @@ class Batch(Struct):
             self.history.abort([step.draft for step in steps])
         except OSError as error:
             raise Broken(
-                f"The journal failed while transactions were taken back: {error}.",
-                hint="Restart the daemon: it recovers from what the disk holds.",
+                f"The journal failed while transactions were aborted: {error}.",
+                hint="Restart the daemon: it recovers from the disk.",
             ) from error
         for step in steps:
             step.enter(CommitState.ABORTED)
@@ -243,7 +253,7 @@ class Batch(Struct):
         self.discard(steps)
 
     def discard(self, steps: Sequence[PendingTransaction]) -> None:
-        """Remove the temporaries of aborted steps, the newest first. Orphans are in the history by then."""
+        """Remove the temporary files of aborted steps, newest first. Orphans are in the history by then."""
         for step in reversed(steps):
             if step.staging is not None:
                 self.files.discard(step.staging)

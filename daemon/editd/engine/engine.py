@@ -1,8 +1,8 @@
-"""The engine: one method for each verb, the only mutable root, entered from one thread.
+"""The engine: one method for each verb, called from one thread, and the owner of all mutable state.
 
-`turn` takes all that has come in, plans each request on the result of the one before, makes them durable
-with one sync and publishes them. What does not change anything is answered at once by the other methods.
-Nothing here is async, and nothing on this path grows with the size of the workspace.
+`run_batch` plans each request on the result of the previous one, makes all of them durable with one sync, and
+publishes them. The other methods answer requests that change nothing. Nothing here is async. The time of an
+edit does not depend on the size of the workspace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.edits.plan import plan
-from editd.edits.regex import NeedsSearch
+from editd.edits.search import NeedsSearch
+from editd.engine.access import EditPolicy
 from editd.engine.commands import (
     Apply,
     NeedsDelay,
@@ -39,19 +40,18 @@ from editd.engine.external_changes import (
     ExternalChange,
     IsOurs,
     OutsideAuthorship,
+    Reconciliation,
     blocked_by,
     external_changes,
     nested_paths,
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
-from editd.engine.policy import EditPolicy
-from editd.engine.read_versions import ReadVersions
-from editd.engine.reconcile import Reconciliation
 from editd.engine.recovery import recover
 from editd.engine.refusal_details import explain, suggest, with_changes_since
 from editd.engine.replay import encode_notes, first_answer
 from editd.engine.restore import restore
+from editd.engine.sessions import ReadVersions
 from editd.engine.snapshot import DiskSnapshot
 from editd.engine.undo import HistoryWalker, UndoPlan, invert
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
@@ -70,21 +70,21 @@ from editd.errors import (
 from editd.system.clock import Clock, boot_id
 from editd.tools.context import ToolSet
 from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, Plan, ReadMark
+from editd.values.changeset import Base, Change, Edit, OnStale, Plan, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
-from editd.workspace.hidden_folders import HiddenFolders
+from editd.workspace.scope import HiddenFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from editd.edits.regex import Match, Search
+    from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version
-    from editd.workspace.quarantine import QuarantineCheck
     from editd.workspace.reader import WorkspaceReader
+    from editd.workspace.replaced_files import QuarantineCheck
     from editd.workspace.writer import WorkspaceWriter
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
@@ -92,26 +92,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-ROUNDS_MAX = 50  # of planning again because somebody wrote in between; then the edit is refused
-WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is looked at again
-PACKING_WAIT_SECONDS = 0.05  # until packing has caught up a little
-EDIT_BYTES = 4096  # what an edit weighs without its content: 100 edits take as long as some 400 KB
-PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # what they touch is only known when it is looked at
-TOOL_BYTES = 1024 * 1024  # a tool may look for much in a long file
+ROUNDS_MAX = 50  # attempts to plan an edit of a file that other programs keep changing
+WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read again
+PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
+EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
+PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
+TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 
 
 class Reading(Struct, frozen=True):
+    """The result of a read."""
+
     path: WorkspacePath
     state: FileState
 
 
 class _Knowledge(Struct, frozen=True):
-    """What planning may ask of the history and the reader."""
+    """The state of the history and of the reader that planning needs."""
 
     history: History
     seen_by: ReadVersions
     reader: Reader
-    expected: Expected  # what those will have seen whose requests are in this turn
+    expected: Expected  # bases that readers will know after the earlier requests of this turn
 
     def content(self, version: Version) -> bytes | None:
         return self.history.content(version)
@@ -124,6 +126,16 @@ class _Knowledge(Struct, frozen=True):
 
 
 class Engine:
+    broken: Refused | None = None
+    guard: AccessControl | None = None
+    rules = EditPolicy()
+    hooks: tuple[Hook, ...] = ()
+    outside_authorship: OutsideAuthorship | None = None
+    synced = Seq(0)  # the files are durable up to this transaction
+    has_sync_failed = False  # never retried: a second sync would falsely succeed
+    last_write = 0.0
+    _last_us = 0
+
     def __init__(
         self,
         history: History,
@@ -138,116 +150,115 @@ class Engine:
         mount: bytes = b"",
         root: str = "",
     ) -> None:
-        """Take over a workspace and finish what its journal tells. Raises HistoryDamaged or IoError.
+        """Open a workspace and recover from its journal. Raises HistoryDamaged or IoError.
 
-        `scope` returns the judge of whether the scan looks after a path, by the ignore rules as they are
-        now; it is asked only about paths that are new.
-        `is_in_place` tells whether the workspace's folder is still where it was, or raises OSError. `tooling`
-        has the dialects whose tools an edit may call. `mount` is the disk's.
+        `scope` returns a predicate: whether the scan covers a new path, by the present ignore rules.
+        `is_in_place` returns whether the workspace's folder is still at its path, or raises OSError.
+        `tooling` has the dialects whose tools an edit may call. `mount` is the id of the disk's mount.
         """
         self.history = history
         self.tree = tree
         self.files = files
         self.clock = clock
         self.seen = ReadVersions()
-        self.broken: Refused | None = None
-        self.on_recorded: Callable[[Transaction], None] = _tell_nobody  # its files are published by then
-        self.guard: AccessControl | None = None  # what sessions may do, once there are any
-        self.rules = EditPolicy()  # what the configuration lets nobody do
-        self.hooks: tuple[Hook, ...] = ()  # what it has look at every edit
-        self.outside_authorship: OutsideAuthorship | None = None  # who made what was found, if that is known
+        self.on_recorded: Callable[[Transaction], None] = _ignore  # called after the files are published
+        self.flush_index = history.index.flush_if_full  # called after the replies are sent
         self._scope = scope
         self._is_in_place = is_in_place
-        self._root = root  # for people to read
-        self.hidden = HiddenFolders(
-            root,
-            history.folder,
-            lambda path: history.entry(path) is not None or history.has_folder(path),
-        )
+        self._root = root  # for messages only
+        self.hidden = HiddenFolders(root, history.folder, self._has_files)
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or ToolSet()
         boot = boot_id()
-        # What is in the page cache outlives a killed daemon, but not these. A mount alone says nothing, since
-        # its id is used again after the next boot.
+        # The page cache survives a killed daemon, but not a reboot or an unmount. The id of a mount can
+        # occur again after a reboot, so both ids are needed.
         self._boot = boot and boot + mount
         self._unfinished: list[PendingTransaction] = []
-        self._last_us = 0
-        self.synced = Seq(0)  # all up to here are in the files for good
-        self.has_sync_failed = False  # and is not tried again: a second one would say that all is well
-        self.last_write = 0.0
         self.check_in_place()
-        strangers = recover(history, tree, files, self._boot)
-        self.adopt(strangers)
+        self.adopt(recover(history, tree, files, self._boot))
 
     # ── changing ──
 
     def run_batch(self, requests: Sequence[Write]) -> list[Result]:
-        """Carry out what came in, in its order; one result for each."""
-        requests = [self._meant(request) for request in requests]
+        """Carry out requests in their order. Return one result for each."""
         absence = self.absence()
-        results: list[Result | None] = [absence or self._not_now(request) for request in requests]
-        waiting = deque((i, request) for i, request in enumerate(requests) if results[i] is None)
-        rounds = 0
-        is_alone = False  # what overtook each other in one batch does not in two
+        results: list[Result | None] = []
+        waiting: deque[tuple[int, Write]] = deque()
+        for index, request in enumerate(requests):
+            results.append(absence or self._check_writable(request))
+            if results[index] is None:
+                waiting.append((index, self._as_undo(request)))
+        rounds, is_alone = 0, False  # after a conflict within a batch, each request gets its own batch
         while waiting:
             if rounds:
-                self._tidy()  # a folder that was emptied is gone for who comes next
+                self._remove_replaced()  # so that emptied folders are gone for the next batch
             batch = self._batch()
             taken: dict[int, Write] = {}
-            while waiting and not (is_alone and taken) and self._fits(batch, waiting[0][1], taken.values()):
+            while (
+                waiting
+                and not (is_alone and taken)
+                and (not batch.steps or self._can_join(batch, waiting[0][1], taken.values()))
+            ):
                 index, request = waiting.popleft()
                 taken[index] = request
-                results[index] = self._take(batch, index, request)
+                results[index] = self._stage(batch, index, request)
                 if results[index] is None:
                     batch.expect(request.reader)
-            try:
-                again = self._commit(batch, results, taken)
-            except Broken as broken:
-                self._break(broken, batch, results)
-                again = []
+            again = self._commit(batch, results, taken)
             rounds += 1
             is_alone = bool(again)
             if rounds > ROUNDS_MAX:
                 for index, request in again:
-                    results[index] = _never_still(request)
+                    results[index] = _kept_changing(request)
                 again = []
             waiting.extendleft(reversed(again))
-        self._tidy()
-        for index, (request, result) in enumerate(zip(requests, results, strict=True)):
-            with contextlib.suppress(Refused):  # the index is full, the history damaged: then bare
-                if isinstance(result, Refused):
-                    explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
-                    self.suggest(result, request.authorship.session)
-                elif isinstance(result, Outcome) and result.outdated:
-                    results[index] = with_changes_since(result, self.history, request.authorship.session)
-        return [_answered(result) for result in results]
+        self._remove_replaced()
+        answers: list[Result] = []
+        for request, result in zip(requests, results, strict=True):
+            assert result is not None, "a request was left without an answer"
+            is_detailed = isinstance(result, Outcome) and not result.outdated
+            answers.append(result if is_detailed else self._with_details(result, request.authorship.session))
+        return answers
+
+    def _with_details(self, result: Result, session: str | None) -> Result:
+        """Add the facts of the history to a refusal or to an outcome whose reader was not up to date."""
+        with contextlib.suppress(Refused):  # without details if the index or the history fails
+            if isinstance(result, Refused):
+                explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
+                self.suggest(result, session)
+            elif isinstance(result, Outcome):
+                result = with_changes_since(result, self.history, session)
+        refusal = result.reason if isinstance(result, NeedsDelay) else result
+        if isinstance(refusal, Refused):
+            refusal.forget_stack()
+        return result
 
     def suggest(self, refusal: Refused, session: str | None) -> None:
-        """Add to the refusal of a missing file the path that the session probably meant."""
+        """Add the paths that the session probably meant to the refusal of a missing file."""
         if isinstance(refusal, FileMissing):
             may_read = self.guard.may_read if self.guard is not None else lambda _session, _path: True
             suggest(refusal, self.tree.names, lambda path: may_read(session, path))
 
-    def _meant(self, request: Write) -> Write:
-        """A tool's call that undoes its session's last edit of a file, as that undo."""
+    def _as_undo(self, request: Write) -> Write:
+        """Return an undo if the request is a tool's call that undoes an edit. Return others unchanged."""
         call = request.edits[0] if isinstance(request, Apply) and len(request.edits) == 1 else None
         if not isinstance(call, changeset.Tool):
             return request
         try:
-            given = self.tooling.tool(call).undoes(call.args)
-            path = None if given is None else self.tree.resolve(self.tooling.path(given))
-        except Refused:  # which planning says again
+            name = self.tooling.tool(call).undoes(call.args)
+            path = None if name is None else self.tree.resolve(self.tooling.path(name))
+        except Refused:  # planning raises the same refusal
             return request
         if path is None:
             return request
-        said = request.authorship
+        authorship = request.authorship
         return Undo(
-            said, request.reader, LastEditOf(path, said.session), dry_run=request.dry_run,
+            authorship, request.reader, LastEditOf(path, authorship.session), dry_run=request.dry_run,
             fingerprint=request.fingerprint if isinstance(request, Apply) else "",
         )  # fmt: skip
 
     def weight(self, request: Write) -> int:
-        """About how many bytes a request is going to read, hash and write; a hint, for who plans the time."""
+        """Estimate how many bytes a request will read, hash and write, for the scheduling of requests."""
         if not isinstance(request, Apply):
             return UNDO_BYTES
         total = len(request.edits) * EDIT_BYTES
@@ -260,11 +271,12 @@ class Engine:
                 total += TOOL_BYTES
             else:
                 with contextlib.suppress(Refused, OSError):
-                    look = self.tree.entry(edit.path)
-                    total += 0 if look is None else look.size
+                    entry = self.tree.entry(edit.path)
+                    total += 0 if entry is None else entry.size
         return total
 
-    def _not_now(self, request: Write) -> Result | None:
+    def _check_writable(self, request: Write) -> Result | None:
+        """Return the refusal or the delay if the engine takes no writes at present."""
         if request.dry_run:
             return None
         if self.broken is not None:
@@ -274,36 +286,34 @@ class Engine:
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
             )
             return NeedsDelay(reason, PACKING_WAIT_SECONDS)
-        if self.history.index.is_backed_up:
+        if self.history.index.flaw is not None and self.history.index.is_backed_up:
             return self.history.index.flaw
         return None
 
-    def _fits(self, batch: Batch, request: Write, taken: Iterable[Write]) -> bool:
-        """Can this request be planned in this batch, or must the batch be committed first?"""
-        if not batch.steps:
-            return True
+    def _can_join(self, batch: Batch, request: Write, taken: Iterable[Write]) -> bool:
+        """Return whether the request can be planned behind the batch's steps, without a commit before it."""
         if batch.is_closed or not isinstance(request, Apply) or request.dry_run:
             return False
-        said = request.authorship
-        key = (said.session, said.request_id)
-        return said.request_id is None or all(
+        authorship = request.authorship
+        key = (authorship.session, authorship.request_id)
+        return authorship.request_id is None or all(
             (other.authorship.session, other.authorship.request_id) != key for other in taken
         )
 
-    def _take(self, batch: Batch, index: int, request: Write) -> Result | None:
-        """Plan one request; None where its step waits for the commit."""
+    def _stage(self, batch: Batch, index: int, request: Write) -> Result | None:
+        """Plan and stage one request. Return None if its result depends on the commit."""
         steps = len(batch.steps)
         try:
-            repeated = first_answer(request, self.history)
-            if repeated is not None:
+            has_id = request.authorship.request_id is not None
+            if has_id and (repeated := first_answer(request, self.history)) is not None:
                 self._note_seen(request.reader, repeated, is_news=False)
                 return repeated
             if isinstance(request, Apply):
-                return self._take_apply(batch, index, request)
+                return self._stage_apply(batch, index, request)
             try:
                 if isinstance(request, Restore):
-                    return self._take_restore(batch, index, request)
-                return self._take_undo(batch, index, request)
+                    return self._stage_restore(batch, index, request)
+                return self._stage_undo(batch, index, request)
             except NotAFile as refusal:
                 raise NoRoom(refusal, self.history) from refusal
         except InUse as refusal:
@@ -317,39 +327,38 @@ class Engine:
         except HooksNotRun as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return NeedsHooks(need.trial)
+            return NeedsHooks(need.job)
         except Refused as refusal:
             if isinstance(refusal, Unread):
                 self._note_sights(refusal.sights, request.reader, {})
             with contextlib.suppress(Refused):
                 self._adopt_into(batch, request)
             return refusal
-        except Exception:  # a fault of ours: it is this request's alone, nothing of it is done yet
+        except Exception:  # a bug: only this request fails, because nothing of it is committed yet
             log.exception("a request could not be planned")
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Refused("editd failed on this request; nothing was changed.", hint="Its log tells where.")
+            return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
-    def _take_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
-        worked_out = self._plan(batch.view, request, batch.expected)
-        self._permit(request, worked_out.changes, batch.expected, worked_out.based, worked_out.guarded)
+    def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
+        edit_plan = self._plan(batch.view, request, batch.expected)
+        self._permit(request, edit_plan.changes, batch.expected, edit_plan.based, edit_plan.guarded)
         if self.hooks:
-            worked_out = hooked(worked_out, self.hooks, request.hooked, batch.view.file_at)
+            edit_plan = hooked(edit_plan, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
-            self.files.check(worked_out.changes)
-            return self._outcome(worked_out, batch.view)
-        self._adopt_into(batch, request, changes=worked_out.changes)
-        outcome = replace(
-            self._outcome(worked_out, batch.view),
-            outdated=self._outdated(request.reader, worked_out.changes, batch.expected),
-        )
-        if not worked_out.changes:
+            self.files.check(edit_plan.changes)
+            return _outcome(edit_plan, batch.view)
+        self._adopt_into(batch, request, changes=edit_plan.changes)
+        outdated = self._outdated(request.reader, edit_plan.changes, batch.expected)
+        outcome = _outcome(edit_plan, batch.view, outdated)
+        if not edit_plan.changes:
             self._note_seen(request.reader, outcome)
             return outcome
-        self.rules.check_room(self.history.disk_bytes)
+        if self.rules.quota is not None:
+            self.rules.check_room(self.history.disk_bytes)
         authorship = request.authorship
         batch.stage(
-            "edit", authorship, self._now_us(), worked_out.changes, request=index, outcome=outcome,
+            "edit", authorship, self._now_us(), edit_plan.changes, request=index, outcome=outcome,
             notes=_notes(outcome, request),
         )  # fmt: skip
         return None
@@ -357,13 +366,13 @@ class Engine:
     def _outdated(
         self, reader: Reader, changes: Iterable[Change], expected: Expected
     ) -> dict[WorkspacePath, Base]:
-        """Return what the reader knew of each path that was changed before it was edited."""
-        found: dict[WorkspacePath, Base] = {}
+        """Return the base that the reader knew, for each path whose content was no longer that base."""
+        outdated: dict[WorkspacePath, Base] = {}
         for change in changes:
             known = expected.get((reader, change.path)) or self.seen.by(reader, change.path)
             if known is not None and change.before is not None and known.version != change.before.version:
-                found[change.path] = known
-        return found
+                outdated[change.path] = known
+        return outdated
 
     def _permit(
         self,
@@ -373,8 +382,9 @@ class Engine:
         based: Container[WorkspacePath] = (),
         guarded: Container[WorkspacePath] = (),
     ) -> None:
-        """Raise Refused where the request's session may not make these changes; also for dry runs."""
-        self.rules.permit(changes)
+        """Raise Refused if the session may not make these changes, even as a dry run."""
+        if self.rules.protected:
+            self.rules.permit(changes)
         for change in changes:
             self.hidden.refuse(change.path)
         if self.guard is not None:
@@ -392,11 +402,11 @@ class Engine:
                 tools=self.tooling.answered(request.found) if request.found else self.tooling,
             )
         except Refused:
-            for edit in request.edits:  # It says that a hidden file is missing, or another.
+            for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.
                 self.hidden.refuse(getattr(edit, "path", WorkspacePath("")))
             raise
 
-    def _take_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
+    def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         if request.dry_run:
             self._record_strangers_of(request)
         scope, view = request.scope, batch.view
@@ -406,27 +416,27 @@ class Engine:
         self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
         outcome = Outcome(None, changes, warnings=warnings, answers=answers)
-        is_fitting = request.on_conflict == "skip"
+        is_partial = request.on_conflict == "skip"
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
-            if is_fitting or not in_the_way:  # else these are not all the changes, and may not fit together
+            if is_partial or not in_the_way:  # otherwise the changes are incomplete and may clash
                 try:
                     self.files.check(changes)
                 except NotAFile as refusal:
                     in_the_way = NoRoom(refusal, self.history).files
             return replace(outcome, conflicts=in_the_way)
-        if inverted.places and not (is_fitting and changes):
+        if inverted.places and not (is_partial and changes):
             raise UndoConflict(inverted.places, targets, scope)
-        if is_fitting:
+        if is_partial:
             outcome = replace(
                 outcome, conflicts=undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             )
         self._adopt_into(batch, request, changes=changes)
-        said = request.authorship
-        if isinstance(scope, BySession) and not said.message:
-            said = replace(said, message=f"Roll back session {scope.session}")
+        authorship = request.authorship
+        if isinstance(scope, BySession) and not authorship.message:
+            authorship = replace(authorship, message=f"Roll back session {scope.session}")
         batch.stage(
-            request.kind, said, self._now_us(), changes, request=index, outcome=outcome,
+            request.kind, authorship, self._now_us(), changes, request=index, outcome=outcome,
             undoes=[target.transaction.seq for target in inverted.targets],
             parts=[part for target in inverted.targets for part in target.parts],
             notes=_notes(outcome, request),
@@ -436,17 +446,17 @@ class Engine:
     def _inverted(
         self, request: Undo, past: HistoryWalker, view: DiskSnapshot
     ) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]]:
-        """What is to be undone, what that comes to, and warnings. Raises NothingToUndo where it is nothing.
+        """Return the targets of an undo, its plan, and warnings. Raises NothingToUndo if it has no effect.
 
-        Of the newest, what has no effect any more is taken along with the first that has.
+        An undo of the newest transaction also undoes newer ones that no longer have an effect.
         """
         targets: list[UndoTarget] = []
         warnings: tuple[str, ...] = ()
-        for named in batches_of(request.scope, self.history):
-            more = named
+        for candidates in batches_of(request.scope, self.history):
+            more = candidates
             if self.guard is not None:
-                more, told = self.guard.spare_published(request.scope, named)
-                warnings += told
+                more, notes = self.guard.spare_published(request.scope, candidates)
+                warnings += notes
                 if request.is_own_only:
                     self.guard.check_own(request, more, past, view)
             inverted = invert(more, past, view.file_at, request.on_conflict)
@@ -459,7 +469,7 @@ class Engine:
         raise without_effect(targets)
 
     def _record_strangers_of(self, request: Undo) -> None:
-        """Record what others wrote in the files that an undo would change, for a dry run to name them."""
+        """Record outside changes of the files that an undo would change, so that a dry run can name them."""
         view = DiskSnapshot(self.tree, self.history)
         with contextlib.suppress(NothingToUndo):
             self._inverted(request, HistoryWalker(self.history), view)
@@ -471,7 +481,7 @@ class Engine:
         }
         self.adopt(known)
 
-    def _take_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
+    def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)
         self._permit(request, changes)
         outcome = Outcome(None, changes)
@@ -481,12 +491,13 @@ class Engine:
         self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
-        self.rules.check_room(self.history.disk_bytes)
-        said = request.authorship
-        if not said.message:
-            said = replace(said, message=f"Restore transaction {seq}")
+        if self.rules.quota is not None:
+            self.rules.check_room(self.history.disk_bytes)
+        authorship = request.authorship
+        if not authorship.message:
+            authorship = replace(authorship, message=f"Restore transaction {seq}")
         batch.stage(
-            "restore", said, self._now_us(), changes, request=index, outcome=outcome,
+            "restore", authorship, self._now_us(), changes, request=index, outcome=outcome,
             notes=_notes(outcome, request),
         )  # fmt: skip
         return None
@@ -494,51 +505,57 @@ class Engine:
     def _adopt_into(
         self, batch: Batch, request: Write | None, message: str = "", changes: Sequence[Change] = ()
     ) -> None:
-        """Draft what the view found to be somebody else's, ahead of what was asked for: `changes`."""
+        """Draft the outside changes that the view found, ahead of the requested `changes`."""
         if request is not None and request.dry_run:
             batch.view.forget_strangers()
             return
-        self._find_displaced(batch.view, changes)
+        made: list[WorkspacePath] = []
+        for change in changes:
+            if change.before is None and change.after is not None:
+                made.append(change.path)  # noqa: PERF401  # a comprehension costs more for one change
+        if made or batch.view.strangers:
+            self._find_displaced(batch.view, changes, made)
         if not batch.view.strangers:
             return
-        # What lies where names fold is out of scope, and says nothing of what it may hide.
-        found = {
+        # Skip folders whose file system folds names, and folders hidden by a mount: their recorded files
+        # may be present and invisible.
+        strangers = {
             path: state
             for path, state in batch.view.strangers.items()
             if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
         }
         batch.view.strangers.clear()
-        for adoption in external_changes(found, self.history, self._scope()):
-            kind, by = self._made_by(adoption, message)
-            batch.adopt(kind, by, self._now_us(), adoption.changes)
+        for adoption in external_changes(strangers, self.history, self._scope()):
+            kind, authorship = self._authorship_of(adoption, message)
+            batch.adopt(kind, authorship, self._now_us(), adoption.changes)
 
-    def _find_displaced(self, view: DiskSnapshot, changes: Sequence[Change]) -> None:
-        """Note what is gone since something else stands there now, or can be put there: a file for a folder.
+    def _find_displaced(
+        self, view: DiskSnapshot, changes: Sequence[Change], made: Sequence[WorkspacePath]
+    ) -> None:
+        """Note recorded files that are gone because a file took the place of a folder, or the reverse.
 
-        Raises NotAFile where there is no room for `changes`, InUse where the disk was seen now so, now so.
+        `made` are the paths that `changes` create. Raises NotAFile if there is no room for `changes`, and
+        InUse if the disk changes meanwhile.
         """
-        made = [change.path for change in changes if change.before is None and change.after is not None]
-        if not (made or view.strangers):
-            return
         in_the_way = blocked_by(made, self.history) - {change.path for change in changes}
         for path in in_the_way:
-            with contextlib.suppress(Refused):  # what is in the way indeed, `Files.check` tells
+            with contextlib.suppress(Refused):  # `files.check` reports the files that are in the way
                 view.file_at(path)
         if in_the_way - view.strangers.keys():
             self.files.check(changes)
             raise InUse(changes[0].path.text)
-        found = {path for path, state in view.strangers.items() if state is not None}
-        if clash := next(nested_paths(found | {c.path for c in changes if c.after is not None}), None):
+        present = {path for path, state in view.strangers.items() if state is not None}
+        if clash := next(nested_paths(present | {c.path for c in changes if c.after is not None}), None):
             if changes:
                 self.files.check(changes)
                 raise InUse(clash.text)
-            for path in set(nested_paths(found)):  # Whoever made it so while we looked is noticed once more.
+            for path in set(nested_paths(present)):  # The disk changed meanwhile. The watcher reports it.
                 del view.strangers[path]
-                found.discard(path)
-        new = [path for path in found if self.history.entry(path) is None]
+                present.discard(path)
+        new = [path for path in present if self.history.entry(path) is None]
         view.strangers.update(dict.fromkeys(blocked_by(new, self.history)))
 
-    def _made_by(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
+    def _authorship_of(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:
             known = self.outside_authorship([change.path for change in adoption.changes])
             if known is not None:
@@ -548,8 +565,12 @@ class Engine:
     def _commit(
         self, batch: Batch, results: list[Result | None], taken: Mapping[int, Write]
     ) -> list[tuple[int, Write]]:
-        """Commit the batch and fill in its results; return the requests that are to be planned again."""
-        stopped = batch.commit()
+        """Commit the batch and fill in its results. Return the requests that must be planned again."""
+        try:
+            stopped = batch.commit()
+        except Broken as broken:
+            self._mark_broken(broken, batch, results)
+            return []
         aborted = {id(step) for step in stopped.steps} if stopped is not None else set[int]()
         for step in batch.steps:
             if id(step) not in aborted:
@@ -557,13 +578,13 @@ class Engine:
         if stopped is None:
             return []
         for path, state in stopped.orphans:
-            self.adopt({path: state})  # what somebody wrote and what could not be put back into its place
+            self.adopt({path: state})  # another program's content that could not be put back
         batch.discard(stopped.steps)
         again: list[tuple[int, Write]] = []
-        for place, step in enumerate(stopped.steps):
+        for position, step in enumerate(stopped.steps):
             if step.request is None:
                 continue
-            if place < stopped.refused:
+            if position < stopped.refused:
                 results[step.request] = stopped.refusal
             else:
                 again.append((step.request, taken[step.request]))
@@ -578,22 +599,34 @@ class Engine:
         self.on_recorded(step.draft.transaction)
         if step.request is None:
             return
-        outcome = step.outcome
-        results[step.request] = outcome.of(step.draft.transaction)
-        self._note_seen(taken[step.request].reader, outcome)
+        results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
+        self._note_seen(taken[step.request].reader, step.outcome)
 
-    def adopt(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
-        """Commit what was found on disk, in a batch of its own. Returns what was recorded."""
+    def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
+        """As `record`, but leave to a later scan what the journal cannot take now."""
+        try:
+            return self.record(found)
+        except IoError as refusal:
+            log.warning("outside changes could not be recorded: %s", refusal)
+            return []
+
+    def record(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
+        """Record content found on disk, in a batch of its own. Return the new transactions.
+
+        Raises IoError if the journal cannot be written. Nothing is recorded then.
+        """
         if not found or self.broken is not None or self.absence() is not None:
-            return []  # a workspace that was moved away is not one in which all was deleted
+            return []  # the files of a moved workspace are not deleted
         batch = self._batch()
         batch.view.strangers.update(found)
         self._adopt_into(batch, None, message)
         try:
-            batch.commit()
+            stopped = batch.commit()
         except Broken as broken:
-            self._break(broken, batch, [])
+            self._mark_broken(broken, batch, [])
             return []
+        if stopped is not None and stopped.refusal is not None:
+            raise stopped.refusal
         self.last_write = self.clock.monotonic()
         recorded = [step.draft.transaction for step in batch.steps if step.state is CommitState.PUBLISHED]
         for transaction in recorded:
@@ -601,40 +634,36 @@ class Engine:
         return recorded
 
     def inspect(self) -> Reconciliation:
-        """Begin to look at files that a notice or a scan names."""
-        return Reconciliation(self.tree, self.history, self.adopt)
+        """Return a comparison of files with the history, for the paths that a notice or a scan names."""
+        return Reconciliation(self.tree, self.history, self.record)
 
     def check_quarantine(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
-        """Return a check of the replaced files whose time has come, for any thread; None if there are none.
+        """Return a check of the replaced files that are due, or None. Any thread may run it.
 
-        Pass its result to `record_late_writes`. With `is_busy`, edits come without a pause, so it checks only
-        the files that cannot wait.
+        Pass its result to `record_late_writes`. With `is_busy`, it checks only the files that cannot wait.
         """
         if self.broken is not None:
             return None
         return self.files.check_quarantine(self.clock.monotonic(), is_busy=is_busy)
 
-    def record_late_writes(self, looks: Sequence[QuarantineCheck]) -> None:
-        """Record what somebody wrote into a file that had just been replaced (C4)."""
-        with contextlib.closing(self.files.written(looks)) as written:
+    def record_late_writes(self, checks: Sequence[QuarantineCheck]) -> None:
+        """Record content that another program wrote into a file after its replacement (C4)."""
+        with contextlib.closing(self.files.written(checks)) as written:
             for path, state in written:
-                if path is None:  # from before a kill: what no transaction has is put aside
+                if path is None:  # from before a crash: unrecorded content goes to lost and found
                     if self.history.content(state.version) is None:
                         self.history.quarantine(state.version, state.content)
                     continue
                 log.info("%s was written while it was being replaced", path.text)
                 if not self.adopt({path: state}) and self.history.content(state.version) is None:
-                    return  # it stays where it is, and is told again
-                inspection = self.inspect()  # and what stands there comes after it
+                    return  # the file stays in quarantine and is reported again
+                inspection = self.inspect()  # the present content is recorded after it
                 inspection.look(path)
-                inspection.record()
+                with contextlib.suppress(IoError):  # A later scan finds it again.
+                    inspection.record()
 
-    def flush_index(self) -> None:
-        """Do what nobody waits for. Called when the replies are out."""
-        self.history.index.flush_if_full()
-
-    def _tidy(self) -> None:
-        """Remove what was replaced: who has a reply finds nothing of ours beside the files."""
+    def _remove_replaced(self) -> None:
+        """Remove replaced files, so that a client with a reply finds no temporary files of editd."""
         for step in self._unfinished:
             assert step.staging is not None
             try:
@@ -652,12 +681,13 @@ class Engine:
         at: int | str | None = None,
         lines: tuple[int, int] | None = None,
     ) -> Reading:
-        """A file's content now, or right after transaction `at`. Notes what the reader has seen.
+        """Return a file's content now, or right after transaction `at`. Note the read for `reader`.
 
-        Where it is shown only `lines`, from 1 and both included, that is what is noted.
+        `lines` limits the note to a range, both ends included and counted from 1.
+        Content that is not in the history is recorded first, unless git ignores the file, so that an edit
+        based on it can be compared with it later.
 
-        What is read and not in the history yet is recorded first, so that an edit based on it can always
-        be compared with it, unless git ignores the file.
+        Raises FileMissing, or another refusal if the file or the transaction cannot be read.
         """
         if at is not None:
             seq = self.history.find(at).seq
@@ -665,19 +695,24 @@ class Engine:
             if state is None:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
             return Reading(path, state)
-        here = self.tree.resolve(path)
-        self.hidden.refuse(here)
-        state = self.look(here)
+        resolved = self.tree.resolve(path)
+        self.hidden.refuse(resolved)
+        state = self.look(resolved)
         if state is None:
-            raise FileMissing(f"{path} does not exist.", hint="`write` makes it.", data={"path": path.text})
+            raise FileMissing(
+                f"{path} does not exist.", hint="Use `write` to create it.", data={"path": path.text}
+            )
         if lines is None:
-            self.seen.note(reader, here, ReadMark(Base(state.version)))
+            self.seen.note(reader, resolved, ReadMark(Base(state.version)))
         else:
-            self.seen.note_lines(reader, here, Base(state.version), *lines)
+            self.seen.note_lines(reader, resolved, Base(state.version), *lines)
         return Reading(path, state)
 
     def look(self, here: WorkspacePath) -> FileState | None:
-        """What a resolved path holds now; recorded first where the history differs, unless git ignores it."""
+        """Return the state of a resolved path. Record it first if it is not in the history.
+
+        A file that git ignores is not recorded.
+        """
         self.check_in_place()
         view = DiskSnapshot(self.tree, self.history, quiet=False)
         state = view.at(here)
@@ -693,122 +728,116 @@ class Engine:
         session: str | None = None,
         on_stale: OnStale | None = None,
     ) -> tuple[Outcome, DiskSnapshot]:
-        """What these edits of a session would make of the files, and the view in which they have.
+        """Return the outcome of staged edits, and a view of the files with them. Nothing is changed.
 
-        Raises Unanswered where a search is not in `found`.
+        Raises NeedsSearch if a search has no result in `found`, and Refused as an edit does.
         """
         self.check_in_place()
         view = DiskSnapshot(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
-            worked_out = self._plan(view, request)
-            self._permit(request, worked_out.changes, based=worked_out.based, guarded=worked_out.guarded)
+            edit_plan = self._plan(view, request)
+            self._permit(request, edit_plan.changes, based=edit_plan.based, guarded=edit_plan.guarded)
         except Refused as refusal:
             with contextlib.suppress(Refused):
                 explain(refusal, self.history, view.file_at)
                 self.suggest(refusal, session)
             raise
-        self.files.check(worked_out.changes)
-        outcome = self._outcome(worked_out, view)
-        view.drafted.update((change.path, change.after) for change in worked_out.changes)
+        self.files.check(edit_plan.changes)
+        outcome = _outcome(edit_plan, view)
+        view.drafted.update((change.path, change.after) for change in edit_plan.changes)
         return outcome, view
 
     def absence(self) -> Refused | None:
-        """Why the workspace cannot be taken to be where it was; None where it is."""
+        """Return the refusal if the workspace's folder is not at its path, or cannot be checked."""
         try:
-            return None if self._is_in_place() else _gone(self._root)
+            return None if self._is_in_place() else _folder_missing(self._root)
         except OSError as error:
-            return IoError(error, "The workspace's folder could not be looked at")
+            return IoError(error, "The workspace's folder cannot be checked")
 
     def check_in_place(self) -> None:
-        """Raises IoError where what is read now would not be the workspace's."""
+        """Raise IoError if the workspace's folder is not at its path."""
         if (absence := self.absence()) is not None:
             raise absence
 
     # ── the background: packing, syncing, scanning ──
 
     def packing_due(self) -> tuple[JournalPosition, JournalPosition, int] | None:
-        """What the packing process is to do next: read between two positions, pack up to a seq."""
+        """Return the next job of the packing process: two positions in the journal, and the last seq."""
         if self.broken is not None or self.history.packed == self.history.head:
             return None
         return self.history.tail, self.history.journal.position, self.history.head
 
     def packed(self, seq: int, until: JournalPosition) -> None:
+        """Note that all transactions up to `seq` are packed."""
         self.history.packed_through(seq, until)
         self._release()
 
     def sync_files(self, through: Seq) -> None:
-        """Make what is in the files durable, all up to `through` among it; in a thread. Raises OSError."""
+        """Sync the files, which hold all transactions up to `through`. Runs in a thread. Raises OSError."""
         self.files.sync()
         self.history.note_synced(through)
 
     def files_synced(self, through: Seq) -> None:
-        """The workspace's file system was synced when all up to `through` was in the files."""
+        """Note that the files are durable up to transaction `through`."""
         self.synced = max(self.synced, through)
         self._release()
 
     def sync_failed(self, error: OSError) -> None:
-        """The workspace's file system could not be synced: what is not synced may never reach the disk."""
+        """Close for writes after a failed sync, because unsynced content may never reach the disk."""
         self.has_sync_failed = True
         self.history.mark_sync_failed()
         self.broken = Broken(
             f"The workspace's file system could not be synced: {error}.",
-            hint="Put the disk right and restart the daemon: it writes the last edits anew.",
+            hint="Repair the disk and restart the daemon: it writes the last edits again.",
         )
 
     def _release(self) -> None:
         self.history.journal.release(min(self.synced, self.history.packed))
 
     def close(self) -> None:
-        self._tidy()
+        """Check the replaced files a last time, and close the history."""
+        self._remove_replaced()
         try:
             if self.broken is None:
-                look = self.files.check_quarantine(None)
-                if look is not None:
-                    self.record_late_writes(look())
+                check = self.files.check_quarantine(None)
+                if check is not None:
+                    self.record_late_writes(check())
                 self.files.end()
-        except (Refused, OSError) as error:  # what is left there is put aside at the next start
-            log.error("what was replaced could not be looked at: %s", error)
+        except (Refused, OSError) as error:  # the next start moves the rest to lost and found
+            log.error("replaced files could not be checked: %s", error)
         self.hidden.close()
         self.history.close()
 
-    # ── what those need ──
+    # ── helpers ──
 
     def _batch(self) -> Batch:
         view = DiskSnapshot(self.tree, self.history)
         return Batch(self.history, self.files, view, self._boot, int(self.history.head))
 
+    def _has_files(self, path: WorkspacePath) -> bool:
+        """Return whether the history has a file at or below a path."""
+        return self.history.entry(path) is not None or self.history.has_folder(path)
+
     def _now_us(self) -> int:
-        """The time, which never goes back within the history."""
+        """Return the time, later than that of every recorded transaction."""
         if not self._last_us:
             newest = self.history.index.transaction(self.history.head)
             self._last_us = newest.time_us if newest is not None else 0
         self._last_us = max(self._last_us + 1, self.clock.now_us())
         return self._last_us
 
-    def _outcome(self, worked_out: Plan, view: DiskSnapshot) -> Outcome:
-        changed = {change.path for change in worked_out.changes}
-        unchanged = tuple(
-            Change(path, view.drafted.get(path), view.drafted.get(path))
-            for path in worked_out.touched
-            if path not in changed
-        )
-        reports: dict[WorkspacePath, FileReport] = dict(worked_out.reports)
-        return Outcome(
-            None, worked_out.changes, reports, unchanged, worked_out.merged,
-            answers=worked_out.answers, sights=worked_out.sights, warnings=worked_out.warnings,
-            formatted_by=worked_out.formatted_by,
-        )  # fmt: skip
-
     def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
-        """The reader knows what the answer holds; one that is a repetition tells nothing newer than known.
+        """Note that the reader knows the contents of an outcome.
 
-        What a reader itself has told of (`methods.recalled_reads`) is older than that.
+        A repeated answer (`is_news` is false) does not replace a newer note. It replaces a note that the
+        reader itself reported (`methods.recalled_reads`), because that is older.
         """
         for change in (*outcome.changes, *outcome.unchanged):
-            known = self.seen.sight(reader, change.path)
-            if is_news or known is None or known.lines == ():
-                self.seen.note(reader, change.path, ReadMark(_base_after(change)))
+            known = None if is_news else self.seen.sight(reader, change.path)
+            if known is None or known.lines == ():
+                version = None if change.after is None else change.after.version
+                self.seen.note(reader, change.path, ReadMark(Base(version)))
         if outcome.sights:
             self._note_sights(outcome.sights, reader, {change.path: change for change in outcome.changes})
 
@@ -818,17 +847,18 @@ class Engine:
         reader: Reader,
         changes: Mapping[WorkspacePath, Change],
     ) -> None:
-        """What those have seen that a tool's call names, or whose request it is where it names nobody.
+        """Note reads of the sessions that a tool's call names, or of `reader` if it names none.
 
-        Of a file that was changed they have seen what it holds now.
+        For a file in `changes`, note the new content.
         """
         for name, path, sight in sights:
             change = changes.get(path)
-            now = sight if change is None else replace(sight, base=_base_after(change))
+            version = None if change is None or change.after is None else change.after.version
+            now = sight if change is None else replace(sight, base=Base(version))
             self.seen.note(reader_of(name) if name else reader, path, now)
 
-    def _break(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
-        """Close for writes: from here on only a restart, which recovers, helps."""
+    def _mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
+        """Close for writes until the daemon is restarted and recovers."""
         log.critical("broken: %s", broken.text())
         self.broken = broken
         for step in batch.steps:
@@ -836,46 +866,52 @@ class Engine:
                 results[step.request] = broken
 
 
-def _tell_nobody(_transaction: Transaction) -> None:
-    """What `on_recorded` does until somebody wants to know."""
+def _ignore(_transaction: Transaction) -> None:
+    """Serve as `on_recorded` until the server sets one."""
 
 
-def _base_after(change: Change) -> Base:
-    return Base(None if change.after is None else change.after.version)
+def _outcome(
+    edit_plan: Plan, view: DiskSnapshot, outdated: Mapping[WorkspacePath, Base] = MappingProxyType({})
+) -> Outcome:
+    unchanged: tuple[Change, ...] = ()
+    if len(edit_plan.changes) < len(edit_plan.touched):
+        changed = {change.path for change in edit_plan.changes}
+        unchanged = tuple(
+            Change(path, view.drafted.get(path), view.drafted.get(path))
+            for path in edit_plan.touched
+            if path not in changed
+        )
+    return Outcome(
+        None, edit_plan.changes, edit_plan.reports, unchanged, edit_plan.merged,
+        answers=edit_plan.answers, sights=edit_plan.sights, warnings=edit_plan.warnings,
+        formatted_by=edit_plan.formatted_by, outdated=outdated,
+    )  # fmt: skip
 
 
-def _gone(root: str) -> Refused:
+def _folder_missing(root: str) -> Refused:
     cause = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     refusal = IoError(
         cause,
         "The workspace's folder was moved or removed",
-        hint="Put it back, or stop the daemon. The history has everything that was recorded.",
+        hint="Put it back, or stop the daemon. The history keeps all recorded transactions.",
     )
     if os.path.isdir(root):
         refusal.message = f"The workspace's folder was moved or removed, and {root} is another folder now."
         refusal.hint = (
-            "Run `editctl stop`, then `editctl status`: a new daemon takes this folder in, "
-            "as one outside change that can be undone. Or put the old folder back."
+            "Put the old folder back, or run `editctl stop` and `editctl status`: a new daemon records "
+            "this folder as one outside change, which you can undo."
         )
     return refusal
 
 
-def _never_still(request: Write) -> Refused:
+def _kept_changing(request: Write) -> Refused:
     paths = sorted(getattr(edit, "path", WorkspacePath("")).text for edit in getattr(request, "edits", ()))
     refusal = Stale(paths[0] if paths else "", None, None)
     refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
-    refusal.hint = "Somebody writes to it all the time; try again when they are done."
+    refusal.hint = "Try again when the program that writes to it has finished."
     return refusal
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:
-    is_told = request.authorship.request_id is not None or outcome.formatted_by
-    return encode_notes(outcome, request.fingerprint) if is_told else b""
-
-
-def _answered(result: Result | None) -> Result:
-    assert result is not None, "a request was left without an answer"
-    refusal = result.reason if isinstance(result, NeedsDelay) else result
-    if isinstance(refusal, Refused):
-        refusal.forget_stack()
-    return result
+    has_notes = request.authorship.request_id is not None or outcome.formatted_by
+    return encode_notes(outcome, request.fingerprint) if has_notes else b""

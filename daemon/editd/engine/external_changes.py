@@ -1,32 +1,151 @@
-"""Adopting: what somebody else wrote becomes a transaction of its own, before anything is done to it."""
+"""External changes: content written by other programs is recorded before editd changes the file."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from editd.engine.reconcile import known_below
-from editd.engine.snapshot import is_same
-from editd.errors import HistoryDamaged
+from editd.engine.snapshot import DiskSnapshot, is_same
+from editd.errors import HistoryDamaged, InvalidParams, NotAFile, PathOutside, Refused, TooLarge
 from editd.values.changeset import Change
 from editd.values.content import FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship, Entry, Kind
 
 if TYPE_CHECKING:
+    from editd.engine.commands import Reader
     from editd.store.history import History
+    from editd.values.transaction import Transaction
+    from editd.workspace.reader import WorkspaceReader
+    from editd.workspace.writer import WorkspaceWriter
+
+
+# Reconciliation: compare the files that a scan or a notice reports with the history.
+
+log = logging.getLogger(__name__)
+
+
+class Record(Protocol):
+    """Records content found on disk, and returns the new transactions. Raises IoError."""
+
+    def __call__(
+        self, found: Mapping[WorkspacePath, FileState | None], message: str = ""
+    ) -> list[Transaction]: ...
+
+
+class Reconciliation:
+    """Files compared one by one, between other work of the engine, and recorded together at the end.
+
+    A notice or a scan only names candidates. The content read here decides.
+    """
+
+    def __init__(
+        self,
+        tree: WorkspaceReader,
+        history: History,
+        record: Record,
+    ) -> None:
+        self._tree = tree
+        self._history = history
+        self._record = record
+        self._found: dict[WorkspacePath, tuple[Entry | None, FileState | None]] = {}
+        self.failed: list[str] = []  # paths that could not be read, and why
+
+    def look(self, path: WorkspacePath) -> None:
+        """Compare a file with the history. Keep a difference until `record`."""
+        view = DiskSnapshot(self._tree, self._history, patient=False)
+        try:
+            view.at(path)
+        except (NotAFile, PathOutside):
+            pass  # The view has noted a recorded file as gone.
+        except Refused as refusal:
+            self.failed.append(f"{path.text}: {refusal.message}")
+        for stranger, state in view.strangers.items():
+            self._found[stranger] = (self._history.entry(stranger), state)
+
+    @property
+    def found(self) -> Collection[WorkspacePath]:
+        """The files that are different."""
+        return self._found.keys()
+
+    def record(self, message: str = "") -> list[Transaction]:
+        """Record the differences in one transaction. Compare files that were edited meanwhile again.
+
+        Raises IoError if the journal cannot be written. Nothing is recorded then.
+        """
+        history = self._history
+        for path in [path for path, (known, _) in self._found.items() if history.entry(path) != known]:
+            del self._found[path]
+            self.look(path)
+        return self._record({path: state for path, (_, state) in self._found.items()}, message)
+
+
+def suspects_in(
+    history: History, folder: str, found: Mapping[bytes, tuple[GitMode, Version]]
+) -> list[WorkspacePath]:
+    """Return the paths of one folder in which a scan and the history differ."""
+    known, _ = history.folder_at_head(folder)
+    if known == found:
+        return []
+    prefix = os.fsencode(folder) + b"/" if folder else b""
+    return [
+        WorkspacePath(os.fsdecode(prefix + name))
+        for name in known.keys() | found.keys()
+        if known.get(name) != found.get(name)
+    ]
+
+
+def suspects_unseen(history: History, seen: set[str]) -> Iterable[WorkspacePath]:
+    """Return the recorded paths in folders that a scan did not reach."""
+    return known_below(history, "", seen)
+
+
+def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()) -> Iterator[WorkspacePath]:
+    """Yield the recorded paths in and below a folder ("" for the root), without the files of `seen` folders.
+
+    Each folder is read when the iteration reaches it.
+    """
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        files, below = history.folder_at_head(folder)
+        prefix = folder + "/" if folder else ""
+        waiting.extend(prefix + os.fsdecode(name) for name in below)
+        if folder not in seen:
+            yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
+
+
+def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> None:
+    """Remove temporary files and folders of earlier daemons.
+
+    A temporary file with unrecorded content is an edit that was never committed, or, after a crash, the only
+    copy of another program's content. So the content is moved to lost and found.
+    """
+    for stray in strays:
+        try:
+            state = files.stray(stray)
+            if state is not None and history.content(state.version) is None:
+                history.quarantine(state.version, state.content)
+                log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
+            files.sweep(stray)
+        except (Refused, OSError) as error:
+            log.warning("a temporary file could not be removed: %s: %s", os.fsdecode(stray), error)
+    files.remove_left_folders()
+
 
 OUTSIDE = Authorship(actor="outside")
 
 OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship] | None]
-"""Tells who changed these paths beside the daemon, and of which kind that is; None where nobody is known."""
+"""Return the kind and the authorship of outside changes to these paths, or None if they are unknown."""
 
 IsOurs = Callable[[WorkspacePath], bool]
-"""Whether the scan looks after a path, without an edit having touched it."""
+"""Return whether the scan covers a path that no edit has touched."""
 
 
 class ExternalChange(Struct, frozen=True):
@@ -41,29 +160,32 @@ def external_changes(
     history: History,
     is_ours: IsOurs,
 ) -> list[ExternalChange]:
-    """Sort what was found: first what is only now seen for the first time, then what has changed.
+    """Sort the states found on disk into files seen for the first time, and changes.
 
-    A path that the history does not know and that was not looked after until now (`is_ours` says no:
-    git ignores it, or the baseline's budget ended before it) was there before us: that is the baseline's
-    kind, and undoing never deletes it.
+    A path is new to editd if neither the history nor the scan covered it: `is_ours` is false, because git
+    ignores the file or it exceeded the budget of the baseline. It existed before editd, so it is recorded
+    with kind `baseline`, and an undo never deletes it.
     """
     first_seen: list[Change] = []
     changed: list[Change] = []
     for path, state in sorted(strangers.items()):
         known = history.entry(path)
         if is_same(known, state):
-            continue  # Recorded already. To delete what the history does not have could delete a folder.
+            continue  # Recorded already, or absent in both.
         change = Change(path, state_of(known, history), state)
-        new_to_us = known is None and not is_ours(path)
-        (first_seen if new_to_us else changed).append(change)
-    found = [ExternalChange("baseline", tuple(first_seen)), ExternalChange("outside", _with_moves(changed))]
+        is_first_seen = known is None and not is_ours(path)
+        (first_seen if is_first_seen else changed).append(change)
+    adoptions = [
+        ExternalChange("baseline", tuple(first_seen)),
+        ExternalChange("outside", _with_moves(changed)),
+    ]
     if any(change.after is None for change in changed):
-        found.reverse()  # What is gone has made room for what is seen for the first time.
-    return [adoption for adoption in found if adoption.changes]
+        adoptions.reverse()  # A deleted file may have made room for a new one.
+    return [adoption for adoption in adoptions if adoption.changes]
 
 
 def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The same; a file that is gone was moved to where its bytes are new, if both are the only such files."""
+    """Return the changes with moves: pairs of a deleted and a new file of the same, unique content."""
     gone: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
     come: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
     for change in changes:
@@ -71,54 +193,139 @@ def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
             come.setdefault((change.after.version, change.after.mode), []).append(change.path)
         elif change.before is not None and change.after is None:
             gone.setdefault((change.before.version, change.before.mode), []).append(change.path)
-    moved = {
-        to[0]: gone[what][0] for what, to in come.items() if len(to) == 1 and len(gone.get(what, ())) == 1
-    }
+    moved = {to[0]: gone[key][0] for key, to in come.items() if len(to) == 1 and len(gone.get(key, ())) == 1}
     return tuple(Change(c.path, c.before, c.after, moved.get(c.path)) for c in changes)
 
 
 def nested_paths(files: AbstractSet[WorkspacePath]) -> Iterator[WorkspacePath]:
-    """Those of the files that would lie in another of them."""
-    found = inner({path.raw for path in files})
-    yield from (path for path in files if path.raw in found)
+    """Yield the files whose path has another of the files as a folder."""
+    nested = inner({path.raw for path in files})
+    yield from (path for path in files if path.raw in nested)
 
 
 def blocked_by(files: Iterable[WorkspacePath], history: History) -> set[WorkspacePath]:
-    """The files of the history for which there is no room where there are these: above and below them."""
-    found: set[WorkspacePath] = set()
-    above: dict[bytes, bool] = {b"": True}  # whether the history has something there
+    """Return the recorded files that cannot exist together with `files`: those above and below them."""
+    blocked: set[WorkspacePath] = set()
+    above: dict[bytes, bool] = {b"": True}  # whether the history has files in the folder
     for path in files:
-        found.update(known_below(history, path.text))
+        blocked.update(known_below(history, path.text))
         for way in ways_down(path.raw.rpartition(b"/")[0], above):
             folder = WorkspacePath(os.fsdecode(way))
             is_known = above[way.rpartition(b"/")[0]]
             if is_known and history.entry(folder) is not None:
-                found.add(folder)
+                blocked.add(folder)
             above[way] = is_known and history.has_folder(folder)
-    return found
+    return blocked
 
 
 def recorded_state(entry: Entry | None, history: History) -> FileState | None:
-    """What the history says a path held, with its bytes. Raises HistoryDamaged where they are gone."""
+    """Return the state of an entry, with its content. Raises HistoryDamaged if the content is missing."""
     if entry is None:
         return None
     content = history.content(entry.version)
     if content is None:
         raise HistoryDamaged(
             f"The history no longer has the content {entry.version[:12]}.",
-            hint="It was lost in damage, or was only in the repository's own git objects and removed there.",
+            hint="Run `editctl check`. If only your repository had it, restore its git objects there.",
             data={"version": entry.version},
         )
     return FileState(content, entry.mode, entry.permissions, entry.version)
 
 
 def state_of(entry: Entry | None, history: History) -> FileState | None:
-    """What the history says a path held, with its bytes.
+    """Return the state of an entry, with its content, or with empty content if that is missing.
 
-    Where the bytes are gone (they were only borrowed from the user's own repository, and that was
-    pruned), the state still has its version; the bytes are empty.
+    Content can be missing if it was only in the user's own repository and was pruned there.
     """
     if entry is None:
         return None
     content = history.content(entry.version)
     return FileState(content if content is not None else b"", entry.mode, entry.permissions, entry.version)
+
+
+# Brackets: outside changes are attributed to the session whose command runs at that time.
+#
+# A file does not show which program wrote it, so a change is attributed to all brackets that are open when
+# it is found. If they belong to one session, the transaction is an `exec` of that session. If they belong
+# to several, it stays `outside`, with a message that names all of them. The engine settles before each
+# beginning and each end, so that earlier changes go to the right bracket.
+
+OPEN_MAX = 1000
+COMMAND_CHARACTERS_MAX = 10_000
+
+
+class ExecSpan(Struct):
+    """A bracket: one running command."""
+
+    name: str
+    owner: int  # the connection: the bracket ends when it closes
+    reader: Reader
+    actor: str
+    session: str | None
+    command: str
+    how: str = "still running"  # the result of the command, for the message
+    newest: Transaction | None = None  # the newest one that was recorded meanwhile
+
+    @property
+    def who(self) -> str:
+        """The session, or the actor if there is no session."""
+        return f"session {self.session!r}" if self.session is not None else self.actor
+
+
+class ExecSpans:
+    """The open brackets of all connections."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, ExecSpan] = {}
+
+    def begin(self, owner: int, reader: Reader, actor: str, session: str | None, command: str) -> ExecSpan:
+        """Open a bracket. Raises TooLarge or InvalidParams."""
+        if len(self._open) >= OPEN_MAX:
+            raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
+        if len(command) > COMMAND_CHARACTERS_MAX:
+            raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
+        bracket = ExecSpan(secrets.token_hex(8), owner, reader, actor, session, command)
+        self._open[bracket.name] = bracket
+        return bracket
+
+    def get(self, name: str, owner: int) -> ExecSpan:
+        """Return the bracket. Raises InvalidParams if this connection has none of that name."""
+        bracket = self._open.get(name)
+        if bracket is None or bracket.owner != owner:
+            raise InvalidParams(
+                f"There is no bracket {name!r} on this connection.",
+                hint="Open one with `exec.begin`. It ends with `exec.end` or the connection.",
+                data={"exec": name},
+            )
+        return bracket
+
+    def end(self, name: str) -> bool:
+        """End a bracket. Return whether it was open."""
+        return self._open.pop(name, None) is not None
+
+    def of(self, owner: int) -> list[ExecSpan]:
+        """Return the brackets of a connection."""
+        return [bracket for bracket in self._open.values() if bracket.owner == owner]
+
+    def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship] | None:
+        """Return the kind and the authorship of changes found now, or None if no bracket is open."""
+        del paths  # Files do not name their authors.
+        brackets = list(self._open.values())
+        if not brackets:
+            return None
+        commands = [f"{bracket.command} ({bracket.how})" for bracket in brackets]
+        if len({bracket.reader for bracket in brackets}) == 1:
+            return "exec", Authorship(brackets[-1].actor, brackets[-1].session, "\n".join(commands))
+        lines = [f"{bracket.who}: {command}" for bracket, command in zip(brackets, commands, strict=True)]
+        names = ", ".join(dict.fromkeys(bracket.who for bracket in brackets))
+        message = f"Could have been made by any of: {names}\n\n" + "\n".join(lines)
+        return "outside", Authorship(OUTSIDE.actor, None, message)
+
+    def recorded(self, transaction: Transaction) -> None:
+        """Note a transaction in all open brackets. The reply at their end names it."""
+        if transaction.kind in ("exec", "outside"):
+            for bracket in self._open.values():
+                bracket.newest = transaction
+
+    def __len__(self) -> int:
+        return len(self._open)

@@ -1,9 +1,9 @@
-"""A branch of the user's repository: its tip, and putting one commit on it as `git commit` does.
+"""A branch of the user's repository, and the way to add a commit to it as `git commit` does.
 
-The working tree is never touched, nor any other branch. Of the branch that is checked out the index
-follows: it is held by git's own `index.lock` from before it is compared with HEAD until the branch
-has moved, so that no git command comes in between. A crash leaves what a `git commit` would.
-Hooks are not run and nothing is signed.
+The working tree and other branches are never changed. If the branch is checked out, its index is updated as
+well. git's own `index.lock` protects the index from before the comparison with HEAD until the branch has
+moved, so that no git command interferes. A crash leaves the same state as a crash of `git commit`.
+Git hooks are not run, and the commit is not signed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from editd.store.git_objects import TreeEntry
 
-LOCK_SECONDS = 2.0  # for a git command that has the index; most have it for less
+LOCK_SECONDS = 2.0  # to wait for another git command
 SHOWN_MAX = 20  # staged paths that a refusal names
-SYMBOLIC_MAX = 5  # steps from one reference to the next, as in git
-LINES_BYTES_MAX = 1 << 20  # of a file in which git notes what it is doing
+SYMBOLIC_MAX = 5  # symbolic references in a chain, as in git
+LINES_BYTES_MAX = 1 << 20  # of a file with the state of a git operation
 _HEADS = "refs/heads/"
-SKEW_SECONDS = 86400  # that the clock may have been set back since
+SKEW_SECONDS = 86400  # tolerance for a clock that was set back
 TRAILER = "Editd-Transactions"
 _NAMED = re.compile(rf"^{TRAILER}:(.*)$", re.MULTILINE)
 _REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{40})", re.MULTILINE)
@@ -49,20 +49,20 @@ _OPERATIONS = {
     RepositoryState.BISECT: "bisect",
     RepositoryState.APPLY_MAILBOX: "`git am`",
     RepositoryState.APPLY_MAILBOX_OR_REBASE: "`git am` or rebase",
-}  # the others are rebases
+}  # all other states are rebases
 _EXTENSIONS = {
     "'link'": ("split", "git update-index --no-split-index"),
     "'sdir'": ("sparse", "git sparse-checkout reapply --no-sparse-index"),
-}  # of an index, as libgit2 names those that it cannot read
+}  # index extensions that libgit2 cannot read, by their name in its error
 
 
 class Branch(Struct, frozen=True):
-    """Where a commit is to go. `tip` is None for a branch without a commit."""
+    """A branch that gets a new commit. `tip` is None for a branch without a commit."""
 
     repository: pygit2.Repository
     name: str
     tip: pygit2.Oid | None
-    reference: pygit2.Reference | None  # as it was when it was looked up: it moves from there only
+    reference: pygit2.Reference | None  # at lookup time: the branch only moves from this value
     is_current: bool
 
     @property
@@ -76,49 +76,49 @@ class Branch(Struct, frozen=True):
 
 
 def open_repository(root: str) -> pygit2.Repository:
-    """The repository that the folder `root` is in. Raises InvalidParams where there is none to write to."""
-    found = pygit2.discover_repository(root)
-    if found is None:
+    """Open the repository that has the folder `root`. Raises InvalidParams if there is none to write to."""
+    git_folder = pygit2.discover_repository(root)
+    if git_folder is None:
         raise InvalidParams(
             "The workspace is in no git repository.",
-            hint="`git init` makes one; the history is safe without.",
+            hint="Create one with `git init`. The history of editd does not need it.",
         )
     try:
-        repository = pygit2.Repository(found)
+        repository = pygit2.Repository(git_folder)
     except (pygit2.GitError, ValueError) as error:
         reason = str(error).rpartition(": ")[2]
         raise InvalidParams(
-            f"The repository is of a kind that editd does not write to: {reason}.",
-            hint="`editctl diff A..B | git apply --index` brings the work into it.",
+            f"editd cannot write to this kind of repository: {reason}.",
+            hint="Apply the work with `editctl diff A..B | git apply --index`.",
         ) from error
     if repository.workdir is None:
-        raise InvalidParams("The repository is bare, and has no work tree that this could be.")
+        raise InvalidParams("The repository is bare: it has no work tree.")
     return repository
 
 
 def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
-    """Return the branch `named`, new or old, or the one that is checked out.
+    """Return the branch `named`, existing or new, or the one that is checked out.
 
-    Raises InvalidParams if git takes no branch of that name, and as `check_free` does.
+    Raises InvalidParams if git refuses the name, and the refusals of `check_free`.
     """
-    here = _resolved(repository, "HEAD")
+    head = _resolved(repository, "HEAD")
     if named is not None:
         if not _is_name(named):
             raise InvalidParams(
-                f"{named!r} is no name for a branch.",
-                hint="Choose one that `git check-ref-format --branch` takes.",
+                f"{named!r} is not a valid branch name.",
+                hint="Choose a name that `git check-ref-format --branch` accepts.",
             )
         full = _resolved(repository, _HEADS + named)
     else:
-        full = here
+        full = head
     if not full.startswith(_HEADS):
         _check_no_operation(repository)
         raise InvalidParams(
             "HEAD is detached: no branch is checked out.",
-            hint="Name a `branch`, new or old, or check one out.",
+            hint="Name an existing or new `branch`, or check one out.",
         )
     reference = repository.references.get(full)
-    is_current = full == here
+    is_current = full == head
     tip: pygit2.Oid | None = None
     if reference is not None:
         tip = reference.peel(pygit2.Commit).id
@@ -132,11 +132,11 @@ def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
 
 
 def check_free(branch: Branch) -> None:
-    """Raise a refusal if git has plans of its own for the branch, in this worktree or in another one.
+    """Raise Conflict or InvalidParams if git uses the branch, in this worktree or in another one.
 
-    The end of a rebase or a bisect would lose the commit, and the index of another worktree would not
-    follow. `git branch -f` refuses the same. Call it again before the branch moves, because git may have
-    come in between.
+    The end of a rebase or a bisect would lose the commit, and the index of another worktree would not be
+    updated. `git branch -f` refuses the same cases. Call this again before the branch moves, because git may
+    have changed its state in the meantime.
     """
     repository, full = branch.repository, _HEADS + branch.name
     if branch.is_current:
@@ -153,31 +153,32 @@ def check_free(branch: Branch) -> None:
             if full in refs:
                 raise Conflict(
                     f"A {word} of {branch.name} is under way in {folder}.",
-                    hint=f"Finish it (`git -C {folder} {command}` ends it), or publish to another branch.",
+                    hint=f"Finish it, end it with `git -C {folder} {command}`, or publish to another branch.",
                     data={"files": []},
                 )
         is_own = os.path.realpath(git_folder) == os.path.realpath(repository.path)
         head = _line(git_folder, "HEAD").removeprefix("ref: ")
         if (not is_own or not branch.is_current) and _resolved(repository, head) == full:
             raise InvalidParams(
-                f"{branch.name} is checked out in another worktree, {folder}, whose index would not follow.",
-                hint="Publish from there, or to another branch.",
+                f"{branch.name} is checked out in another worktree, {folder}. "
+                "The index there would be outdated.",
+                hint="Publish from that worktree, or to another branch.",
             )
 
 
 def unreadable_index(error: Exception) -> InvalidParams | None:
-    """Return the refusal if libgit2 has met an index that only git itself can read."""
+    """Return the refusal if `error` comes from an index that only git can read."""
     for extension, (word, command) in _EXTENSIONS.items():
         if extension in str(error):
             return InvalidParams(
                 f"The index is {word}, and editd cannot read such an index.",
-                hint=f"`{command}` makes it an ordinary one.",
+                hint=f"Convert it with `{command}`.",
             )
     return None
 
 
 def check_index(branch: Branch) -> None:
-    """Raise Conflict if `held_index` would, without a lock."""
+    """Raise Conflict if `held_index` would raise it. Takes no lock."""
     if branch.is_current:
         index = pygit2.Index(os.path.join(branch.repository.path, "index"))
         index.read()
@@ -185,14 +186,14 @@ def check_index(branch: Branch) -> None:
 
 
 def commits_naming(branch: Branch, seqs: Sequence[int], since: int) -> list[tuple[pygit2.Commit, set[int]]]:
-    """Return the branch's commits whose trailers name some of these transactions, the oldest first.
+    """Return the commits of the branch whose trailers name some of these transactions, oldest first.
 
-    A commit that was reverted is left out. None can be older than `since`, in seconds: that is when the
-    first of the transactions was made.
+    Reverted commits are left out. `since` is the time of the first of the transactions, in seconds: the
+    search ends at older commits.
     """
-    found: list[tuple[pygit2.Commit, set[int]]] = []
+    commits: list[tuple[pygit2.Commit, set[int]]] = []
     if branch.tip is None:
-        return found
+        return commits
     reverted: set[str] = set()
     for commit in branch.repository.walk(branch.tip, SortMode.TIME):
         if commit.commit_time < since - SKEW_SECONDS:
@@ -203,15 +204,15 @@ def commits_naming(branch: Branch, seqs: Sequence[int], since: int) -> list[tupl
         reverted |= set(_REVERTED.findall(message))
         named = set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message)))
         if named:
-            found.append((commit, named))
-    return found[::-1]
+            commits.append((commit, named))
+    return commits[::-1]
 
 
 @contextlib.contextmanager
 def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
-    """The index of the branch checked out, locked and equal to HEAD; it takes effect at a clean end.
+    """Lock the index and yield it. It is saved when the block ends without an exception.
 
-    None for another branch. Raises Conflict where the index holds something that HEAD does not.
+    Yields None if the branch is not checked out. Raises Conflict if the index differs from HEAD.
     """
     if not branch.is_current:
         yield None
@@ -223,7 +224,7 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
         index.read()
         _check_clean(branch, index)
         yield index
-        with contextlib.suppress(FileNotFoundError):  # libgit2 has put a file of its own there
+        with contextlib.suppress(FileNotFoundError):  # libgit2 has replaced the lock file
             shutil.copymode(place, lock)
         os.rename(lock, place)
     except BaseException:
@@ -233,9 +234,10 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
 
 
 def put_into_index(index: pygit2.Index, changes: Mapping[bytes, TreeEntry | None]) -> None:
-    """Make exactly these paths be what the new commit holds; sizes and times are for git to look up.
+    """Set these paths to their entries in the new commit, and write the locked index.
 
-    It is written here, while the branch can still stay where it is; see `held_index`.
+    Sizes and times are left for git to fill in. Called before the branch moves, so that a failure leaves the
+    branch as it is. See `held_index`.
     """
     for path, entry in changes.items():
         if entry is None:
@@ -249,7 +251,7 @@ def put_into_index(index: pygit2.Index, changes: Mapping[bytes, TreeEntry | None
 def advance(branch: Branch, commit: pygit2.Oid, subject: str, who: pygit2.Signature) -> None:
     """Move the branch to `commit`, with a line in the reflog.
 
-    Raises Conflict if the branch has moved itself, and IoError if another git command keeps it locked.
+    Raises Conflict if the branch has moved meanwhile, and IoError if another git command keeps it locked.
     """
     branch.repository.set_ident(who.name, who.email)
     until = time.monotonic() + LOCK_SECONDS
@@ -264,14 +266,14 @@ def advance(branch: Branch, commit: pygit2.Oid, subject: str, who: pygit2.Signat
             if time.monotonic() > until:
                 raise IoError(
                     FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)),
-                    f"Another git command has the branch {branch.name}",
-                    hint=f"Wait for it to end; if there is none, remove {lock}.",
+                    f"Another git command has locked the branch {branch.name}",
+                    hint=f"Wait for it to end. If no git command is running, remove {lock}.",
                 ) from error
             time.sleep(0.02)
         except (pygit2.GitError, ValueError) as error:
             raise Conflict(
-                f"The branch {branch.name} could not be moved: {error}.",
-                hint="Publish again: it starts from where the branch is then.",
+                f"The branch {branch.name} cannot be moved: {error}.",
+                hint="Publish again. It starts from the branch's present commit.",
                 data={"files": []},
             ) from error
         else:
@@ -286,7 +288,7 @@ def _move(branch: Branch, commit: pygit2.Oid, line: str) -> None:
 
 
 def _lock_named_by(error: OSError) -> str | None:
-    """Return the lock file of another git command if libgit2 failed because of one."""
+    """Return the lock file that made libgit2 fail, if it exists."""
     named = _LOCK.search(str(error))
     return named[1] if named is not None and os.path.lexists(named[1]) else None
 
@@ -303,7 +305,7 @@ def _check_no_operation(repository: pygit2.Repository) -> None:
 
 
 def _check_room(repository: pygit2.Repository, name: str) -> None:
-    """Raise InvalidParams if one of the two names, an old and the new one, is a folder of the other."""
+    """Raise InvalidParams if an existing branch is a folder of `name`, or `name` of an existing branch."""
     names = list(repository.branches.local)
     above = (name[:place] for place, letter in enumerate(name) if letter == "/")
     taken = next((other for other in above if other in names), None) or next(
@@ -311,12 +313,12 @@ def _check_room(repository: pygit2.Repository, name: str) -> None:
     )
     if taken is not None:
         raise InvalidParams(
-            f"There is a branch {taken}, so there cannot be a branch {name}.", hint="Choose another name."
+            f"The branch {taken} exists, so the branch {name} cannot be created.", hint="Choose another name."
         )
 
 
 def _is_name(name: str) -> bool:
-    """Return whether git takes `name` for a branch, and for nothing else."""
+    """Return whether `name` is a valid branch name that git reads as nothing else."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -326,7 +328,7 @@ def _is_name(name: str) -> bool:
 
 
 def _resolved(repository: pygit2.Repository, name: str) -> str:
-    """Return the reference that a symbolic one stands for in the end, or `name` itself."""
+    """Return the final target of a symbolic reference. For any other name, return it unchanged."""
     for _ in range(SYMBOLIC_MAX):
         reference = repository.references.get(name) if name else None
         target = None if reference is None else reference.raw_target
@@ -337,7 +339,7 @@ def _resolved(repository: pygit2.Repository, name: str) -> str:
 
 
 def _worktrees(repository: pygit2.Repository) -> Iterator[tuple[str, str]]:
-    """Yield the git folder and the folder of each worktree that has its own HEAD, the main one first."""
+    """Yield the git folder and the work tree of each worktree with its own HEAD, the main one first."""
     own = os.path.realpath(repository.path)
     common = os.path.normpath(os.path.join(own, _line(own, "commondir") or "."))
     config = repository.config
@@ -355,7 +357,7 @@ def _worktrees(repository: pygit2.Repository) -> Iterator[tuple[str, str]]:
 def _rebased(git_folder: str) -> list[str]:
     """Return the branches that a rebase in this worktree will move at its end."""
     refs = [_line(git_folder, f"rebase-{kind}/head-name") for kind in ("merge", "apply")]
-    return refs + _lines(git_folder, "rebase-merge/update-refs")[::3]  # then two object ids
+    return refs + _lines(git_folder, "rebase-merge/update-refs")[::3]  # two object ids follow each
 
 
 def _bisected(git_folder: str) -> list[str]:
@@ -380,21 +382,21 @@ def _check_clean(branch: Branch, index: pygit2.Index) -> None:
     if tree is None:
         staged = [entry.path for entry in index]
     else:
-        there = branch.repository[pygit2.Oid(raw=tree)]
-        assert isinstance(there, pygit2.Tree)
-        deltas = there.diff_to_index(index).deltas
+        head_tree = branch.repository[pygit2.Oid(raw=tree)]
+        assert isinstance(head_tree, pygit2.Tree)
+        deltas = head_tree.diff_to_index(index).deltas
         staged = sorted({delta.new_file.path for delta in deltas})
     if staged or index.conflicts is not None:
         more = f" and {len(staged) - 3} more" if len(staged) > 3 else ""
         raise Conflict(
-            f"The index is not as HEAD is: {', '.join(staged[:3]) or 'a merge is not finished'}{more}.",
-            hint="Commit or unstage that (`git restore --staged .`), or publish to a new branch.",
+            f"The index differs from HEAD: {', '.join(staged[:3]) or 'a merge is not finished'}{more}.",
+            hint="Commit it, unstage it with `git restore --staged .`, or publish to a new branch.",
             data={"files": [{"path": path} for path in staged[:SHOWN_MAX]]},
         )
 
 
 def _locked(place: str) -> str:
-    """Take git's lock on the index: the new file beside it, with what the index holds."""
+    """Create git's lock file with a copy of the index. Return its name. Raises IoError after a time."""
     lock = place + ".lock"
     until = time.monotonic() + LOCK_SECONDS
     while True:
@@ -405,8 +407,8 @@ def _locked(place: str) -> str:
             if time.monotonic() > until:
                 raise IoError(
                     error,
-                    "Another git command has the index",
-                    hint=f"Wait for it to end; if there is none, remove {lock}.",
+                    "Another git command has locked the index",
+                    hint=f"Wait for it to end. If no git command is running, remove {lock}.",
                 ) from error
             time.sleep(0.02)
     try:

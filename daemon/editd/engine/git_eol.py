@@ -1,7 +1,7 @@
-"""Line ends as `git add` makes them of a file in the work tree, by its attributes and core.autocrlf.
+"""Line ends as `git add` converts them, by a file's attributes and core.autocrlf.
 
-The rules are those of git's convert.c (`convert_attrs`, `crlf_to_git`). What else git may convert
-(`filter`, `ident`, `working-tree-encoding`) is not done: `converted_by` names it.
+The rules are those of git's convert.c (`convert_attrs`, `crlf_to_git`). Other conversions (`filter`, `ident`,
+`working-tree-encoding`) are not done: `converted_by` detects them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ODD = bytes({*range(32), 127} - _HARMLESS)
 
 
 def converted_by(repository: pygit2.Repository, path: str) -> str | None:
-    """The attribute by which git would convert more of the file than its line ends."""
+    """Return the attribute that makes git convert more than line ends, or None."""
     for name in ("filter", "working-tree-encoding", "ident"):
         value = _attribute(repository, path, name)
         if value not in (None, False):
@@ -28,7 +28,7 @@ def converted_by(repository: pygit2.Repository, path: str) -> str | None:
 
 
 def ends_of(repository: pygit2.Repository, path: str) -> Ends:
-    """Which line ends git makes LF in what is added at `path`."""
+    """Return how `git add` converts the line ends of the file at `path`."""
     text, eol = _attribute(repository, path, "text"), _attribute(repository, path, "eol")
     if text is None:
         older = _attribute(repository, path, "crlf")
@@ -43,7 +43,7 @@ def ends_of(repository: pygit2.Repository, path: str) -> Ends:
 
 
 def as_added(content: bytes, ends: Ends, known: bytes | None) -> bytes:
-    """What `git add` puts into the blob; `known` is the blob that the path has already."""
+    """Return the blob that `git add` makes of `content`. `known` is the present blob of the path."""
     if ends == "as they are" or b"\r\n" not in content:
         return content
     if ends == "auto" and (is_binary(content) or (known is not None and _has_crlf(known))):
@@ -52,10 +52,10 @@ def as_added(content: bytes, ends: Ends, known: bytes | None) -> bytes:
 
 
 def is_binary(content: bytes) -> bool:
-    """Git's guess: a NUL, a CR alone, or too much that does not print."""
+    """Return git's guess: a NUL, a CR without LF, or too many unprintable bytes."""
     if b"\0" in content or content.count(b"\r") != content.count(b"\r\n"):
         return True
-    body = content[:-1] if content.endswith(b"\x1a") else content  # DOS's end of file does not count
+    body = content[:-1] if content.endswith(b"\x1a") else content  # an end-of-file mark of DOS is ignored
     odd = len(body) - len(body.translate(None, _ODD))
     printable = len(body) - odd - body.count(b"\r") - body.count(b"\n")
     return printable >> 7 < odd

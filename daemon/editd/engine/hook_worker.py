@@ -1,13 +1,14 @@
-"""The process that runs the hooks of one trial, in a scratch folder of its own, and then ends.
+"""The hook worker: a process that runs the hooks of one job in its own scratch folder, and then ends.
 
-`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.frames`): a frame with the
-hooks, one for each file (`engine.hooks.requests_of`), and back what came of it (`engine.hooks.Answers`).
+`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.frames`). The request is
+a frame with the hooks and a frame for each file (`engine.hooks.requests_of`). The answer is read by
+`engine.hooks.HookAnswers`.
 
-H1  A command never has a file of the workspace: its folder is the scratch folder, its standard input the
-    planned content or nothing, and of the daemon's descriptors it has none.
-H2  When a command has ended, or its time has, all that it has started ends too, whatever session it is in.
-H3  When stdin closes, be it by the daemon's death, all of that ends at once, and the folder is removed.
-H4  What it prints is kept up to a limit, and read no further than another.
+H1  A command gets no file of the workspace. Its folder is the scratch folder, its standard input is the
+    planned content or empty, and it inherits no descriptor of the daemon.
+H2  When a command ends or times out, all processes that it started are killed, even in another session.
+H3  When stdin closes, because the daemon died or gave up, all of them are killed and the folder is removed.
+H4  The output of a command is kept up to a limit. Above a second limit, the command is killed.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.system.frames import read_frame, write_frame
-from editd.system.process_tree import die_with_parent, kill_descendants, set_subreaper
+from editd.system.process import die_with_parent, kill_descendants, set_subreaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from editd.system.frames import Frame
 
-LOOK_SECONDS = 0.01  # until a command is looked at again that says nothing
-PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, beside a formatter's content; then it is killed
-TRIAL_SECONDS = 600.0  # for all of it
-KEPT_BYTES = 64 * 1024  # of what is not content
-SHOWN_CHARACTERS = 8000  # of it in a refusal
-TOLD_CHARACTERS = 600  # of it in the refusal's message
-WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # to one file in the scratch folder
-FILES_AT_ONCE = 500  # for `{files}`: an argument list has a limit
-PARENT = 0  # stdin, where the daemon would close or die
+LOOK_SECONDS = 0.01  # interval for checking whether a silent command has ended
+PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer
+TRIAL_SECONDS = 600.0  # for all hooks of the job together
+KEPT_BYTES = 64 * 1024  # of output that is not content
+SHOWN_CHARACTERS = 8000  # of the output, in a refusal's data
+MESSAGE_CHARACTERS = 600  # of the output, in a refusal's message
+WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
+FILES_AT_ONCE = 500  # for `{files}`, because an argument list has a limit
+PARENT = 0  # stdin, which closes when the daemon dies
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    """The daemon no longer waits for the answer."""
 
 
 class _Refusal(Exception):
-    """The edit is refused; `answer` says why."""
+    """The edit is refused. `answer` has the reason."""
 
     def __init__(self, answer: Frame) -> None:
         super().__init__(answer["message"])
@@ -56,14 +57,16 @@ class _Refusal(Exception):
 
 
 class HookFile(Struct):
+    """A file of the job, with its content so far."""
+
     path: str
     content: bytes
     is_executable: bool
-    by: list[str] = field(default_factory=list)  # the hooks that have changed it
+    by: list[str] = field(default_factory=list)  # the hooks that changed it
 
 
 class HookRun(Struct, frozen=True):
-    """How a command ended: its exit status where it came to one, else what went wrong."""
+    """The result of a command: its exit status, or the problem if it has none."""
 
     status: int | None
     output: bytes = b""
@@ -73,7 +76,7 @@ class HookRun(Struct, frozen=True):
 
 
 class HookProcess:
-    """Where the hooks of one trial run, one after the other."""
+    """The hooks of one job, run one after another."""
 
     def __init__(self, request: Frame, files: Sequence[Frame]) -> None:
         self._hooks: list[dict[str, Any]] = request["hooks"]
@@ -82,11 +85,11 @@ class HookProcess:
         self._folder: str = request["folder"]
         self._tree = os.path.join(self._folder, "tree")
         self._until = time.monotonic() + TRIAL_SECONDS
-        given = [HookFile(frame["path"], frame["content"], frame["executable"]) for frame in files]
-        self._files, self._beside = given[: request["files"]], given[request["files"] :]
+        all_files = [HookFile(frame["path"], frame["content"], frame["executable"]) for frame in files]
+        self._files, self._beside = all_files[: request["files"]], all_files[request["files"] :]
 
     def answers(self) -> Iterator[Frame]:
-        """Run them; yield the frames of the answer."""
+        """Run the hooks. Yield the frames of the answer."""
         try:
             for hook in self._hooks:
                 yield from self._run(hook)
@@ -99,7 +102,7 @@ class HookProcess:
         yield {"done": True}
 
     def _run(self, hook: dict[str, Any]) -> Iterator[Frame]:
-        """One hook, on all of its files."""
+        """Run one hook on all of its files. Yield warnings."""
         files = [self._files[number] for number in hook["files"]]
         command: list[str] = hook["command"]
         is_on_files = "{files}" in command or any("{file}" in part for part in command)
@@ -110,12 +113,12 @@ class HookProcess:
             try:
                 os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
                 ran = self._on_files(hook, some) if is_on_files else self._on_input(hook, some[0])
-            except OSError as error:  # a path too long for it, or a disk that is full
+            except OSError as error:  # such as a path that is too long, or a full disk
                 ran = HookRun(None, problem=f"its scratch folder cannot be used: {error.strerror}")
             problem = self._problem(hook, ran, some, before)
             if problem:
                 for file, content in zip(some, before, strict=True):
-                    file.content = content  # what a formatter has half done is not taken
+                    file.content = content  # discard partial changes of the formatter
                 yield self._failed(hook, ran, some, problem)
                 continue
             for file, content in zip(some, before, strict=True):
@@ -123,7 +126,7 @@ class HookProcess:
                     file.by.append(hook["name"])
 
     def _on_input(self, hook: dict[str, Any], file: HookFile) -> HookRun:
-        """The content on standard input; a formatter's output is the new one."""
+        """Run a command with the content as standard input. A formatter's output becomes the content."""
         name = os.path.join(self._folder, "input")
         with open(name, "wb") as target:
             target.write(file.content)
@@ -138,7 +141,7 @@ class HookProcess:
         return ran
 
     def _on_files(self, hook: dict[str, Any], files: list[HookFile]) -> HookRun:
-        """The files in the scratch folder; a formatter changes them there."""
+        """Run a command on files in the scratch folder, where a formatter changes them."""
         self._lay_out([*self._beside, *files])
         names = [_argument(file.path) for file in files]
         argv: list[str] = []
@@ -149,7 +152,7 @@ class HookProcess:
             for file in files:
                 content = self._read(file)
                 if content is None:
-                    problem = f"it has left {file.path} no plain file of at most {self._bytes_max} bytes"
+                    problem = f"afterwards, {file.path} is no regular file of at most {self._bytes_max} bytes"
                     return HookRun(None, ran.output, ran.errors, problem)
                 file.content = content
         return ran
@@ -157,20 +160,20 @@ class HookProcess:
     def _problem(
         self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], before: Sequence[bytes]
     ) -> str:
-        """What is wrong with how it went; raises _Refusal where a check says no."""
+        """Return the problem with a run, or an empty text. Raises _Refusal if a check fails."""
         if ran.status is None:
             return ran.problem
         if ran.status < 0:
             return f"it was killed by {_signal_name(-ran.status)}"
         if ran.status and hook["kind"] == "check":
-            said = self._said(ran)
+            output = self._shown_output(ran)
             raise _Refusal(
                 {
                     "refused": "rejected",
                     "message": f"{hook['name']} refused {_names(files)} (exit status {ran.status}): "
-                    f"{_short(said)}",
-                    "hint": "Nothing was changed. Put right what it complains of, and send the edit again.",
-                    "data": _data(hook, ran, files, said),
+                    f"{_short(output)}",
+                    "hint": "Nothing was changed. Fix the reported problems, and send the edit again.",
+                    "data": _data(hook, ran, files, output),
                     "hook": hook["name"],
                     "problem": f"refused {_names(files)}",
                 }
@@ -178,34 +181,35 @@ class HookProcess:
         if ran.status:
             return f"it ended with exit status {ran.status}"
         emptied = [file for file, content in zip(files, before, strict=True) if content and not file.content]
-        return f"it made nothing of {emptied[0].path}, which is not empty" if emptied else ""
+        return f"it made {emptied[0].path} empty" if emptied else ""
 
     def _failed(self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], problem: str) -> Frame:
-        """The warning, where the edit goes on without this hook; else raises _Refusal."""
-        said = self._said(ran)
-        told = f"{hook['name']} failed on {_names(files)}: {problem}." + (f" {_short(said)}" if said else "")
-        known = {"hook": hook["name"], "problem": told}
+        """Return the warning if the edit continues without this hook. Raises _Refusal otherwise."""
+        output = self._shown_output(ran)
+        message = f"{hook['name']} failed on {_names(files)}: {problem}."
+        message += f" {_short(output)}" if output else ""
+        failure = {"hook": hook["name"], "problem": message}
         if hook["on_error"] == "skip":
-            return {**known, "warning": f"{told} It was left out."}
+            return {**failure, "warning": f"{message} It was left out."}
         raise _Refusal(
             {
-                **known,
+                **failure,
                 "refused": "timeout" if ran.is_late else "rejected",
-                "message": told,
-                "hint": "Nothing was changed. In the configuration, the hook's `on_error` and `seconds` say "
-                "what becomes of an edit then; `editctl hooks` shows it.",
-                "data": _data(hook, ran, files, said),
+                "message": message,
+                "hint": "Nothing was changed. Fix the hook, or change its `on_error` or `seconds` in the "
+                "configuration. `editctl hooks` shows it.",
+                "data": _data(hook, ran, files, output),
             }
         )
 
-    def _said(self, ran: HookRun) -> str:
-        """What it printed, errors first, with the paths as the workspace has them."""
+    def _shown_output(self, ran: HookRun) -> str:
+        """Return the output of a command, errors first, with paths relative to the workspace."""
         text = b"\n".join(part.strip() for part in (ran.errors[:KEPT_BYTES], ran.output[:KEPT_BYTES]) if part)
         shown = text.decode("utf-8", "replace").replace(self._tree + "/", "").replace(self._tree, ".")
         return shown.strip()[:SHOWN_CHARACTERS]
 
     def _lay_out(self, files: Sequence[HookFile]) -> None:
-        """Make the folder that a command runs in anew, with these files; of one path the last counts."""
+        """Create an empty folder for a command and write the files into it. The last one of a path counts."""
         if os.path.lexists(self._tree):
             shutil.rmtree(self._tree)
         os.mkdir(self._tree, 0o700)
@@ -217,7 +221,7 @@ class HookProcess:
                 target.write(file.content)
 
     def _read(self, file: HookFile) -> bytes | None:
-        """What a command has made of a file; None where it is no plain file in its place, or too large."""
+        """Read a file after a command. Return None if it is too large or not a regular file."""
         name = os.path.join(self._tree, file.path)
         if os.path.realpath(name) != os.path.join(os.path.realpath(self._tree), file.path):
             return None
@@ -231,14 +235,14 @@ class HookProcess:
     def _command(
         self, hook: dict[str, Any], argv: list[str], source: IO[bytes] | None, content_max: int | None
     ) -> HookRun:
-        """Run it to its end; `content_max` where its output is content, which is to be had whole."""
+        """Run a command to its end. `content_max` is set if its output is content, which must be complete."""
         argv[0] = os.path.expanduser(argv[0])
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL if source is None else source,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._tree,
                 env={**self._environment, "EDITD_HOOK": hook["name"]}, start_new_session=True,
-                preexec_fn=die_with_parent,  # there is but one thread
+                preexec_fn=die_with_parent,  # safe, because this process has one thread
             )  # fmt: skip
         except OSError as error:
             return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
@@ -255,7 +259,7 @@ class HookProcess:
             errors.finish()
         problem = ""
         if late:
-            problem = f"it had not ended after {hook['seconds']:g} s"
+            problem = f"it was still running after {hook['seconds']:g} s"
         elif output.is_flood or errors.is_flood:
             problem = f"it printed more than {PRINTED_BYTES_MAX >> 20} MiB"
         elif content_max is not None and output.count > content_max:
@@ -265,7 +269,7 @@ class HookProcess:
 
 
 class _Stream:
-    """What a command prints on one of its streams."""
+    """One output stream of a command."""
 
     def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
         self.pipe = pipe
@@ -276,20 +280,21 @@ class _Stream:
 
     @property
     def is_flood(self) -> bool:
+        """Whether the command printed more than the limit."""
         return self.count > max(PRINTED_BYTES_MAX, self._kept_max)
 
     def take(self) -> bool:
-        """Take what is there; False at the end."""
+        """Read the available output. Return whether the stream is still open."""
         try:
-            said = os.read(self.pipe.fileno(), 1024 * 1024)
+            output = os.read(self.pipe.fileno(), 1024 * 1024)
         except BlockingIOError:
             return True
-        self.count += len(said)
-        self.kept += said[: max(0, self._kept_max - len(self.kept))]
-        return bool(said)
+        self.count += len(output)
+        self.kept += output[: max(0, self._kept_max - len(self.kept))]
+        return bool(output)
 
     def finish(self) -> None:
-        """Take what was printed before the end; whoever has the other end is dead by now."""
+        """Read the remaining output. The writers are dead by now."""
         until = time.monotonic() + 1.0
         while not self.pipe.closed and not self.is_flood and time.monotonic() < until:
             before = self.count
@@ -299,11 +304,14 @@ class _Stream:
 
 
 def _attend(process: subprocess.Popen[bytes], streams: Sequence[_Stream], until: float) -> bool:
-    """Read until it has ended or prints too much; True where it is late. Raises _Abandoned."""
+    """Read the output until the process ends or prints too much. Return whether it timed out.
+
+    Raises _Abandoned if stdin closes.
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(PARENT, selectors.EVENT_READ)
-        for one in streams:
-            selector.register(one.pipe, selectors.EVENT_READ, one)
+        for output in streams:
+            selector.register(output.pipe, selectors.EVENT_READ, output)
         while process.poll() is None:
             if time.monotonic() >= until:
                 return True
@@ -319,17 +327,17 @@ def _attend(process: subprocess.Popen[bytes], streams: Sequence[_Stream], until:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it with all that it has started."""
+    """Kill a process and all processes that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        process.poll()  # the group is empty: all have ended, or have left it
+        process.poll()  # the group is empty: all members have ended or left it
     process.wait()
     kill_descendants()
 
 
 def _argument(path: str) -> str:
-    """A path as an argument that is no option, whatever a file is called."""
+    """Return a path as an argument that no program takes for an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
@@ -338,16 +346,16 @@ def _names(files: Sequence[HookFile]) -> str:
     return files[0].path + more
 
 
-def _short(said: str) -> str:
-    return said if len(said) <= TOLD_CHARACTERS else said[: TOLD_CHARACTERS - 1] + "…"
+def _short(output: str) -> str:
+    return output if len(output) <= MESSAGE_CHARACTERS else output[: MESSAGE_CHARACTERS - 1] + "…"
 
 
-def _data(hook: Mapping[str, Any], ran: HookRun, files: Sequence[HookFile], said: str) -> dict[str, Any]:
+def _data(hook: Mapping[str, Any], ran: HookRun, files: Sequence[HookFile], output: str) -> dict[str, Any]:
     return {
         "hook": hook["name"],
         "kind": hook["kind"],
         "exit": ran.status,
-        "output": said,
+        "output": output,
         "files": [file.path for file in files],
     }
 
@@ -360,10 +368,10 @@ def _signal_name(number: int) -> str:
 
 
 def main() -> None:
-    """Serve one request; end at once where stdin closes."""
+    """Serve one request. End at once if stdin closes."""
     set_subreaper()
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # where one is killed, that is no accident
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dumps of killed commands
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     written = WRITTEN_BYTES_MAX if most == resource.RLIM_INFINITY else min(most, WRITTEN_BYTES_MAX)
     resource.setrlimit(resource.RLIMIT_FSIZE, (written, most))

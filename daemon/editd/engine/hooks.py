@@ -1,9 +1,8 @@
-"""Hooks: the user's own commands, which see what an edit would write before anything of it takes effect.
+"""Hooks: the user's own commands, which format or check the planned content before an edit takes effect.
 
-A planned changeset whose files hooks are for becomes a `HookJob`. Planning ends there with `HooksNotRun`; who
-called it has the commands run by a process (`engine.hook_worker`), and plans again with what came of it.
-That holds for exactly these bytes: where somebody else has edited meanwhile, the plan is another one,
-whatever is stale is refused as always, and the hooks run anew.
+If hooks match the files of a plan, the plan becomes a `HookJob`, and planning stops with `HooksNotRun`. The
+caller runs the job in a process (`engine.hook_worker`) and plans again with the result. A result is valid
+for exactly the same planned files: if another edit changed the plan meanwhile, the hooks run again.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ from msgspec.structs import replace
 
 from editd.errors import Refused, Rejected, Timeout
 from editd.values.changeset import Change, FileReport, Plan
+from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from editd.config.schema import Config
     from editd.system.frames import Frame
     from editd.values.content import FileState
-    from editd.values.glob import Glob
-    from editd.values.path import WorkspacePath
 
 
 class Hook(Struct, frozen=True):
-    """One command of the configuration; `with_files` are laid out beside the planned files."""
+    """A configured command. Its scratch folder also gets the files of `with_files`."""
 
     name: str
     globs: tuple[Glob, ...]
@@ -37,22 +37,33 @@ class Hook(Struct, frozen=True):
     with_files: tuple[WorkspacePath, ...] = ()
 
     def is_for(self, file: PlannedFile) -> bool:
-        """A formatter leaves alone what is only moved."""
+        """Return whether the hook runs on a file. A formatter skips a file that is only moved."""
         is_wanted = self.kind == "check" or not file.is_moved
         return is_wanted and any(glob.matches(file.path) for glob in self.globs)
 
 
+def hooks_of(config: Config) -> tuple[Hook, ...]:
+    """Return the hooks of the configuration."""
+    return tuple(
+        Hook(
+            keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
+            keys.on_error, tuple(map(WorkspacePath.parse, keys.with_files)),
+        )
+        for keys in config.hook
+    )  # fmt: skip
+
+
 class PlannedFile(Struct, frozen=True):
-    """A file as it is to be."""
+    """A file with its planned content."""
 
     path: WorkspacePath
     content: bytes
     is_executable: bool = False
-    is_moved: bool = False  # its content was elsewhere before, and is the same
+    is_moved: bool = False  # the same content had another path before
 
 
 class HookJob(Struct, frozen=True):
-    """What hooks are to look at: the same trial has the same answer."""
+    """Planned files with their hooks. Equal jobs have equal results."""
 
     hooks: tuple[Hook, ...]
     files: tuple[PlannedFile, ...]
@@ -60,63 +71,71 @@ class HookJob(Struct, frozen=True):
 
 
 class HookResult(Struct, frozen=True):
-    """What the hooks have made of a trial: of each file that they changed its content, and who did."""
+    """The result of a job: the new content of each changed file, and the hooks that changed it."""
 
     contents: Mapping[WorkspacePath, bytes] = field(default_factory=dict)
     by: Mapping[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # of hooks that were left out
+    warnings: tuple[str, ...] = ()  # about failed hooks that were skipped
+
+    def changes(self, before: Mapping[WorkspacePath, FileState]) -> list[Change]:
+        """Return the changes of the files, which were as `before`."""
+        return [
+            Change(path, before[path], before[path].with_content(content))
+            for path, content in self.contents.items()
+        ]
 
 
 Hooked = tuple[HookJob, HookResult | Refused]
 
 
 class HooksNotRun(Exception):
-    """Planning cannot go on before these hooks have run. No refusal: nobody is told."""
+    """Planning needs the result of these hooks. Never sent to a client."""
 
-    def __init__(self, trial: HookJob) -> None:
-        super().__init__(", ".join(hook.name for hook in trial.hooks))
-        self.trial = trial
+    def __init__(self, job: HookJob) -> None:
+        super().__init__(", ".join(hook.name for hook in job.hooks))
+        self.job = job
 
 
 def hooked(
-    worked_out: Plan,
+    edit_plan: Plan,
     hooks: Sequence[Hook],
-    found: Hooked | None,
+    earlier: Hooked | None,
     look: Callable[[WorkspacePath], FileState | None],
 ) -> Plan:
-    """The plan as the hooks leave it. Raises Unhooked where they have not seen it yet, and what they refuse.
+    """Return the plan with the changes of the hooks. `look` reads a file that the plan does not change.
 
-    `look` tells what a path holds that the plan does not change.
+    `earlier` is the last job with its result. Raises HooksNotRun if it is a different job, and the refusal of
+    the hooks if its result is one.
     """
-    trial = trial_of(planned_of(worked_out.changes), hooks, _after(worked_out, look))
-    if trial is None:
-        return worked_out
-    if found is None or found[0] != trial:
-        raise HooksNotRun(trial)
-    result = found[1]
+    job = job_for(planned_of(edit_plan.changes), hooks, _after(edit_plan, look))
+    if job is None:
+        return edit_plan
+    if earlier is None or earlier[0] != job:
+        raise HooksNotRun(job)
+    result = earlier[1]
     if isinstance(result, Refused):
         raise result
-    return _formatted(worked_out, trial, result)
+    return _formatted(edit_plan, job, result)
 
 
 def planned_of(changes: Iterable[Change]) -> tuple[PlannedFile, ...]:
-    """The files that changes write or move; links, deletions and modes are nobody's to format."""
+    """Return the files that changes write or move. Links, deletions and mode changes have no hooks."""
     before = {change.path: change.before for change in changes}
-    found: list[PlannedFile] = []
+    planned: list[PlannedFile] = []
     for change in changes:
         after = change.after
         if after is None or after.is_symlink or change.kind == "mode":
             continue
         source = None if change.source is None else before.get(change.source)
         is_moved = source is not None and source.version == after.version
-        found.append(PlannedFile(change.path, after.content, after.is_executable, is_moved))
-    return tuple(found)
+        planned.append(PlannedFile(change.path, after.content, after.is_executable, is_moved))
+    return tuple(planned)
 
 
-def trial_of(
+def job_for(
     files: Sequence[PlannedFile], hooks: Sequence[Hook], look: Callable[[WorkspacePath], FileState | None]
 ) -> HookJob | None:
-    """These files with the hooks that are for any of them; None where there is no such hook."""
+    """Return the job of these files and their matching hooks, or None if no hook matches."""
     wanted = tuple(hook for hook in hooks if any(hook.is_for(file) for file in files))
     if not wanted:
         return None
@@ -130,51 +149,53 @@ def trial_of(
 
 
 def _after(
-    worked_out: Plan, look: Callable[[WorkspacePath], FileState | None]
+    edit_plan: Plan, look: Callable[[WorkspacePath], FileState | None]
 ) -> Callable[[WorkspacePath], FileState | None]:
-    planned = {change.path: change.after for change in worked_out.changes}
+    planned = {change.path: change.after for change in edit_plan.changes}
     return lambda path: planned[path] if path in planned else look(path)
 
 
-def _formatted(worked_out: Plan, trial: HookJob, result: HookResult) -> Plan:
+def _formatted(edit_plan: Plan, job: HookJob, result: HookResult) -> Plan:
     changes: list[Change] = []
-    reports = dict(worked_out.reports)
-    for change in worked_out.changes:
+    reports = dict(edit_plan.reports)
+    for change in edit_plan.changes:
         content = result.contents.get(change.path)
         if content is None or change.after is None:
             changes.append(change)
             continue
         made = replace(change, after=change.after.with_content(content))
-        said = f"formatted by {', '.join(result.by[change.path])}"
+        warning = f"formatted by {', '.join(result.by[change.path])}"
         if made.before == made.after:
-            said += ", which leaves nothing of the change"
+            warning += ", and the file is unchanged as a result"
         else:
             changes.append(made)
         report = reports.get(change.path, FileReport())
-        reports[change.path] = replace(report, warnings=(*report.warnings, said))
-    answers = worked_out.answers
+        reports[change.path] = replace(report, warnings=(*report.warnings, warning))
+    answers = edit_plan.answers
     if result.contents:
-        answers = tuple(None if answer is None else f"{answer}\n\n{_told(result)}" for answer in answers)
+        answers = tuple(
+            None if answer is None else f"{answer}\n\n{_format_note(result)}" for answer in answers
+        )
     names = {name for by in result.by.values() for name in by}
     return replace(
-        worked_out, changes=tuple(changes), reports=reports, answers=answers, warnings=result.warnings,
-        formatted_by=tuple(hook.name for hook in trial.hooks if hook.name in names),
+        edit_plan, changes=tuple(changes), reports=reports, answers=answers, warnings=result.warnings,
+        formatted_by=tuple(hook.name for hook in job.hooks if hook.name in names),
     )  # fmt: skip
 
 
-def _told(result: HookResult) -> str:
-    """What a tool's own answer does not know."""
+def _format_note(result: HookResult) -> str:
+    """Return a note about formatted files, to append to a tool's own answer."""
     files = [f"{path} was then formatted by {', '.join(by)}." for path, by in result.by.items()]
-    return " ".join([*files, "Read what you edit next again: it may not stand there as you wrote it."])
+    return " ".join([*files, "Read a file again before the next edit: its text may differ from yours."])
 
 
-# ── What the process is asked, and what it answers ────────────────────────────────────────────────
+# ── The frames of the worker process ──────────────────────────────────────────────────────────────
 
 _KINDS: dict[str, type[Refused]] = {kind.code: kind for kind in (Rejected, Timeout)}
 
 
-def requests_of(trial: HookJob, folder: str, environment: Mapping[str, str], bytes_max: int) -> list[Frame]:
-    """The frames that ask the process: the hooks, each with the numbers of its files, and the files."""
+def requests_of(job: HookJob, folder: str, environment: Mapping[str, str], bytes_max: int) -> list[Frame]:
+    """Return the frames of a request: the hooks with the numbers of their files, then the files."""
     hooks = [
         {
             "name": hook.name,
@@ -182,32 +203,33 @@ def requests_of(trial: HookJob, folder: str, environment: Mapping[str, str], byt
             "kind": hook.kind,
             "seconds": hook.seconds,
             "on_error": hook.on_error,
-            "files": [number for number, file in enumerate(trial.files) if hook.is_for(file)],
+            "files": [number for number, file in enumerate(job.files) if hook.is_for(file)],
         }
-        for hook in trial.hooks
+        for hook in job.hooks
     ]
     begin: dict[str, Any] = {
         "folder": folder, "environment": dict(environment), "bytes_max": bytes_max, "hooks": hooks,
-        "files": len(trial.files), "beside": len(trial.beside),
+        "files": len(job.files), "beside": len(job.beside),
     }  # fmt: skip
     files = [
         {"path": file.path.text, "content": file.content, "executable": file.is_executable}
-        for file in (*trial.files, *trial.beside)
+        for file in (*job.files, *job.beside)
     ]
     return [begin, *files]
 
 
 class HookAnswers(Struct):
-    """Puts the frames of the process's answer together; `result` is there once all have come."""
+    """Collects the frames of an answer. `result` is set by the last one."""
 
-    trial: HookJob
+    job: HookJob
     contents: dict[WorkspacePath, bytes] = field(default_factory=dict)
     by: dict[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)  # by the hook's name: what went wrong
+    failures: dict[str, str] = field(default_factory=dict)  # the problem, by the hook's name
     result: HookResult | Refused | None = None
 
-    def hear(self, frame: Frame) -> None:
+    def add_frame(self, frame: Frame) -> None:
+        """Add the next frame of the answer."""
         if "warning" in frame:
             self.warnings.append(frame["warning"])
         if "hook" in frame:
@@ -216,7 +238,7 @@ class HookAnswers(Struct):
             kind = _KINDS[frame["refused"]]
             self.result = kind(frame["message"], hint=frame["hint"], data=frame["data"])
         if "file" in frame:
-            path = self.trial.files[frame["file"]].path
+            path = self.job.files[frame["file"]].path
             self.contents[path] = frame["content"]
             self.by[path] = tuple(frame["by"])
         if "done" in frame:

@@ -1,7 +1,7 @@
-"""What was done: the transactions of a session, or of a range, as what each path went through.
+"""Net changes: the transactions of a session, or of a range, as runs of changes for each path. Pure.
 
-Pure. What others did in between is not in it: where somebody else changed a file between two
-transactions, the path has two runs, and each of them is brought to another place on its own.
+The changes of others are left out. If another author changed a file between two of the transactions, the path
+has two runs, and each run is merged separately.
 """
 
 from __future__ import annotations
@@ -22,38 +22,37 @@ _SPAN = re.compile(r"\b(\d{1,18})(?:-(\d{1,18}))?\b")
 
 
 class PathChanges(Struct, frozen=True):
-    """The states that one path went through without anybody else in between, first to last.
+    """A run: the states of one path, first to last, without a change by another author in between.
 
-    With a `source` the file was moved from there to `path`: the first state is what the source held.
+    If `source` is set, the file was moved from there to `path`, and the first state is that of the source.
     """
 
     path: WorkspacePath
     states: tuple[Entry | None, ...]
-    seqs: tuple[int, ...]  # of the transaction that led to each state but the first
+    seqs: tuple[int, ...]  # the transaction of each state except the first
     source: WorkspacePath | None = None
 
 
 def effective(transactions: Iterable[Transaction]) -> list[Transaction]:
-    """Those that count among all of a session's, with what counts of each.
+    """Return the transactions that are in force, each with the touches that are in force.
 
-    What is undone does not count, be it a transaction or some paths of it, nor does the undo of that. An
-    undo of what others did is work like any other.
+    An undone transaction or path is left out, and its undo as well. An undo of another author's work is kept.
     """
-    given = {transaction.seq: transaction for transaction in transactions if transaction.kind != "baseline"}
-    found: list[Transaction] = []
-    for transaction in given.values():
-        if transaction.undone_by is not None or _cancels_out(transaction, given):
+    by_seq = {transaction.seq: transaction for transaction in transactions if transaction.kind != "baseline"}
+    in_force: list[Transaction] = []
+    for transaction in by_seq.values():
+        if transaction.undone_by is not None or _cancels_out(transaction, by_seq):
             continue
         left = tuple(touch for touch in transaction.touches if touch.undone_by is None)
         if left:
-            found.append(replace(transaction, touches=left))
-    return found
+            in_force.append(replace(transaction, touches=left))
+    return in_force
 
 
 def path_changes(transactions: Iterable[Transaction]) -> list[PathChanges]:
-    """What `transactions`, rising, did to each path; runs are to be carried out in this order."""
-    made: list[_Growing] = []
-    last: dict[WorkspacePath, _Growing] = {}
+    """Return the runs of `transactions`, which are in rising order. Merge the runs in their order."""
+    runs: list[_GrowingRun] = []
+    last: dict[WorkspacePath, _GrowingRun] = {}
     for transaction in transactions:
         by_path = {touch.path: touch for touch in transaction.touches}
         moved = {touch.source for touch in transaction.touches if _is_move(touch, by_path)}
@@ -64,20 +63,20 @@ def path_changes(transactions: Iterable[Transaction]) -> list[PathChanges]:
             known = last.get(touch.path)
             if touch.source is not None and touch.source in moved:
                 states = [by_path[touch.source].before, touch.after]
-                known = _Growing(touch.path, states, [], touch.source)
-                made.append(known)
+                known = _GrowingRun(touch.path, states, [], touch.source)
+                runs.append(known)
             elif known is not None and _is_same(known.states[-1], touch.before):
                 known.states.append(touch.after)
             else:
-                known = _Growing(touch.path, [touch.before, touch.after], [])
-                made.append(known)
+                known = _GrowingRun(touch.path, [touch.before, touch.after], [])
+                runs.append(known)
             known.seqs.append(int(transaction.seq))
             last[touch.path] = known
-    return [PathChanges(run.path, tuple(run.states), tuple(run.seqs), run.source) for run in made]
+    return [PathChanges(run.path, tuple(run.states), tuple(run.seqs), run.source) for run in runs]
 
 
 def format_ranges(seqs: Iterable[Seq] | Iterable[int]) -> str:
-    """Numbers as a person writes them: `3-5, 9`."""
+    """Return numbers as text with ranges: `3-5, 9`."""
     parts: list[list[int]] = []
     for seq in sorted(seqs):
         if parts and seq == parts[-1][1] + 1:
@@ -88,37 +87,38 @@ def format_ranges(seqs: Iterable[Seq] | Iterable[int]) -> str:
 
 
 def numbers_in(spans: str, wanted: Sequence[int]) -> set[int]:
-    """Return those of the `wanted` numbers that a text made by `spans` names."""
-    found: set[int] = set()
+    """Return the `wanted` numbers that a text by `format_ranges` has."""
+    numbers: set[int] = set()
     for first, last in _SPAN.findall(spans):
-        found |= {seq for seq in wanted if int(first) <= seq <= int(last or first)}
-    return found
+        numbers |= {seq for seq in wanted if int(first) <= seq <= int(last or first)}
+    return numbers
 
 
-class _Growing(Struct):
+class _GrowingRun(Struct):
     path: WorkspacePath
     states: list[Entry | None]
     seqs: list[int]
     source: WorkspacePath | None = None
 
 
-def _cancels_out(transaction: Transaction, given: Mapping[Seq, Transaction]) -> bool:
-    """Is it the undo of what is among the `given`, and does not count there?"""
+def _cancels_out(transaction: Transaction, by_seq: Mapping[Seq, Transaction]) -> bool:
+    """Return whether it only undoes transactions of `by_seq` that are no longer in force."""
     return bool(transaction.undoes) and all(
-        seq in given and _is_undone(given[seq], {part.path for part in transaction.parts if part.seq == seq})
+        seq in by_seq
+        and _is_undone(by_seq[seq], {part.path for part in transaction.parts if part.seq == seq})
         for seq in transaction.undoes
     )
 
 
 def _is_undone(transaction: Transaction, paths: set[WorkspacePath]) -> bool:
-    """Are these paths of it, or all where none are named, undone?"""
+    """Return whether these paths of a transaction are undone. An empty set means all paths."""
     return transaction.undone_by is not None or all(
         touch.undone_by is not None for touch in transaction.touches if not paths or touch.path in paths
     )
 
 
 def _is_move(touch: Touch, by_path: dict[WorkspacePath, Touch]) -> bool:
-    """Did the file go to a place that was free, and leave its own?"""
+    """Return whether the file left its path for a free path."""
     source = None if touch.source is None else by_path.get(touch.source)
     return source is not None and source.after is None and touch.before is None and touch.after is not None
 

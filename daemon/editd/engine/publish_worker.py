@@ -1,12 +1,12 @@
-"""The process that publishes: what a session or a range did, as one ordinary commit in the user's git.
+"""The publish worker: a process that commits the work of a session or a range to the user's repository.
 
 `python -m editd.engine.publish_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout
-(`system.frames`). A request, as `request_of` makes it, is answered by `{commit, branch, left_out}` or by
-`{refused, message, hint, data}`, as `refused_by` reads it.
+(`system.frames`). `request_of` makes a request. The answer is `{commit, branch, left_out}`, or
+`{refused, message, hint, data}`, which `refused_by` reads.
 
-Objects, one branch, and where that is checked out its index: nothing else is written. The tree is the
-tip's with each run merged in (`engine.net_changes`); changes that the branch already has are not
-merged twice.
+It writes objects, one branch, and the index if that branch is checked out. It writes nothing else. The
+commit's tree is the tree of the tip with each run merged into it (`engine.net_changes`). A change that the
+branch already has is not merged again.
 """
 
 from __future__ import annotations
@@ -58,24 +58,22 @@ _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
 
 
 class Publication(Struct, frozen=True):
-    """What is asked for: the work, and what the commit says of it."""
+    """A request to publish: the runs, and the metadata of the commit."""
 
     runs: tuple[PathChanges, ...]
     message: str
     branch: str | None
     author: str | None  # `NAME <MAIL>`
     actors: tuple[str, ...]
-    login: str  # the user's own name as an actor
+    login: str  # the user's login name, which is an actor's name, too
     trailers: tuple[str, ...]
-    since: int  # when the first of the transactions was made, in seconds
+    since: int  # the time of the first transaction, in seconds
     dry_run: bool = False
-    trials: tuple[
-        tuple[PathChanges, ...], ...
-    ] = ()  # other sets of runs: the answer says which of them merge
+    trials: tuple[tuple[PathChanges, ...], ...] = ()  # runs to try: the answer has which of them merge
 
 
 def request_of(publication: Publication) -> Frame:
-    """The frame that asks the process to publish."""
+    """Return the frame of a request."""
     return {
         "runs": _plain_runs(publication.runs), "trials": [_plain_runs(runs) for runs in publication.trials],
         "since": publication.since, "dry_run": publication.dry_run,
@@ -86,7 +84,7 @@ def request_of(publication: Publication) -> Frame:
 
 
 def refused_by(answer: Frame) -> Refused | None:
-    """The refusal that an answer holds."""
+    """Return the refusal of an answer, or None."""
     if "refused" not in answer:
         return None
     refusal = Refused(answer["message"], hint=answer["hint"], data=answer["data"])
@@ -95,34 +93,31 @@ def refused_by(answer: Frame) -> Refused | None:
 
 
 def publish(root: str, folder: str, wanted: Publication) -> Frame:
-    """Make the commit; return the answer. Raises Refused with nothing changed but unreachable objects."""
+    """Make the commit and return the answer. Raises Refused: then only unreachable objects were written."""
     repository = open_repository(root)
     branch = find_branch(repository, wanted.branch)
     author, committer = _people(repository, wanted.author)
-    prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
+    inside = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
+    prefix = "" if inside == "." else inside + "/"
 
-    def weave(runs: Sequence[PathChanges]) -> BranchMerge:
+    def merge_runs(runs: Sequence[PathChanges]) -> BranchMerge:
         seqs = sorted({seq for run in runs for seq in run.seqs})
-        made = BranchMerge(
-            branch,
-            open_store(os.path.join(folder, "store.git")),
-            "" if prefix == "." else prefix + "/",
-            commits_naming(branch, seqs, wanted.since),
-        )
+        store = open_store(os.path.join(folder, "store.git"))
+        merge = BranchMerge(branch, store, prefix, commits_naming(branch, seqs, wanted.since))
         for run in runs:
-            made.carry_out(run)
-        return made
+            merge.carry_out(run)
+        return merge
 
     if wanted.trials:
-        return {"clean": [_is_clean(weave, runs) for runs in wanted.trials]}
-    weaving = weave(wanted.runs)
-    changes = weaving.changes()
+        return {"clean": [_is_clean(merge_runs, runs) for runs in wanted.trials]}
+    merge = merge_runs(wanted.runs)
+    changes = merge.changes()
     if not changes:
-        raise _nothing_new(wanted, branch, weaving.left_out)
-    message = _message(wanted, author, weaving.seqs, is_login=wanted.author is None)
+        raise _nothing_new(wanted, branch, merge.left_out)
+    message = _message(wanted, author, merge.seqs, is_login=wanted.author is None)
     answer: Frame = {
-        "commit": "", "branch": branch.name, "left_out": sorted(weaving.left_out),
-        "transactions": sorted(weaving.seqs), "files": weaving.summary(changes), "message": message,
+        "commit": "", "branch": branch.name, "left_out": sorted(merge.left_out),
+        "transactions": sorted(merge.seqs), "files": merge.summary(changes), "message": message,
     }  # fmt: skip
     if wanted.dry_run:
         check_index(branch)
@@ -140,7 +135,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
 
 @dataclass
 class BranchMerge:
-    """The tip's files as they become while runs are merged into them, one after another."""
+    """The files of the branch's tip, with runs merged into them one after another."""
 
     branch: Branch
     store: pygit2.Repository
@@ -148,14 +143,14 @@ class BranchMerge:
     published: list[tuple[pygit2.Commit, set[int]]]  # with the transactions that each commit names
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
-    left_out: set[str] = field(default_factory=set)  # what git would not take, as the workspace names it
+    left_out: set[str] = field(default_factory=set)  # paths in the workspace that `git add` would not add
     seqs: set[int] = field(default_factory=set)  # the transactions that changed something here
 
     def __post_init__(self) -> None:
         self._tip = Trees(self.branch.tree or EMPTY_TREE, self._tree_bytes)
 
     def carry_out(self, run: PathChanges) -> None:
-        """Merge one run into what there is. Raises Conflict where that is not clean."""
+        """Merge one run into the files. Raises Conflict if it does not merge cleanly."""
         path = self.prefix + run.path.text
         if self._is_left_out(run.path, path):
             return
@@ -171,12 +166,12 @@ class BranchMerge:
             self.seqs |= set(run.seqs[begun + start :])
         if at != path:
             if self._now(path) is not None:
-                raise _collision(run.path, f"{run.path} is there already on {self.branch.name}.")
+                raise _collision(run.path, f"{run.path} already exists on {self.branch.name}.")
             self.files[at] = None
         self.files[path] = made
 
     def changes(self) -> dict[str, FileState | None]:
-        """Return what is to differ from the tip. Raises Conflict for a file where a folder is."""
+        """Return the files that differ from the tip. Raises Conflict if a file and a folder share a path."""
         changed = {path: state for path, state in self.files.items() if state != self._on_tip(path)}
         for path, state in changed.items():
             if state is not None:
@@ -184,8 +179,8 @@ class BranchMerge:
         return changed
 
     def summary(self, changes: Mapping[str, FileState | None]) -> list[dict[str, Any]]:
-        """Return of each path how it changed, and how many lines were added and removed."""
-        found: list[dict[str, Any]] = []
+        """Return the kind of change of each path, with the numbers of added and removed lines."""
+        rows: list[dict[str, Any]] = []
         for path, state in sorted(changes.items()):
             before = self._on_tip(path)
             change = "added" if before is None else "deleted" if state is None else "modified"
@@ -194,18 +189,18 @@ class BranchMerge:
             )
             is_binary = patch.delta.is_binary
             _, added, removed = patch.line_stats
-            found.append(
+            rows.append(
                 {
                     "path": path.removeprefix(self.prefix), "change": change,
                     "added": None if is_binary else added, "removed": None if is_binary else removed,
                 }
             )  # fmt: skip
-        return found
+        return rows
 
     def _published_through(self, run: PathChanges, states: Sequence[FileState | None]) -> int:
-        """Return how many of the run's steps the branch's commits have, by their trailers and content.
+        """Return how many steps of the run are in the branch's commits, by their trailers and content.
 
-        A later commit may have changed the same lines again. That commit holds the step all the same.
+        A step counts even if a later commit changed the same lines again.
         """
         begun = 0
         for commit, named in self.published:
@@ -220,15 +215,15 @@ class BranchMerge:
         self, commit: pygit2.Commit, run: PathChanges, before: FileState | None, after: FileState | None
     ) -> bool:
         tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
-        there = self._in_tree(tree, self.prefix + run.path.text)
+        committed = self._in_tree(tree, self.prefix + run.path.text)
         if run.source is not None and self._in_tree(tree, self.prefix + run.source.text) is not None:
-            return False  # The file was not moved there.
-        return there == after or _has_already(before, there, after)
+            return False  # This commit does not have the move.
+        return committed == after or _has_already(before, committed, after)
 
     def _merged(
         self, run: PathChanges, states: Sequence[FileState | None], ours: FileState | None
     ) -> tuple[FileState | None, int]:
-        """Return ours with what the run made, and which of its states ours has already."""
+        """Return `ours` with the run merged in, and the index of the run's state that `ours` already has."""
         path, first, last = run.path, states[0], states[-1]
         has = (at for at in range(len(states) - 1, 0, -1) if _has_already(first, ours, states[at]))
         place = len(states) - 1 - states[::-1].index(ours) if ours in states else next(has, 0)
@@ -236,13 +231,13 @@ class BranchMerge:
         if ours is None and start is not None and last != start:
             raise _collision(
                 path,
-                f"{path} is changed, but {self.branch.name} has no such file.",
-                "Commit the file first, or publish the transaction that made it as well.",
+                f"{path} was changed, but {self.branch.name} has no such file.",
+                "Commit the file first, or also publish the transaction that created it.",
             )
         return merge_states(start, ours, last, path=path.text), place
 
     def _is_left_out(self, path: WorkspacePath, full: str) -> bool:
-        """Would `git add` not take it: ignored and not on the branch, or of a repository further in?"""
+        """Return whether `git add` skips the path: a new ignored file, or a file of a nested repository."""
         if path.text in self.left_out:
             return True
         repository = self.branch.repository
@@ -255,8 +250,8 @@ class BranchMerge:
         converted = converted_by(repository, full)
         if converted is not None:
             raise PermissionDenied(
-                f"{path} has the attribute `{converted}`, and filters are not run here.",
-                hint="Commit that file with git, and publish a range without it.",
+                f"{path} has the attribute `{converted}`, and editd runs no git filters.",
+                hint="Commit the file with git, and publish a range without it.",
                 data={"path": path.text},
             )
         return False
@@ -274,8 +269,8 @@ class BranchMerge:
         blob = self.branch.repository.get(pygit2.Oid(raw=entry.oid))
         if not isinstance(blob, pygit2.Blob):
             raise InvalidParams(
-                f"The repository has not got the blob of {path}, as in a partial clone.",
-                hint=f"`git show HEAD:{path}` fetches it.",
+                f"The repository lacks the blob of {path}, as in a partial clone.",
+                hint=f"Fetch it with `git show HEAD:{path}`.",
             )
         return FileState(blob.data, _mode_of(entry.mode))
 
@@ -284,7 +279,7 @@ class BranchMerge:
         return None if entry is None else entry.mode
 
     def _state(self, path: str, entry: Entry | None) -> FileState | None:
-        """What the history says, as `git add` would have it."""
+        """Return the recorded state, with line ends as `git add` converts them."""
         if entry is None:
             return None
         blob = self.store.get(entry.version)
@@ -298,7 +293,7 @@ class BranchMerge:
         return state if added is state.content else FileState(added, entry.mode)
 
     def _check_place(self, path: str, changed: Mapping[str, FileState | None]) -> None:
-        """Raises Conflict where a folder of the path is a file, or the path a folder, that stays."""
+        """Raise Conflict if a folder of the path is a file on the branch, or the path is a folder there."""
         for place, letter in enumerate(path):
             above = path[:place]
             if letter == "/" and self._now(above) is not None:
@@ -310,13 +305,13 @@ class BranchMerge:
             raise _collision(WorkspacePath(path), f"{path} is a folder on {self.branch.name}.")
 
     def _names(self, path: bytes) -> list[str]:
-        """Every file below a folder of the tip, relative to it."""
+        """Return all files below a folder of the tip, relative to it."""
         folder = self._tip.folder(path)
         assert folder is not None
-        found = [os.fsdecode(name) for name in folder.files()]
+        names = [os.fsdecode(name) for name in folder.files()]
         for name in folder.folders():
-            found += [f"{os.fsdecode(name)}/{below}" for below in self._names(path + b"/" + name)]
-        return found
+            names += [f"{os.fsdecode(name)}/{below}" for below in self._names(path + b"/" + name)]
+        return names
 
     def _tree_bytes(self, oid: bytes) -> bytes:
         return bytes(self.branch.repository.read(pygit2.Oid(raw=oid))[1])
@@ -327,29 +322,31 @@ def _nothing_new(wanted: Publication, branch: Branch, left_out: set[str]) -> NoC
     shown = ", ".join(paths[:SHOWN_MAX]) + (f" and {len(paths) - SHOWN_MAX} more" * (len(paths) > SHOWN_MAX))
     if all(run.path.text in left_out for run in wanted.runs):
         return NoChange(
-            f"git ignores all of it: {shown}.",
-            hint="`git add -f` takes a file that is ignored; a repository further in has commits of its own.",
+            f"git ignores all changed files: {shown}.",
+            hint="Add an ignored file with `git add -f`. Commit the files of a nested repository there.",
             data={"left_out": paths},
         )
-    what = f"the rest of it already, and git ignores {shown}" if paths else "all of it already"
-    return NoChange(f"{branch.name} has {what}; there is nothing to publish.", data={"left_out": paths})
+    reason = f"already has all other changes, and git ignores {shown}" if paths else "already has all changes"
+    return NoChange(f"Nothing to publish: {branch.name} {reason}.", data={"left_out": paths})
 
 
 def _is_ignored(repository: pygit2.Repository, path: str) -> bool:
-    # libgit2 takes no other bytes; patterns rarely name them.
+    # libgit2 accepts only UTF-8. Patterns rarely have other bytes.
     return bool(repository.path_is_ignored(os.fsencode(path).decode("utf-8", "replace")))
 
 
-def _is_clean(weave: Callable[[Sequence[PathChanges]], BranchMerge], runs: Sequence[PathChanges]) -> bool:
+def _is_clean(
+    merge_runs: Callable[[Sequence[PathChanges]], BranchMerge], runs: Sequence[PathChanges]
+) -> bool:
     try:
-        weave(runs)
+        merge_runs(runs)
     except Conflict:
         return False
     return True
 
 
 def _has_already(base: FileState | None, ours: FileState | None, theirs: FileState | None) -> bool:
-    """Would merging `theirs` leave `ours` as it is?"""
+    """Return whether a merge of `theirs` leaves `ours` unchanged."""
     try:
         return merge_states(base, ours, theirs) == ours
     except Conflict:
@@ -358,14 +355,14 @@ def _has_already(base: FileState | None, ours: FileState | None, theirs: FileSta
 
 def _collision(path: WorkspacePath, message: str, hint: str = "") -> Conflict:
     return Conflict(
-        message, hint=hint or "Put that right on the branch first.", data={"files": [{"path": path.text}]}
+        message, hint=hint or "Resolve that on the branch first.", data={"files": [{"path": path.text}]}
     )
 
 
 def _entries(
     repository: pygit2.Repository, changes: Mapping[str, FileState | None]
 ) -> dict[bytes, TreeEntry | None]:
-    """Write the blobs."""
+    """Write the blobs. Return the tree entry of each path."""
     return {
         os.fsencode(path): None
         if state is None
@@ -386,7 +383,7 @@ def _tree(branch: Branch, changes: Mapping[bytes, TreeEntry | None]) -> pygit2.O
 
 
 def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.Signature, pygit2.Signature]:
-    """Author and committer, now and here. Raises InvalidParams where nobody is known, or cannot be read."""
+    """Return author and committer with the present time. Raises InvalidParams."""
     seconds = int(time.time())
     minutes = (time.localtime(seconds).tm_gmtoff or 0) // 60
 
@@ -406,19 +403,19 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
                 if not value
             ]
             raise InvalidParams(
-                f"git does not know who you are: {' and '.join(faults)}.",
-                hint="`git config user.name NAME` and `git config user.email MAIL`, or give an `author`.",
+                f"git has no author for a commit: {' and '.join(faults)}.",
+                hint="Run `git config user.name NAME` and `git config user.email MAIL`, or name an `author`.",
             )
         return user, user
-    found = _PERSON.fullmatch(author)
-    if found is None:
-        raise InvalidParams(f"{author[:200]!r} is no author.", hint="Write it as `NAME <MAIL>`.")
-    given = signature(found[1], found[2])
-    return given, user or given
+    match = _PERSON.fullmatch(author)
+    if match is None:
+        raise InvalidParams(f"{author[:200]!r} is not a valid author.", hint="Write it as `NAME <MAIL>`.")
+    named = signature(match[1], match[2])
+    return named, user or named
 
 
 def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int], *, is_login: bool) -> str:
-    """The message with trailers: who else had a hand in it, and where in editd's history it is."""
+    """Return the message with trailers: the co-authors, and the transactions in editd's history."""
     own = {author.name, author.email} | ({wanted.login} if is_login else set())
     trailers = [f"Co-authored-by: {ident(actor)}" for actor in wanted.actors if actor not in own]
     trailers += (*wanted.trailers, f"{TRAILER}: {format_ranges(seqs)}")
@@ -429,7 +426,7 @@ def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int],
 
 
 def _mode_of(mode: int) -> GitMode:
-    """A tip may hold modes that git no longer writes (100664)."""
+    """Return a mode as git writes it today. A tip may have older modes (100664)."""
     if mode & 0o170000 != 0o100000:
         return cast("GitMode", mode)
     return EXECUTABLE if mode & 0o100 else FILE
@@ -465,21 +462,23 @@ def _publication(frame: Frame) -> Publication:
 
 
 def answer(root: str, folder: str, request: Frame) -> Frame:
-    """Carry out one request."""
+    """Carry out one request. Return its answer, which may be a refusal."""
     try:
         return publish(root, folder, _publication(request))
     except Refused as refusal:
-        return _no(refusal)
+        return _refused(refusal)
     except (pygit2.GitError, OSError, KeyError, ValueError) as error:
         if (unreadable := unreadable_index(error)) is not None:
-            return _no(unreadable)
-        what = "The repository could not be read or written"
+            return _refused(unreadable)
+        problem = "The repository could not be read or written"
         if any(os.strerror(number) in str(error) for number in (errno.EACCES, errno.EPERM)):
-            return _no(PermissionDenied(f"{what}: {error}.", hint="Give yourself the right to write there."))
-        return _no(IoError(OSError(str(error)), what, hint="`git fsck` may tell why."))
+            return _refused(
+                PermissionDenied(f"{problem}: {error}.", hint="Make the repository writable for your user.")
+            )
+        return _refused(IoError(OSError(str(error)), problem, hint="Run `git fsck` to find the cause."))
 
 
-def _no(refusal: Refused) -> dict[str, Any]:
+def _refused(refusal: Refused) -> dict[str, Any]:
     return {
         "refused": refusal.code, "message": refusal.message, "hint": refusal.hint, "data": refusal.data,
     }  # fmt: skip

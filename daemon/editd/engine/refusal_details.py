@@ -1,4 +1,4 @@
-"""Explaining: what only the history can add to a refusal, so that the retry is right the first time."""
+"""Refusal details: facts from the history that help the client to send a correct request next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.blame import LineBlame
+from editd.engine.queries import LineBlame
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import NoMatch, Refused, Stale
 from editd.values.content import FileState, Version
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.transaction import Transaction
 
-DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer; libgit2 takes some 100 ms for that
+DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer, which takes libgit2 about 100 ms
 CHANGED_BY_MAX = 20  # transactions in a `stale` answer, the newest
 BLAME_BYTES_MAX = 1024 * 1024  # of a file in a `no_match` answer
-BLAME_SECONDS_MAX = 0.05  # everybody waits meanwhile
-NAMES_COMPARED_MAX = 2_000  # of one folder with a misspelt name, which takes some 20 ms
+BLAME_SECONDS_MAX = 0.05  # short, because all clients wait
+NAMES_COMPARED_MAX = 2_000  # of one folder, which takes about 20 ms
 SIMILAR_MAX = 3
 
 
 def explain(refusal: Refused, history: History, current: Callable[[WorkspacePath], FileState | None]) -> None:
-    """Add to a refusal what only the history knows, now that all of the turn is in it.
+    """Add details from the history to a refusal. Call this after the batch is recorded.
 
-    `current` tells what the files hold.
+    `current` returns the present state of a file.
     """
     if isinstance(refusal, UndoConflict):
         refusal.explain(history, current)
@@ -51,7 +51,7 @@ def _explain_stale(stale: Stale, history: History) -> None:
 
 
 def with_changes_since(outcome: Outcome, history: History, session: str | None) -> Outcome:
-    """Return the outcome with the changes by others that its reader had not seen."""
+    """Return the outcome with the changes of others that its reader did not know."""
     until = outcome.transaction.seq if outcome.transaction is not None else history.head + 1
     changed_by = {
         path: [
@@ -69,19 +69,19 @@ def suggest(
     names: Callable[[WorkspacePath | None], list[str] | None],
     may_read: Callable[[WorkspacePath], bool],
 ) -> None:
-    """Add to a refusal the paths that were probably meant: close in spelling, and there."""
+    """Add existing paths of similar spelling to the refusal of a missing file."""
     path = missing.data.get("path")
     if not isinstance(path, str):
         return
-    found = _similar(path.split("/"), names)
-    similar = [near for near in found if near != path and may_read(WorkspacePath(near))]
+    candidates = _similar(path.split("/"), names)
+    similar = [near for near in candidates if near != path and may_read(WorkspacePath(near))]
     if similar:
         missing.data["similar"] = similar
         missing.hint = f"Did you mean {' or '.join(similar)}? {missing.hint}".strip()
 
 
 def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str] | None]) -> list[str]:
-    """Return the files whose path differs from `parts` by misspelt names."""
+    """Return the files whose path differs from `parts` by misspelled names."""
     folder: WorkspacePath | None = None
     for part in parts[:-1]:
         near = _close(part + "/", names(folder))
@@ -91,13 +91,13 @@ def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str]
     return [_below(folder, name).text for name in _close(parts[-1], names(folder))]
 
 
-def _close(name: str, there: list[str] | None) -> list[str]:
-    """Return the names of the same kind (a folder's ends in `/`) that are like `name`, the best first."""
+def _close(name: str, names: list[str] | None) -> list[str]:
+    """Return the names similar to `name`, best first, of the same kind: a folder's name ends in `/`."""
     is_folder = name.endswith("/")
-    kind = [other for other in there or () if other.endswith("/") == is_folder]
-    if name in kind:
+    same_kind = [other for other in names or () if other.endswith("/") == is_folder]
+    if name in same_kind:
         return [name]
-    return get_close_matches(name, kind[:NAMES_COMPARED_MAX], SIMILAR_MAX)
+    return get_close_matches(name, same_kind[:NAMES_COMPARED_MAX], SIMILAR_MAX)
 
 
 def _below(folder: WorkspacePath | None, name: str) -> WorkspacePath:
@@ -105,7 +105,7 @@ def _below(folder: WorkspacePath | None, name: str) -> WorkspacePath:
 
 
 def _changes_since(history: History, path: WorkspacePath, base: str | None) -> list[Transaction]:
-    """Return the newest transactions that changed a path after it held `base`."""
+    """Return the newest transactions that changed a path after it had version `base`."""
     index = history.index
     made_by = index.version_made_by(path, Version(base)) if base is not None else None
     since = index.touches_after(path, made_by or 0)
@@ -113,7 +113,7 @@ def _changes_since(history: History, path: WorkspacePath, base: str | None) -> l
 
 
 def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], history: History) -> None:
-    """Say which transaction the new text came with, unless that takes long or the file is another by now."""
+    """Add the transaction that wrote the new text, unless the search takes long or the file has changed."""
     path = refusal.path
     entry = None if path is None else history.entry(path)
     content = None if entry is None else history.content(entry.version)
@@ -124,7 +124,7 @@ def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], histo
     if recorded[numbers.start : numbers.stop] != [line.encode("utf-8", "surrogateescape") for line in lines]:
         return
     blame = LineBlame(history, path, entry.version, numbers)
-    if blame.go_on(BLAME_SECONDS_MAX):
+    if blame.run_for(BLAME_SECONDS_MAX):
         transaction = history.find(max(blame.seqs[number] for number in numbers))
         refusal.data["applied_by"] = transaction
         refusal.hint += f" {_origin(transaction)}"
@@ -132,14 +132,14 @@ def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], histo
 
 def _origin(transaction: Transaction) -> str:
     if transaction.kind == "baseline":
-        return "It is in the baseline."
+        return "The text is part of the baseline."
     author = transaction.authorship
     session = f" in {author.session}" if author.session else ""
-    return f"It came with transaction {int(transaction.seq)}, {transaction.kind} by {author.actor}{session}."
+    return f"Transaction {int(transaction.seq)} wrote it, {transaction.kind} by {author.actor}{session}."
 
 
 def _diff(history: History, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
-    """The difference of two versions of a path; None where one is not known or they are too large."""
+    """Return the diff of two versions of a path, or None if one is unknown or too large."""
     states: list[FileState | None] = []
     for version in (base, current):
         content = None if version is None else history.content(Version(version))

@@ -1,75 +1,349 @@
-"""The process that runs regular expressions, so that none holds up the daemon.
+"""The regex worker: a process that runs regular expressions, so that a slow one does not block the daemon.
 
-`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.frames`). It says
-`{ready}` when it is warm. Then a request, as `request_of` makes it, is answered by
-`{matches: [[start, end, groups, expansion, has_inner]]}` …, the last with `done`, or by
+`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.frames`). It sends
+`{ready}` after its imports. `request_of` makes a request. The answer is
+`{matches: [[start, end, groups, expansion, has_inner]]}` …, the last frame with `done`, or
 `{refused, message, hint, data}`.
 
-It keeps the time limit itself where it can (Python's `re` looks for signals, QuickJS at its clock),
-and goes on. Where it cannot, as while QuickJS compiles, its owner kills it (`server.regex_pool`).
+It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
+serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
+(`server.regex_pool`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import signal
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from array import array
+from bisect import bisect_left
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from editd.edits.regex import Match, Search
-from editd.engine import js_regex
-from editd.engine.regex_errors import invalid, out_of_time, too_large, too_many
+from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
-from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
+from editd.system.process import exit_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from editd.system.frames import Frame
 
+
+# The refusals of a regular expression that is invalid, too slow, or matches too much.
+
+_SHOWN_MAX = 500  # characters of a client's text that an error repeats
+
+
+def invalid(message: str, pattern: str, position: int | None, hint: str) -> InvalidRegex:
+    """Refuse an invalid expression. `position` is the offset of the error in the pattern, if known."""
+    return InvalidRegex(
+        _shortened(message), hint=hint, data={"position": position, "pattern": _shortened(pattern)}
+    )  # fmt: skip
+
+
+def out_of_time(pattern: str, seconds: float) -> Timeout:
+    """Refuse an expression that exceeded its time limit."""
+    return Timeout(
+        f"The regular expression was stopped after {seconds:g} s.",
+        hint="Simplify it. Avoid nested quantifiers such as (a+)+, which try every way to divide the text.",
+        data={"seconds": seconds, "pattern": _shortened(pattern)},
+    )
+
+
+def too_many(matches_max: int) -> TooLarge:
+    """Refuse an expression with too many matches."""
+    return TooLarge(
+        f"The regular expression matches more than {matches_max} times.",
+        hint="Match longer texts, or fewer lines at a time.",
+        data={"limit": matches_max},
+    )
+
+
+def too_large(amount: str) -> TooLarge:
+    """Refuse an expression that needs too much. `amount` is such as "more than 1 GiB of memory"."""
+    return TooLarge(
+        f"The regular expression takes {amount}.",
+        hint="Match and capture less at a time.",
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
+
+
+# Regular expressions of ECMAScript, evaluated by QuickJS.
+#
+# QuickJS finds the matches and expands the template of each with its own `RegExp` and GetSubstitution
+# (ECMA-262, 22.2.6.11). The results have offsets in characters of the text. Each search has a context of
+# its own, which costs a quarter of a millisecond and keeps no state.
+#
+# Without the flag u, a match may begin or end between the two surrogates of a character outside the BMP.
+# Such a match is extended to the whole character if its replacement leaves whole characters. Otherwise it
+# is refused. A result never has half of a character.
+#
+# The language is that of Node 20, because the supported tools ran in it. Later syntax is refused.
+
+QUICKJS_BYTES_MAX = 512 * 1024 * 1024  # of the QuickJS heap, less than the limit of the process
+
+_FIND = r"""
+(function (pattern, flags, text, template, hasGroups, matchesMax, charactersMax) {
+  let expression;
+  try {
+    expression = new RegExp(pattern, flags);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return JSON.stringify({ invalid: error.message });
+  }
+  const isPlain = !template.includes("$");
+  const looksAround = /\$[`']/.test(template);
+  const matches = [];
+  let characters = 0;
+  for (let match; (match = expression.exec(text)) !== null; ) {
+    const start = match.index, end = start + match[0].length;
+    if (start === end) expression.lastIndex = end + 1;
+    if (matches.length === matchesMax) return JSON.stringify({ tooMany: true });
+    const groups = hasGroups ? Array.from(match).slice(1) : [];
+    let expansion = template;
+    if (!isPlain) {
+      // Only a template that uses the text around the match needs the whole text: linear overall.
+      const subject = looksAround ? text : match[0];
+      const position = match.index = looksAround ? start : 0;
+      const single = { flags: "", global: false, exec: () => match };
+      const replaced = RegExp.prototype[Symbol.replace].call(single, subject, template);
+      const after = subject.length - position - (end - start);
+      expansion = replaced.slice(position, replaced.length - after);
+    }
+    characters += expansion.length;
+    for (const group of groups) characters += group === undefined ? 0 : group.length;
+    if (characters > charactersMax) return JSON.stringify({ tooLong: true });
+    matches.push([start, end, isPlain ? "" : expansion, groups]);
+  }
+  return JSON.stringify({ matches });
+})
+"""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+_SYNTAX = re.compile(
+    r"\\[\s\S]"
+    r"|\[(?:\\(?P<k>k)|\\[\s\S]|[^\]\\])*\]"  # a class, perhaps with `\k` in it
+    r"|(?P<modifiers>\(\?[ims]*-?[ims]*:)"
+    r"|\(\?<(?P<name>[^=!>][^>]*)>"
+)
+
+
+class SearchLimits(Struct, frozen=True):
+    """The limits of one answer."""
+
+    matches_max: int
+    characters_max: int  # of groups and expansions together
+
+
+def find_js(search: Search, seconds: float, bounds: SearchLimits) -> list[Match]:
+    """Return all matches. Raises InvalidRegex, TooLarge, or Timeout after `seconds` of computing."""
+    flags = "gi" if search.ignore_case else "g"
+    _refuse_unfit(search, flags)
+    answer = _run(search, flags, seconds, bounds)
+    if "invalid" in answer:
+        raise _invalid(search, flags, answer["invalid"])
+    if "tooMany" in answer:
+        raise too_many(bounds.matches_max)
+    if "tooLong" in answer:
+        raise too_large(f"groups and expansions of more than {bounds.characters_max} characters")
+    template = search.template
+    is_plain = template is not None and "$" not in template
+    rows = [
+        Match(start, end, tuple(groups), cast("str", template) if is_plain else expansion)
+        for start, end, expansion, groups in answer["matches"]
+    ]
+    rows = _in_characters(rows, search)
+    return rows if template is not None else [Match(row.start, row.end, row.groups) for row in rows]
+
+
+def _run(search: Search, flags: str, seconds: float, bounds: SearchLimits) -> dict[str, Any]:
+    quickjs = _engine()
+    context = quickjs.Context()
+    context.set_memory_limit(QUICKJS_BYTES_MAX)
+    function = context.eval(_FIND)
+    context.set_time_limit(seconds)
+    template = "$&" if search.template is None else search.template
+    try:
+        answer = function(
+            search.pattern, flags, search.text, template, search.template is None,
+            bounds.matches_max, bounds.characters_max,
+        )  # fmt: skip
+    except quickjs.JSException as error:
+        if "interrupted" in str(error):
+            raise out_of_time(search.pattern, seconds) from None
+        raise too_large(f"more than {QUICKJS_BYTES_MAX >> 20} MiB of memory, or too deep a stack") from None
+    return cast("dict[str, Any]", json.loads(answer))
+
+
+@cache
+def _engine() -> Any:
+    """Import QuickJS. Only the process that runs it does so."""
+    import quickjs
+
+    return quickjs
+
+
+def _refuse_unfit(search: Search, flags: str) -> None:
+    """Raise InvalidRegex for syntax that QuickJS accepts and Node 20 does not.
+
+    This is newer syntax, and `\\k` in a class together with a named group. A surrogate that is not escaped
+    is refused, too, because it cannot be passed to QuickJS.
+    """
+    if _SURROGATE.search(search.pattern + (search.template or "")):
+        raise _invalid(search, flags, "It or its template has half of a character")
+    names = set[str]()
+    has_k = False
+    for token in _SYNTAX.finditer(search.pattern):
+        if (token["modifiers"] or "(?:") != "(?:":
+            raise _invalid(search, flags, "Invalid group", token.start())
+        if token["name"] in names:
+            raise _invalid(search, flags, "Duplicate capture group name", token.start())
+        if token["name"]:
+            names.add(token["name"])
+        has_k |= token["k"] is not None
+    if has_k and names:
+        raise _invalid(search, flags, "Invalid escape")
+
+
+def _invalid(search: Search, flags: str, reason: str, position: int | None = None) -> Exception:
+    message = f"Invalid regular expression: /{search.pattern}/{flags}: {reason}."
+    return invalid(message, search.pattern, position, "Use the syntax of ECMAScript, without the flag u.")
+
+
+# ── From UTF-16 to characters ──────────────────────────────────────────────────────────────────────
+
+
+def _in_characters(rows: list[Match], search: Search) -> list[Match]:
+    """Convert offsets to characters. Raises InvalidRegex if a match splits a character."""
+    astral = enumerate(_ASTRAL.finditer(search.text)) if rows else ()
+    highs = array("L", (match.start() + index for index, match in astral))
+    if not highs:
+        return rows
+    halves = _Halves(search.text, highs)
+    matches = [halves.widened(row) for row in halves.joined(rows)]
+    for match in matches:
+        if any(_SURROGATE.search(text) for text in (match.expansion, *match.groups) if text):
+            line = search.text.count("\n", 0, match.start) + 1
+            raise invalid(
+                "The expression takes half of the character "
+                f"{_shown_character(search.text[match.start : match.end])} at line {line}, "
+                "and would leave the other half of it.",
+                search.pattern, None,
+                "Match a character outside the BMP by its own text, or as "
+                "[\\ud800-\\udbff][\\udc00-\\udfff]: it counts as two.",
+            )  # fmt: skip
+    return matches
+
+
+def _shown_character(text: str) -> str:
+    astral = _ASTRAL.search(text)
+    return astral.group() if astral else text[:1]
+
+
+class _Halves(Struct, frozen=True):
+    """A text with characters outside the BMP. `highs` has the UTF-16 offsets of their first surrogates."""
+
+    text: str
+    highs: Sequence[int]
+
+    def joined(self, rows: list[Match]) -> list[Match]:
+        """Join matches that meet between two surrogates. Drop an empty match there."""
+        result: list[Match] = []
+        for row in rows:
+            last = result[-1] if result else None
+            if not self._is_between(row.start):
+                result.append(row)
+            elif last is not None and last.end == row.start:
+                result[-1] = Match(last.start, row.end, last.groups, last.expansion + row.expansion)
+            elif row.start < row.end:
+                result.append(row)
+        return result
+
+    def widened(self, row: Match) -> Match:
+        """Return the match in whole characters. Its expansion keeps the half that it did not match."""
+        start, end, expansion = row.start, row.end, row.expansion
+        if self._is_between(start):
+            start -= 1
+            expansion = self._pair_at(start)[0] + expansion
+        if self._is_between(end):
+            expansion += self._pair_at(end - 1)[1]
+            end += 1
+        groups = tuple(group and _paired(group) for group in row.groups)
+        return Match(self._place(start), self._place(end), groups, _paired(expansion))
+
+    def _is_between(self, offset: int) -> bool:
+        index = bisect_left(self.highs, offset - 1)
+        return index < len(self.highs) and self.highs[index] == offset - 1
+
+    def _pair_at(self, offset: int) -> tuple[str, str]:
+        code = ord(self.text[self._place(offset)]) - 0x10000
+        return chr(0xD800 + (code >> 10)), chr(0xDC00 + (code & 0x3FF))
+
+    def _place(self, offset: int) -> int:
+        return offset - bisect_left(self.highs, offset)
+
+
+def _paired(text: str) -> str:
+    """Return the text with each pair of surrogates as one character."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
 SECONDS = 2.0
-BOUNDS = js_regex.SearchLimits(
-    matches_max=100_000,  # to plan an edit of these holds up the daemon for most of a second
+BOUNDS = SearchLimits(
+    matches_max=100_000,  # planning an edit with so many blocks the daemon for almost a second
     characters_max=64 * 1024 * 1024,  # as much as the largest file
 )
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
-"""Of address space. A search of a file of 64 MiB, the largest, takes up to half of it, since the text is
-there as a frame, as Python's and as the engine's; the rest is for what the expression remembers."""
-PART = 1000  # matches in one frame: the daemon serves others between two
+"""Address space. A search of the largest file, 64 MiB, takes up to half of it for copies of the text: the
+frame, Python's text, and the engine's text. The rest is for the state of the match."""
+PART = 1000  # matches in one frame: the daemon serves other clients between frames
 
 _KINDS: dict[str, type[Refused]] = {kind.code: kind for kind in (InvalidRegex, Timeout, TooLarge)}
 
 
 def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
-    """Return all matches. InvalidRegex, TooLarge; Timeout for ECMAScript, and in the process for any."""
+    """Return all matches. Raises InvalidRegex, TooLarge or Timeout.
+
+    Outside the worker, the time limit applies to ECMAScript only.
+    """
     try:
         if wanted.language == "ecmascript":
-            return tuple(js_regex.find(wanted, seconds, BOUNDS))
+            return tuple(find_js(wanted, seconds, BOUNDS))
         return tuple(_python(wanted))
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
 
 
 def request_of(wanted: Search, seconds: float) -> Frame:
-    """The frame that asks the process for a search."""
+    """Return the frame of a request."""
     return {**asdict(wanted), "seconds": seconds}
 
 
 def matches_of(answer: Frame) -> list[Match]:
-    """The matches of one frame of an answer; raises the Refused that it holds."""
+    """Return the matches of one frame of an answer. Raises its refusal, if it is one."""
     if "refused" in answer:
         raise _KINDS[answer["refused"]](answer["message"], hint=answer["hint"], data=answer["data"])
     return [Match(start, end, tuple(groups), *rest) for start, end, groups, *rest in answer["matches"]]
 
 
 def answers(request: Frame) -> Iterator[Frame]:
-    """Run one request, within its time; yield the frames of the answer."""
+    """Run one request within its time limit. Yield the frames of the answer."""
     try:
         seconds = request.pop("seconds")
         matches = _limited(Search(**request), seconds)
@@ -104,16 +378,16 @@ def _python(wanted: Search) -> Iterator[Match]:
 
 
 def _inside(match: re.Match[str]) -> bool:
-    """Does the pattern match anywhere in a match of several lines without its first character?"""
-    found = match.group()
-    return "\n" in found and match.re.search(found[1:]) is not None
+    """Return whether the pattern also matches in a multi-line match without its first character."""
+    text = match.group()
+    return "\n" in text and match.re.search(text[1:]) is not None
 
 
 def _compiled(wanted: Search) -> re.Pattern[str]:
     flags = re.DOTALL | re.MULTILINE | (re.IGNORECASE if wanted.ignore_case else 0)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a later Python may read otherwise
+            warnings.simplefilter("ignore")  # about syntax that a later Python may change
             return re.compile(wanted.pattern, flags)
     except re.error as error:
         where = "" if error.pos is None else f", at position {error.pos} of the pattern"
@@ -124,7 +398,7 @@ def _compiled(wanted: Search) -> re.Pattern[str]:
         reason, position = str(error), None
     raise invalid(
         f"Invalid regular expression: {reason}.", wanted.pattern, position,
-        "It is to be one of Python's re; a character that is meant as it stands takes a backslash.",
+        "Use the syntax of Python's re. Escape a literal special character with a backslash.",
     )  # fmt: skip
 
 
@@ -132,7 +406,7 @@ def _compiled(wanted: Search) -> re.Pattern[str]:
 
 
 class _OutOfTime(BaseException):
-    """Raised in the middle of a search by the timer's signal."""
+    """Raised by the timer's signal during a search."""
 
 
 def _limited(wanted: Search, seconds: float) -> tuple[Match, ...]:
@@ -153,17 +427,17 @@ def _ring(_signal: int, _frame: Any) -> None:
 def main() -> None:
     """Serve requests until stdin closes."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # where it is killed, that is no accident
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dump when it is killed
     signal.signal(signal.SIGALRM, _ring)
-    warnings.simplefilter("ignore")  # of clients' patterns
+    warnings.simplefilter("ignore")  # about clients' patterns
     for language in ("python", "ecmascript"):
-        search(Search(language, "a", "a"))  # so that the first request pays for no import
+        search(Search(language, "a", "a"))  # so that the first request needs no imports
     try:
         write_frame(sys.stdout.buffer, {"ready": True})
         while (request := read_frame(sys.stdin.buffer)) is not None:
             for frame in answers(request):
                 write_frame(sys.stdout.buffer, frame)
-    except BrokenPipeError:  # The daemon is gone. What it has not read goes nowhere, without a complaint.
+    except BrokenPipeError:  # The daemon is gone. Discard unread output without an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
 
 

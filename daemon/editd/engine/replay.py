@@ -1,4 +1,4 @@
-"""What an answer says beside its transaction, kept with it so that a retry gets the same answer (C7)."""
+"""Replay records: the parts of an answer that are not in its transaction, saved for a retry (C7)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class ReplayRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
-    """One line of JSON. A path goes in as latin-1 of its bytes, since JSON cannot hold every name.
+    """Return the record of an outcome as one line of JSON.
 
-    It is in ASCII, since the texts may name such a file, too: with surrogates, which JSON has as escapes.
+    The bytes of a path are decoded as latin-1, because JSON cannot represent every file name. The JSON is
+    ASCII, because warnings may have such names with surrogates, which JSON represents as escapes.
     """
     reports = outcome.reports.items()
     notes = ReplayRecord(
@@ -55,7 +56,10 @@ def encode_notes(outcome: Outcome, fingerprint: str) -> bytes:
 
 
 def first_answer(request: Write, history: History) -> Outcome | None:
-    """The first answer to this request, where its id has been seen (C7)."""
+    """Return the first answer to a repeated request, or None if its id is new (C7).
+
+    Raises InvalidParams if the id was used for a different request.
+    """
     key = request.authorship.request_id
     seq = history.index.by_request(key, request.authorship.session) if key is not None else None
     if seq is None:
@@ -64,8 +68,8 @@ def first_answer(request: Write, history: History) -> Outcome | None:
     kept = _decode(history.index.notes(seq))
     if kept.fingerprint != request.fingerprint:
         raise InvalidParams(
-            f"request_id {key!r} was used for another request, which became transaction {seq}.",
-            hint="Take a new id for a new request.",
+            f"request_id {key!r} was used for a different request, which became transaction {seq}.",
+            hint="Use a new id for a new request.",
             data={"request_id": key, "seq": seq},
         )
     unchanged: list[Change] = []
@@ -79,7 +83,7 @@ def first_answer(request: Write, history: History) -> Outcome | None:
 
 
 def request_of(request_id: str, fingerprint: str, history: History) -> Transaction | None:
-    """Return what the request became that has this id and this fingerprint, in whichever session."""
+    """Return the transaction of the request with this id and fingerprint, of any session, or None."""
     for seq in history.index.requests(request_id):
         if _decode(history.index.notes(seq)).fingerprint == fingerprint:
             return history.find(seq)
@@ -99,7 +103,7 @@ def _reports_of(notes: ReplayRecord) -> dict[WorkspacePath, FileReport]:
 
 
 def _path_of(name: str) -> WorkspacePath:
-    """A path that `encode_notes` wrote."""
+    """Return a path that `_out` encoded."""
     return WorkspacePath(name.encode("latin-1").decode("utf-8", "surrogateescape"))
 
 

@@ -1,7 +1,6 @@
-"""Restore: the workspace, or some paths, as the history says they were right after a transaction.
+"""Restore: bring the workspace, or some paths, back to their content right after a transaction.
 
-Only what the history knows is looked at: a file that it never saw stays, and one that holds already what it
-is to hold is not written.
+A file that is not in the history stays as it is. A file that already has the wanted content is not written.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
 def restore(
     request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
 ) -> tuple[Seq, tuple[Change, ...]]:
-    """The transaction that is meant, and the changes that lead back to it.
+    """Return the transaction to restore, and the changes that lead back to it.
 
-    Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that the history
-    knows nothing of.
+    Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
+    the history.
     """
     seq = history.find(seq_at(request.to, history)).seq
     touched = list(history.index.changed_paths(seq, int(history.head)))
     if request.paths is not None:
         wanted = frozenset(request.paths)
         touched = [path for path in touched if is_among(path, wanted)]
-        reached = {place for path in touched for place in (path, *folders_of(path))}
-        for given in request.paths:
-            if given not in reached:
-                touched += _unchanged(given, history)
+        covered = {ancestor for path in touched for ancestor in (path, *folders_of(path))}
+        for path in request.paths:
+            if path not in covered:
+                touched += _unchanged(path, history)
     changes = [
         Change(path, current(path), recorded_state(held_after(path, seq, history), history))
         for path in sorted(set(touched))
@@ -51,27 +50,29 @@ def restore(
 
 
 def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[Change, ...]:
-    """The same; a file that was moved after `seq`, and is not to be there any more, is moved back.
+    """Return the changes with moves: a file that was moved after `seq` is moved back.
 
-    One file goes back to one path: if more than one came together in it, to that whose bytes it has.
+    If several files were merged into one, it goes back to the path with the same content.
     """
     past = HistoryWalker(history)
     gone = {change.path: change.before for change in changes if change.after is None}
-    moved: dict[WorkspacePath, Change] = {}  # by where it is moved back from
+    moved: dict[WorkspacePath, Change] = {}  # by the path of the file now
     for change in changes if gone else ():
         if change.after is None:
             continue
-        here, is_there = past.follow_path(change.path, seq)
-        if is_there and here in gone and (here not in moved or change.after == gone[here]):
-            moved[here] = change
-    sources = {change.path: here for here, change in moved.items()}
+        present_path, exists = past.follow_path(change.path, seq)
+        if not exists or present_path not in gone:
+            continue
+        if present_path not in moved or change.after == gone[present_path]:
+            moved[present_path] = change
+    sources = {change.path: present_path for present_path, change in moved.items()}
     return tuple(Change(c.path, c.before, c.after, sources.get(c.path)) for c in changes)
 
 
 def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
-    """What `path` held right after `seq`, as far as the history knows.
+    """Return the recorded content of `path` right after `seq`, or None.
 
-    A file that came into it later as it was (kind `baseline`) is taken to have been so all along.
+    A file that entered the history later (kind `baseline`) is assumed to have had that content before.
     """
     index = history.index
     if index.touch_at(path, seq) is None:
@@ -82,17 +83,18 @@ def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
 
 
 def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
-    """What no later transaction has changed at `path`: the file, which may differ for all that.
+    """Return `path` if it is a recorded file, and nothing if it is a folder or was deleted before.
 
-    A path that never was in the history is refused: a wrong name would else look like success.
+    No later transaction changed it, but the file on disk may differ. Raises FileMissing if the path was never
+    in the history, because a misspelled path must not look like success.
     """
     if history.entry(path) is not None:
         return [path]
     files, folders = history.folder_at_head(path.text)
     if not files and not folders and not history.index.log(LogQuery(paths=(path,)), 1):
         raise FileMissing(
-            f"The history knows nothing of {path}.",
-            hint="`log` with a path shows what happened to it; paths are relative to the workspace's root.",
+            f"{path} was never in the history.",
+            hint="Check the path with `log`. Paths are relative to the workspace's root.",
             data={"path": path.text},
         )
     return []

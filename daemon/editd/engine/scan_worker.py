@@ -1,10 +1,10 @@
-"""The surveying process: it takes the baseline, and walks the workspace when the daemon wants to settle.
+"""The scan worker: a process that takes the baseline, and walks the workspace when the daemon settles.
 
 `python -m editd.engine.scan_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
-Nothing of unbounded size runs in the daemon itself; here, a walk holds up nobody.
+It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
 `{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or
-`{failed}`: the commit is durable, head is not moved.
+`{failed}`. The commit is durable, and head is not moved.
 `{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, strays}`.
 Names and paths are text with surrogate escapes.
 """
@@ -22,25 +22,26 @@ from msgspec import Struct, field
 from editd.store.commit_message import compose, ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
 from editd.store.git_repository import borrow, create_store
-from editd.store.pack_writer import PackWriter
-from editd.system.fast_exit import exit_fast
+from editd.store.packfile import PackWriter
 from editd.system.frames import read_frame, write_frame
+from editd.system.process import exit_fast
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
-from editd.workspace.scope import WorkspaceScope
-from editd.workspace.uncaptured import load_uncovered, save_uncovered
+from editd.workspace.scope import WorkspaceScope, load_uncovered, save_uncovered
 
-FILES_MAX = 200_000  # read for the baseline; what git knows to be clean does not count
-BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files: some ten seconds of reading and packing
+FILES_MAX = 200_000  # read for the baseline; files that are clean in git are not counted
+BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files, which takes about ten seconds
 PROGRESS_SECONDS = 0.2
-SHOWN_MAX = 200  # letters of a path in a sentence
-NEWS_MAX = 1000  # files to be read again after a kill; the cache of 100,000 files takes 30 ms to save
+SHOWN_MAX = 200  # characters of a path in a message
+NEWS_MAX = 1000  # unsaved cache entries: saving 100,000 entries takes 30 ms
 BASELINE = Authorship("outside", None, "the workspace as first seen")
 
 
 @dataclass
 class ScanWorker:
+    """The walks of one workspace, with the cache of known files."""
+
     root: str
     folder: str  # the state folder
 
@@ -48,25 +49,25 @@ class ScanWorker:
         self._cache = os.path.join(self.folder, "scan.cache")
         self._known = load_known(self._cache)
         self._uncovered = load_uncovered(self.folder)
-        self._news = 0  # files that the saved cache does not know as they are now
+        self._news = 0  # files that differ from the saved cache
 
     def baseline(self, time_us: int) -> dict[str, Any]:
-        """Put the workspace as it is now into the store, durably; return the answer. Raises OSError."""
+        """Write the present workspace into the store, durably. Return the answer. Raises OSError."""
         store = os.path.join(self.folder, "store.git")
         packs = os.path.join(store, "objects", "pack")
         create_store(store)
         _remove_unfinished(packs)
-        taking = _Taking(PackWriter(packs))
-        walk = Walk(self.root, WorkspaceScope(self.root), {}, taking.take)
+        blobs = _BlobWriter(PackWriter(packs))
+        walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take)
         try:
-            commit = self._put(walk, taking.writer, time_us)
+            commit = self._write_commit(walk, blobs.writer, time_us)
             indexes = [index for index in walk.indexes.values() if index is not None]
             borrow(store, sorted({folder for index in indexes for folder in index.objects}))
-            taking.writer.finish()
+            blobs.writer.finish()
         except BaseException:
-            taking.writer.abandon()
+            blobs.writer.abandon()
             raise
-        self._uncovered = frozenset(taking.left)
+        self._uncovered = frozenset(blobs.left)
         save_uncovered(self.folder, self._uncovered)
         self._known, self._news = walk.known, walk.news
         self.save()
@@ -76,19 +77,19 @@ class ScanWorker:
             "bytes": walk.content_bytes,
             "uncovered": self._left_out(walk),
             "too_large": [os.fsdecode(path) for path in walk.too_large],
-            "budget_spent": bool(taking.left),
+            "budget_spent": bool(blobs.left),
         }
 
-    def _put(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
-        """Write the trees and the commit of what `walk` finds, the blobs being written on the way."""
+    def _write_commit(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
+        """Walk the workspace, and write its trees and the commit. The walk writes the blobs."""
         entries: list[tuple[bytes, TreeEntry | None]] = []
-        told = time.monotonic()
-        for found in walk.folders():
-            prefix = found.path + b"/" if found.path else b""
-            for name, (mode, version) in sorted(found.files.items()):  # so that each is put behind the last
+        reported = time.monotonic()
+        for folder in walk.folders():
+            prefix = folder.path + b"/" if folder.path else b""
+            for name, (mode, version) in sorted(folder.files.items()):  # sorted insertion is fast
                 entries.append((prefix + name, TreeEntry(mode, bytes.fromhex(version))))
-            if time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
                 write_frame(sys.stdout.buffer, {"progress": walk.files, "bytes": walk.content_bytes})
         splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).update(entries)
         if splice.root == EMPTY_TREE:
@@ -100,16 +101,16 @@ class ScanWorker:
         return writer.add("commit", commit_content(splice.root, [], who, who, time_us, message))
 
     def scan(self, number: int) -> None:
-        """Walk the workspace and tell of every folder, then that it is done."""
+        """Walk the workspace. Send a frame for each folder, and a final one."""
         walk = Walk(self.root, WorkspaceScope(self.root), self._known, skipped=self._uncovered)
-        for found in walk.folders():
-            prefix = found.path + b"/" if found.path else b""
+        for folder in walk.folders():
+            prefix = folder.path + b"/" if folder.path else b""
             files = [
                 [os.fsdecode(name), mode, version]
-                for name, (mode, version) in found.files.items()
+                for name, (mode, version) in folder.files.items()
                 if prefix + name not in self._uncovered
             ]
-            frame = {"id": number, "folder": os.fsdecode(found.path), "files": files}
+            frame = {"id": number, "folder": os.fsdecode(folder.path), "files": files}
             write_frame(sys.stdout.buffer, frame)
         self._news += walk.news
         if self._news >= NEWS_MAX:
@@ -127,7 +128,7 @@ class ScanWorker:
         )
 
     def save(self) -> None:
-        """Keep what is known of the files for the next daemon, if that is more than was kept before."""
+        """Save the cache of known files, if it has changed."""
         if not self._news:
             return
         self._news = 0
@@ -137,8 +138,8 @@ class ScanWorker:
             print(f"the scan's cache could not be saved: {error}", file=sys.stderr)  # noqa: T201  # to the log
 
     def _left_out(self, walk: Walk) -> list[str]:
-        """What is not looked after, in sentences with examples."""
-        said = (
+        """Return messages about uncovered files, with examples."""
+        groups = (
             (
                 sorted(self._uncovered),
                 "were too many for the baseline and are captured when an edit touches them",
@@ -146,25 +147,25 @@ class ScanWorker:
             (walk.too_long, f"have a path of more than {PATH_BYTES_MAX} bytes, which no program can open"),
             (walk.unreadable, "could not be read"),
         )
-        return [f"{counted(len(paths), what)}: {_some(paths)}" for paths, what in said if paths]
+        return [f"{counted(len(paths), problem)}: {_some(paths)}" for paths, problem in groups if paths]
 
 
 def too_large(paths: list[bytes]) -> list[str]:
-    """Return the sentence about files that are over the limit, if there are any."""
-    what = f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"
-    return [f"{counted(len(paths), what)}: {_some(sorted(paths))}"] if paths else []
+    """Return a message about files over the size limit, if there are any."""
+    problem = f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"
+    return [f"{counted(len(paths), problem)}: {_some(sorted(paths))}"] if paths else []
 
 
-def counted(files: int, what: str) -> str:
-    """Return a sentence about so many files; `what` begins with its verb in the plural."""
+def counted(files: int, predicate: str) -> str:
+    """Return a sentence about a number of files. `predicate` begins with its verb in the plural."""
     if files != 1:
-        return f"{files} files {what}"
-    singular = what.replace("were ", "was ").replace("are ", "is ")
+        return f"{files} files {predicate}"
+    singular = predicate.replace("were ", "was ").replace("are ", "is ")
     return f"1 file {singular.replace('an edit touches them', 'an edit touches it')}"
 
 
-class _Taking(Struct):
-    """Puts what the walk reads into a pack, as far as the budget goes."""
+class _BlobWriter(Struct):
+    """Writes the files that the walk reads into a pack, within the budget."""
 
     writer: PackWriter
     files: int = 0
@@ -172,6 +173,7 @@ class _Taking(Struct):
     left: list[bytes] = field(default_factory=list)
 
     def take(self, path: bytes, content: bytes) -> bool:
+        """Write a file, and return whether the budget allows it."""
         if self.files >= FILES_MAX or self.content_bytes + len(content) > BYTES_MAX:
             self.left.append(path)
             return False
@@ -191,34 +193,35 @@ def _shown(path: str) -> str:
 
 
 def _remove_unfinished(packs: str) -> None:
-    """Remove what a baseline that was killed has left; nobody else writes packs before there is one."""
+    """Remove the packs of an interrupted baseline. Nothing else writes packs before the baseline."""
     for name in os.listdir(packs):
         if name.startswith("tmp_pack_"):
             os.unlink(os.path.join(packs, name))
 
 
 def main() -> None:
-    surveyor = ScanWorker(sys.argv[1], sys.argv[2])
+    """Serve requests until stdin closes."""
+    worker = ScanWorker(sys.argv[1], sys.argv[2])
     try:
         while (request := read_frame(sys.stdin.buffer)) is not None:
-            answer(surveyor, request)
-    except BrokenPipeError:  # The daemon is gone. What it has not read goes nowhere, without a complaint.
+            answer(worker, request)
+    except BrokenPipeError:  # The daemon is gone. Discard unread output without an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
-    surveyor.save()
+    worker.save()
 
 
-def answer(surveyor: ScanWorker, request: dict[str, Any]) -> None:
-    """Answer one request. Raises BrokenPipeError where nobody reads any more."""
+def answer(worker: ScanWorker, request: dict[str, Any]) -> None:
+    """Answer one request. Raises BrokenPipeError if the daemon is gone."""
     if request["do"] == "scan":
-        surveyor.scan(request["id"])
+        worker.scan(request["id"])
         return
     try:
-        told = surveyor.baseline(request["time"])
+        result = worker.baseline(request["time"])
     except BrokenPipeError:
         raise
     except OSError as error:
-        told = {"failed": str(error)}
-    write_frame(sys.stdout.buffer, told)
+        result = {"failed": str(error)}
+    write_frame(sys.stdout.buffer, result)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The open sessions: the clients that may act in their names, and the rules of each.
+"""The open sessions: the connections that may use each of them, and its rules.
 
-A name that nobody opened is only a name. After it is opened, only a connection that shows its token acts in
-it. Sessions and the versions that they read outlive the daemon. `store.session_store` makes a session durable
-before the reply; `store.read_version_store` is at most a second behind. After an unclean end every session is
-in doubt, see `engine.access`.
+A session name needs no opening, and then any connection may use it. After `session.open`, only a connection
+with the session's token may use the name. Sessions and their read versions survive a restart:
+`store.session_store` saves a session before the reply, and `ReadVersionStore` saves read versions
+within a second. After an unclean end, all sessions are in doubt (see `engine.access`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,27 +21,116 @@ from msgspec.structs import replace
 
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
+from editd.values.changeset import Base, ReadMark, merged_ranges
 from editd.values.session import Bounds, Session, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from editd.engine.read_versions import ReadVersions
-    from editd.store.read_version_store import ReadVersionStore
-    from editd.store.session_store import SessionStore
-    from editd.values.changeset import OnStale, ReadMark
+    from editd.engine.commands import Reader
+    from editd.store.session_store import ReadVersionStore, SessionStore
+    from editd.values.changeset import OnStale
     from editd.values.path import WorkspacePath
+
+
+# Read versions: the version of each path that a reader last read or wrote.
+
+READERS_MAX = 1_000  # readers without an open session; the oldest are evicted
+PATHS_MAX = 50_000  # for one reader; the oldest are evicted, and an edit of such a path needs its own base
+
+
+class ReadVersions:
+    """Read marks in memory. `ReadVersionStore` saves the marks of kept readers."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Reader, OrderedDict[WorkspacePath, ReadMark]] = {}
+        self._passing: OrderedDict[Reader, None] = OrderedDict()  # readers that are not kept, oldest first
+        self._kept: set[Reader] = set()
+        self._changed: set[tuple[Reader, WorkspacePath]] = set()
+
+    def note(self, reader: Reader, path: WorkspacePath, sight: ReadMark) -> None:
+        """Record that `reader` knows this version of a path."""
+        paths = self._seen.setdefault(reader, OrderedDict())
+        paths[path] = sight
+        paths.move_to_end(path)
+        is_kept = reader in self._kept
+        if is_kept:
+            self._changed.add((reader, path))
+        else:
+            self._touch_passing(reader)
+        if len(paths) > PATHS_MAX:
+            oldest, _ = paths.popitem(last=False)
+            if is_kept:
+                self._changed.add((reader, oldest))
+
+    def note_lines(self, reader: Reader, path: WorkspacePath, base: Base, first: int, last: int) -> None:
+        """Record a read of lines `first` to `last`, from 1. Keep earlier lines of the same version."""
+        known = self.sight(reader, path)
+        if known is None or known.base != base:
+            self.note(reader, path, ReadMark(base, ((first, last),)))
+        elif known.lines is not None:
+            self.note(reader, path, ReadMark(base, merged_ranges((*known.lines, (first, last)))))
+
+    def by(self, reader: Reader, path: WorkspacePath) -> Base | None:
+        """Return the version that `reader` last read or wrote, or None."""
+        paths = self._seen.get(reader)
+        sight = None if paths is None else paths.get(path)
+        return None if sight is None else sight.base
+
+    def sight(self, reader: Reader, path: WorkspacePath) -> ReadMark | None:
+        """Return the read mark of a path, or None."""
+        paths = self._seen.get(reader)
+        return None if paths is None else paths.get(path)
+
+    def _touch_passing(self, reader: Reader) -> None:
+        """Mark a reader as recently used, and evict the least recently used one if there are too many."""
+        self._passing[reader] = None
+        self._passing.move_to_end(reader)
+        if len(self._passing) > READERS_MAX:
+            oldest, _ = self._passing.popitem(last=False)
+            self._seen.pop(oldest, None)
+
+    def forget(self, reader: Reader) -> None:
+        """Drop all marks of a reader."""
+        self._seen.pop(reader, None)
+        self._passing.pop(reader, None)
+
+    def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, ReadMark]]) -> None:
+        """Keep this reader from now on. `known` has its read marks so far, oldest first."""
+        self._seen[reader] = OrderedDict(known)
+        self._passing.pop(reader, None)
+        self._kept.add(reader)
+
+    def keep_no_more(self, reader: Reader) -> None:
+        """Drop a kept reader and its unsaved changes."""
+        self.forget(reader)
+        self._kept.discard(reader)
+        self._changed = {entry for entry in self._changed if entry[0] != reader}
+
+    def take_changed(self, limit: int) -> list[tuple[Reader, WorkspacePath, ReadMark | None]]:
+        """Return up to `limit` unsaved changes of kept readers, and count them as saved. None: dropped."""
+        keys = [self._changed.pop() for _ in range(min(limit, len(self._changed)))]
+        return [(reader, path, self.sight(reader, path)) for reader, path in keys]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether `take_changed` would return something."""
+        return bool(self._changed)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
 
 log = logging.getLogger(__name__)
 
 SESSIONS_MAX = 1000
-TTL_SECONDS = 7 * 86400.0  # unless the client says otherwise
+TTL_SECONDS = 7 * 86400.0  # the default
 TTL_SECONDS_MAX = 366 * 86400.0
-KEPT_AT_ONCE = 5000  # sights written in one go, which takes some 15 ms
+KEPT_AT_ONCE = 5000  # read marks written at once, which takes about 15 ms
 
 
 class OpenSession(Struct):
-    """A session that is open, and what changes of it all the time."""
+    """An open session, with its time of last use and its connections."""
 
     session: Session
     used_us: int
@@ -48,17 +138,19 @@ class OpenSession(Struct):
 
 
 class Sessions:
+    """All open sessions of a workspace."""
+
     def __init__(
         self, registry: SessionStore, sights: ReadVersionStore, seen: ReadVersions, now_us: int
     ) -> None:
-        """Take up the sessions of the last daemon, and what they have seen."""
+        """Load the sessions of the previous daemon, with their read versions."""
         self._registry = registry
         self._sights = sights
         self._seen = seen
         self._open: dict[str, OpenSession] = {}
-        self._used: dict[str, int] = {}  # since it was last written
+        self._used: dict[str, int] = {}  # unsaved times of last use
         self.is_closed = False
-        self._was_lost = False  # something that could not be written
+        self._was_lost = False  # whether a write failed
         is_in_doubt = not registry.was_ended_cleanly or not sights.is_whole
         for session in registry.sessions:
             if is_in_doubt and not session.is_in_doubt:
@@ -78,28 +170,28 @@ class Sessions:
         ttl: float | None,
         now_us: int,
     ) -> tuple[Session, str]:
-        """Open a session; return it and its token, which nobody can be told again. Durable on return."""
+        """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
         if name in self._open:
             raise InvalidParams(
                 f"A session {name!r} is open already.",
-                hint="`hello` with its token attaches to it; `session.close` ends it.",
+                hint="Attach to it with `hello` and its token, or end it with `session.close`.",
                 data={"session": name},
             )
         if len(self._open) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open.", hint="Close some of them first.")
         seconds = TTL_SECONDS if ttl is None else ttl
         if not 0 < seconds <= TTL_SECONDS_MAX:
-            raise InvalidParams("`ttl` is a number of seconds, above 0 and up to a year.")
+            raise InvalidParams("`ttl` is a number of seconds, above 0 and at most a year.")
         token = secrets.token_urlsafe(24)
         session = Session(name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us)
         self._registry.put_session(session)
         self._open[name] = OpenSession(session, now_us)
-        self._forget(name)  # what one that had this name has seen
+        self._forget(name)  # read versions of an earlier session of this name
         self._seen.keep(reader_of(name), ())
         return session, token
 
     def close(self, name: str) -> Session:
-        """End it. Raises UnknownSession."""
+        """End a session and return it. Raises UnknownSession."""
         session = self._known(name).session
         self._registry.drop_session(name)
         del self._open[name]
@@ -109,41 +201,43 @@ class Sessions:
         return session
 
     def attach(self, name: str, token: str | None, connection: int, now_us: int) -> Session:
-        """Let this connection act in the session's name. Raises UnknownSession."""
-        found = self._known(name)
-        if token is None or not hmac.compare_digest(_hash(token), found.session.token_hash):
+        """Let a connection use the session. Raises UnknownSession if the session or the token is wrong."""
+        opened = self._known(name)
+        if token is None or not hmac.compare_digest(_hash(token), opened.session.token_hash):
             raise UnknownSession(
-                f"The session {name!r} was opened with a token, and this is not it."
+                f"The session {name!r} was opened with a different token."
                 if token is not None
                 else f"The session {name!r} was opened with a token.",
                 hint="Give the token that `session.open` returned: `hello {session, token}`.",
                 data={"session": name},
             )
-        found.connections.add(connection)
+        opened.connections.add(connection)
         self.use(name, now_us)
-        return found.session
+        return opened.session
 
     def join(self, name: str, connection: int) -> None:
-        """The connection that opened a session is attached to it."""
+        """Attach the connection that opened a session."""
         self._open[name].connections.add(connection)
 
     def leave(self, connection: int, now_us: int) -> None:
-        """The connection is gone; the sessions it was attached to live on for their time."""
-        for name, found in self._open.items():
-            if connection in found.connections:
-                found.connections.discard(connection)
+        """Detach a closed connection. Its sessions stay open for their ttl."""
+        for name, opened in self._open.items():
+            if connection in opened.connections:
+                opened.connections.discard(connection)
                 self.use(name, now_us)
 
     def get(self, name: str | None) -> Session | None:
-        found = None if name is None else self._open.get(name)
-        return None if found is None else found.session
+        """Return the open session of this name, or None."""
+        opened = None if name is None else self._open.get(name)
+        return None if opened is None else opened.session
 
     def is_attached(self, name: str, connection: int) -> bool:
-        found = self._open.get(name)
-        return found is not None and connection in found.connections
+        """Return whether the connection may use the open session `name`."""
+        opened = self._open.get(name)
+        return opened is not None and connection in opened.connections
 
     def admit(self, name: str | None, connection: int, now_us: int) -> None:
-        """May this connection act in this name? Raises UnknownSession where the name is another's."""
+        """Raise UnknownSession if the name is an open session of other connections."""
         if name is None or name not in self._open:
             return
         if not self.is_attached(name, connection):
@@ -155,23 +249,24 @@ class Sessions:
         self.use(name, now_us)
 
     def use(self, name: str, now_us: int) -> None:
+        """Note the time of last use."""
         self._open[name].used_us = now_us
         self._used[name] = now_us
 
     def expired(self, now_us: int) -> list[str]:
-        """The sessions whose time without a connection or a request is over."""
+        """Return the sessions without a connection whose ttl has passed since their last use."""
         return [
             name
-            for name, found in self._open.items()
-            if not found.connections and now_us - found.used_us > found.session.ttl * 1_000_000
+            for name, opened in self._open.items()
+            if not opened.connections and now_us - opened.used_us > opened.session.ttl * 1_000_000
         ]
 
     def seconds_left(self, now_us: int) -> float | None:
-        """Return after how long the first session without a connection ends; None if none does by itself."""
+        """Return the seconds until the next session expires, or None if all have connections."""
         ends = [
-            found.used_us + found.session.ttl * 1_000_000
-            for found in self._open.values()
-            if not found.connections
+            opened.used_us + opened.session.ttl * 1_000_000
+            for opened in self._open.values()
+            if not opened.connections
         ]
         return max(0.0, (min(ends) - now_us) / 1_000_000) if ends else None
 
@@ -181,42 +276,42 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    # ── what outlives the daemon ──
+    # ── saving ──
 
     def write_down(self) -> None:
-        """Write down what sessions have seen since; a fault is only told, for it fails safe."""
+        """Save a part of the unsaved read versions. Log a failure: the sessions will then be in doubt."""
         changed = self._seen.take_changed(KEPT_AT_ONCE)
         if changed or self._used:
-            self._put(changed)
+            self._save(changed)
 
     @property
     def is_written_down(self) -> bool:
-        """Whether nothing is left for `write_down`."""
+        """Whether everything is saved."""
         return not self._seen.has_changed and not self._used
 
     def close_all(self) -> None:
-        """The daemon ends cleanly."""
+        """Save everything at the clean end of the daemon."""
         self.is_closed = True
         while changed := self._seen.take_changed(KEPT_AT_ONCE):
-            self._put(changed)
-        self._put(())
+            self._save(changed)
+        self._save(())
         self._sights.close()
         self._registry.close(is_clean=not self._was_lost)
 
-    def _put(self, changed: Iterable[tuple[str, WorkspacePath, ReadMark | None]]) -> None:
+    def _save(self, changed: Iterable[tuple[str, WorkspacePath, ReadMark | None]]) -> None:
         names = {reader_of(name): name for name in self._open}
         rows = [(names[reader], path, sight) for reader, path, sight in changed if reader in names]
-        with self._failing_safe():
+        with self._logging_failure():
             self._sights.write(rows, self._used)
         self._used.clear()
 
     def _forget(self, name: str) -> None:
-        with self._failing_safe():
+        with self._logging_failure():
             self._sights.forget(name)
 
     @contextlib.contextmanager
-    def _failing_safe(self) -> Iterator[None]:
-        """What cannot be written is only told: for the next daemon, all sessions will be in doubt."""
+    def _logging_failure(self) -> Iterator[None]:
+        """Log a failed write. All sessions will be in doubt after the next start."""
         try:
             yield
         except Refused as refusal:
@@ -224,14 +319,14 @@ class Sessions:
             self._was_lost = True
 
     def _known(self, name: str) -> OpenSession:
-        found = self._open.get(name)
-        if found is None:
+        opened = self._open.get(name)
+        if opened is None:
             raise UnknownSession(
                 f"There is no session {name!r}.",
-                hint="`session.open` opens it; `session.list` tells which are open.",
+                hint="Open it with `session.open`. `session.list` lists the open sessions.",
                 data={"session": name},
             )
-        return found
+        return opened
 
 
 def _hash(token: str) -> str:

@@ -1,7 +1,7 @@
-"""What the files hold, as one turn of the engine sees them: the disk, and over it what is drafted.
+"""The view of the files during one turn of the engine: the disk, overlaid with the drafted changes.
 
-The hash decides what is somebody else's: where the disk does not hold what the history says, the view
-notes a stranger, which is adopted into the history before anything is done to that file.
+The view compares each file with the history, by hash. It puts a file that differs into `strangers`: another
+program wrote it, and its content is recorded before editd changes the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.errors import InUse, NotAFile, PathOutside, TooLarge
-from editd.values.content import FileState
+from editd.values.content import SYMLINK, FileState
 
 if TYPE_CHECKING:
     from editd.store.history import History
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 
 
 def is_same(entry: Entry | None, state: FileState | None) -> bool:
-    """Does the file hold what the history says: the same bytes and git mode, or neither?"""
+    """Return whether a file has its recorded content and git mode, or is absent in both."""
     if entry is None or state is None:
         return entry is None and state is None
     return entry.version == state.version and entry.mode == state.mode
 
 
 class DiskSnapshot(Struct):
-    """A snapshot of the paths that are asked for, read once each."""
+    """A snapshot that reads each path once, at its first use."""
 
     tree: WorkspaceReader
     history: History
-    quiet: bool = True  # read a file only while nobody has it open for writing
-    patient: bool = True  # else a file that is being written is read as it is
+    quiet: bool = True  # do not read a file that is open for writing
+    patient: bool = True  # raise InUse for such a file; otherwise read it anyway
     drafted: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     strangers: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
 
     def at(self, path: WorkspacePath) -> FileState | None:
-        """What `path` itself holds, links not followed. Raises NotAFile, InUse, PathOutside, TooLarge."""
+        """Return the state of `path`, links not followed. Raises NotAFile, InUse, PathOutside or TooLarge."""
         if path in self.drafted:
             return self.drafted[path]
         known = self.history.entry(path)
         try:
             state = self._read(path, known)
         except (NotAFile, PathOutside):
-            if known is not None:  # a folder stands where the history has a file, or a symlink above it
+            if known is not None:  # the recorded file was replaced by a folder or by a symlink above it
                 self.strangers[path] = None
             raise
         self.drafted[path] = state
         if is_same(known, state):
-            self.strangers.pop(path, None)  # A moment ago it was another's: a folder, or beyond a symlink.
+            self.strangers.pop(path, None)  # an earlier call may have found a folder there
         else:
             self.strangers[path] = state
         return state
 
     def file_at(self, path: WorkspacePath) -> FileState | None:
-        """The same, with None where a folder stands, or a symlink above, which may have to go.
+        """Return the state of `path`, or None for a folder or a path below a symlink.
 
-        `Files.check` says if it can.
+        `WorkspaceWriter.check` verifies whether a file can take that path.
         """
         try:
             return self.at(path)
@@ -67,20 +67,20 @@ class DiskSnapshot(Struct):
             return None
 
     def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:
-        """Read the file. What the history has in memory is compared, which is cheaper than hashing."""
+        """Read the file. Comparing it with content in memory is cheaper than hashing it."""
         guess = None if known is None else self.history.pending_content(known.version)
         try:
-            found = self.tree.find(path, quiet=self.quiet)
+            file = self.tree.find(path, quiet=self.quiet)
         except InUse:
             if self.patient:
                 raise
-            found = self.tree.find(path)
-        if found is not None and known is not None and found.content == guess:
-            return FileState(found.content, found.mode, found.permissions, known.version)
-        return None if found is None else found.state()
+            file = self.tree.find(path)
+        if file is not None and known is not None and file.content == guess:
+            return FileState(file.content, file.mode, file.permissions, known.version)
+        return None if file is None else file.state()
 
     def forget_strangers(self) -> None:
-        """Look again at what was somebody else's when it is next asked for."""
+        """Forget the files that differ from the history. Their next use reads them again."""
         for path in self.strangers:
             self.drafted.pop(path, None)
         self.strangers.clear()
@@ -89,24 +89,24 @@ class DiskSnapshot(Struct):
         return self.tree.names(folder)
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """The path with every symlink followed: itself, where a file is found there at the first look."""
-        state = self._look(path)
-        return path if state is not None and not state.is_symlink else self.tree.resolve(path)
+        """Return the path with every symlink followed. A regular file needs no resolving."""
+        try:
+            state = self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            state = None
+        return path if state is not None and state.mode != SYMLINK else self.tree.resolve(path)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         return self.tree.resolve_folder(path)
 
     def link(self, path: WorkspacePath) -> str | None:
         """Return the target of the symlink at `path`, relative to its folder; None for anything else."""
-        state = self._look(path)
-        if state is None or not state.is_symlink:
+        try:
+            state = self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            state = None
+        if state is None or state.mode != SYMLINK:
             return None
         if not state.content.startswith(b"/"):
             return os.fsdecode(state.content)
         return "../" * path.text.count("/") + os.fsdecode(self.tree.inside(state.content, path))
-
-    def _look(self, path: WorkspacePath) -> FileState | None:
-        try:
-            return self.at(path)
-        except (NotAFile, PathOutside, TooLarge):
-            return None

@@ -1,9 +1,10 @@
-"""Undo is a merge: the inverse of a transaction, brought onto what the files hold now.
+"""Undo: the inverse of a transaction, merged into the present files.
 
-For each file: base = what the transaction made, ours = what is there now, theirs = what was there before
-it. Where nobody touched the file since, that is the old bytes exactly. Several transactions are undone
-newest first, in one plan; of a transaction it can be some paths only, and of a path some hunks.
-Only a change of the same lines is a conflict (`merge.merge_lines`).
+For each file, the base of the merge is the content after the transaction, ours is the present content, and
+theirs is the content before the transaction. If the file has not changed since, the result is exactly the old
+content.
+Several transactions are undone newest first, in one plan. An undo can be limited to some paths of a
+transaction, and to some hunks of a path. Only a change of the same lines is a conflict (`merge.merge_lines`).
 """
 
 from __future__ import annotations
@@ -38,71 +39,75 @@ if TYPE_CHECKING:
 
 
 class ConflictSite(Struct, frozen=True):
-    """Where an undo does not merge: the path as it is now, and what was to be undone there."""
+    """A place where an undo does not merge: the present path, and the transaction to undo."""
 
     path: WorkspacePath
     seq: int
-    origin: WorkspacePath  # what that transaction called it
-    is_taken: bool = False  # by another file, for which `origin` has no room
-    reason: str = "lines"  # what collides, in the words of `merge_states`, or `path`
-    lines: tuple[Mapping[str, int], ...] = ()  # of the file now
-    hunks: tuple[str, ...] = ()  # what became of the lines of the transaction
+    origin: WorkspacePath  # the path in that transaction
+    is_taken: bool = False  # another file occupies the path that `origin` needs
+    reason: str = "lines"  # a reason of `merge_states`, or `path`
+    lines: tuple[Mapping[str, int], ...] = ()  # conflicting lines of the present file
+    hunks: tuple[str, ...] = ()  # diffs from the transaction's lines to the present ones
 
 
 class UndoPlan(Struct, frozen=True):
-    """What undoing comes to; where there are `places`, their paths are not among `changes`.
+    """The changes of an undo, and its conflicts (`places`). A path with a conflict has no change.
 
-    `targets` are what is undone. Where only what fits is asked for, that is less than was given, and
-    `places` tell what was left.
+    `targets` are the parts that are undone. If conflicts are skipped, they are fewer than requested, and
+    `places` has the rest.
     """
 
     changes: tuple[Change, ...]
     places: tuple[ConflictSite, ...]
     targets: tuple[UndoTarget, ...]
-    idle: frozenset[int] = frozenset()  # of those undone one by one, those that change nothing
+    idle: frozenset[int] = frozenset()  # targets undone separately that change nothing
 
 
 class PathLeft(Struct, frozen=True):
-    """A file leaves a path: another file, or none, is there from then on."""
+    """The transaction `at` which a file leaves its path."""
 
     at: int
-    to: WorkspacePath | None  # None: it is deleted, or overwritten
-    undone_by: Seq | None  # what brought it back, if that is in force
+    to: WorkspacePath | None  # None: deleted or overwritten
+    undone_by: Seq | None  # the undo that brought it back, if that is in force
 
 
 class HistoryWalker:
-    """The history while an undo is worked out: it does not change, so what befell a path is asked once."""
+    """Moves and deletions of files in the history, cached while one undo is planned."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self._departures: dict[WorkspacePath, list[PathLeft]] = {}
-        self._known_after: dict[WorkspacePath, int] = {}  # from where on the departures of a path are known
+        self._known_after: dict[
+            WorkspacePath, int
+        ] = {}  # the seq after which the departures of a path are known
         self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
-        self._moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
+        self._known_moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
         self._undoes: dict[int, tuple[Seq, ...]] = {}
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
-        """The transactions that `seq` undid, whole or in part."""
+        """Return the transactions that `seq` undid, in whole or in part."""
         if seq not in self._undoes:
             self._undoes[seq] = self.history.index.undoes(seq)
         return self._undoes[seq]
 
     def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
-        """When the file that `path` names after `seq` leaves it for the first time."""
+        """Return when the file that has `path` after `seq` first leaves it, or None."""
         departures = self._departures.setdefault(path, [])
         known_after = self._known_after.get(path)
         if known_after is None or seq < known_after:
             before = None if known_after is None else known_after + 1
             departures[:0] = self._departures_in(path, seq, before)
             self._known_after[path] = seq
-        place = bisect_right(departures, seq, key=attrgetter("at"))
-        return departures[place] if place < len(departures) else None
+        index = bisect_right(departures, seq, key=attrgetter("at"))
+        return departures[index] if index < len(departures) else None
 
     def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[PathLeft]:
         index = self.history.index
-        for at, touch in index.life(path, after, before):
-            if path not in self._moves_from:
-                self._moves_from[path] = dict(index.moves_from(path))
+        if path not in self._moves_from:
+            self._moves_from[path] = dict(index.moves_from(path))
+        is_moved = self._moves_from[path] or self._moves_to(path)
+        touches = index.life if is_moved else index.deletions  # others are no departures then
+        for at, touch in touches(path, after, before):
             to = self._moves_from[path].get(at)
             if to is None and touch.after is not None:
                 to = self._put_back(touch, at)
@@ -112,13 +117,14 @@ class HistoryWalker:
                 yield PathLeft(at, to, touch.undone_by)
 
     def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
-        """Where an undo put the file that had left `path`, which it named after `since`; None if nowhere.
+        """Return the path to which an undo returned the file that left `path`, or None.
 
-        That undo may have taken back older moves of the file, too, or that it was made.
+        The file had `path` after `since`. The same undo may have taken back older moves of the file, or its
+        creation.
         """
         if left.undone_by is None:
             return None
-        here, name = path, path
+        restored, name = path, path
         index = self.history.index
         oldest, before = min(self.undoes(left.undone_by), default=since), since + 1
         while arrival := next(
@@ -136,27 +142,27 @@ class HistoryWalker:
                     return None
                 break
             name = touch.source
-            here = name if is_undone else here
-        put = index.touch_in(here, left.undone_by)
-        return here if put is not None and put.after is not None else None
+            restored = name if is_undone else restored
+        put = index.touch_in(restored, left.undone_by)
+        return restored if put is not None and put.after is not None else None
 
     def _comes_back(self, touch: Touch, at: int) -> bool:
-        """Whether what was deleted is the next to be at its path again, as after a `restore`."""
-        found = self.history.index.touch_after(touch.path, at)
-        if found is None or touch.before is None:
+        """Return whether a deleted file is the next one at its path again, as after a `restore`."""
+        later = self.history.index.touch_after(touch.path, at)
+        if later is None or touch.before is None:
             return False
-        after, source = found[1].after, found[1].source
+        after, source = later[1].after, later[1].source
         return source is None and after is not None and after.version == touch.before.version
 
     def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
-        """Return where an undo put the file that it found at the path of `touch`; None if it moved none.
+        """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
 
-        After a move onto another file, the undo restores that file, so that the history does not record a
-        move back. The undo may have undone several moves of the file, one after another.
+        If the undone move had overwritten another file, the undo restores that file, and so the history does
+        not record a move back. The undo may have undone several moves of the file, one after another.
         """
         name, put_at = touch.path, None
         for seq in sorted(self.undoes(at), reverse=True):
-            move = self._move_to(name, seq)
+            move = self._moves_to(name).get(seq)
             if move is None or move.source is None:
                 continue
             name = move.source
@@ -165,21 +171,25 @@ class HistoryWalker:
                 put_at = name
         return put_at
 
-    def _move_to(self, path: WorkspacePath, seq: int) -> Touch | None:
-        if path not in self._moves_to:
-            self._moves_to[path] = dict(self.history.index.moves_to(path))
-        return self._moves_to[path].get(seq)
+    def _moves_to(self, path: WorkspacePath) -> dict[int, Touch]:
+        """Return the moves to `path` by their transactions."""
+        if path not in self._known_moves_to:
+            self._known_moves_to[path] = dict(self.history.index.moves_to(path))
+        return self._known_moves_to[path]
 
     def follow_path(
         self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
     ) -> tuple[WorkspacePath, bool]:
-        """Where the file that `path` named after `seq` is without `targets`, or was; and whether it is."""
+        """Return the present or last path of the file that had `path` after `seq`, and whether it exists.
+
+        The effects of `targets`, which are about to be undone, are ignored.
+        """
         names = [(path, seq)]
         while (left := self.left(path, seq)) is not None:
             since, seq = seq, left.at
             target = targets.get(seq)
             if target is not None and target.covers(path):
-                return path, True  # What it had left for is no matter: the undo puts it back here.
+                return path, True  # The undo returns the file to this path.
             if (back := self.brought_back(path, left, since)) is not None:
                 assert left.undone_by is not None
                 path, seq = back, left.undone_by
@@ -198,12 +208,13 @@ class HistoryWalker:
         deleted: int,
         targets: Mapping[int, UndoTarget] = MappingProxyType({}),
     ) -> tuple[WorkspacePath, int] | None:
-        """Where a file came back after it was `deleted`, and in which transaction; None if it did not.
+        """Return the path and the transaction with which a file came back after `deleted`, or None.
 
-        It comes back under one of its `names`, each from a transaction on, with bytes that it had there.
+        `names` are the paths of the file, each with the transaction after which it had that path. The file
+        comes back if one of its paths gets a content that the file had there.
         """
         index = self.history.index
-        found: list[tuple[int, WorkspacePath]] = []
+        revivals: list[tuple[int, WorkspacePath]] = []
         for name, since in names:
             at, touch = index.touch_after(name, deleted) or (0, None)
             if (
@@ -215,22 +226,22 @@ class HistoryWalker:
                 continue
             if at in targets and targets[at].covers(name):
                 continue
-            held = [self.history.entry_at(name, since)]
-            held += [one.after for _, one in index.life(name, since, deleted)]
-            if touch.after.version in {entry.version for entry in held if entry is not None}:
-                found.append((at, name))
-        if not found:
+            entries = [self.history.entry_at(name, since)]
+            entries += [earlier.after for _, earlier in index.life(name, since, deleted)]
+            if touch.after.version in {entry.version for entry in entries if entry is not None}:
+                revivals.append((at, name))
+        if not revivals:
             return None
-        at, name = min(found)
+        at, name = min(revivals)
         return name, at
 
     def state(self, entry: Entry | None) -> FileState | None:
-        """What a path held, with its bytes. Raises HistoryDamaged where they are gone."""
+        """Return the state of an entry, with its content. Raises HistoryDamaged if that is missing."""
         return recorded_state(entry, self.history)
 
 
 class _Return(Struct, frozen=True):
-    """A file that is to go back to where a transaction moved it from."""
+    """The move of a file back to the path from which a transaction moved it."""
 
     touch: Touch
     to: WorkspacePath
@@ -240,85 +251,86 @@ class _Return(Struct, frozen=True):
 
 
 class UndoPlanner(Struct):
-    """The files as they become while transactions are undone one after another."""
+    """The planned files while transactions are undone one after another."""
 
     past: HistoryWalker
     current: Callable[[WorkspacePath], FileState | None]
     targets: dict[int, UndoTarget]
     on_conflict: OnConflict
     made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
-    moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → where it came from
+    moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → old path
     places: list[ConflictSite] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
 
     def undo(self, target: UndoTarget) -> None:
-        """Undo one transaction on what there is; what does not merge is noted in `places`."""
+        """Undo one transaction on the planned files. Note conflicts in `places`."""
         seq = int(target.transaction.seq)
         left = {touch.source: touch for touch in target.touches if touch.source is not None}
         by_path = {touch.path: touch for touch in target.touches}
-        found = {touch.path: self._found(touch, seq) for touch in target.touches if touch.path not in left}
-        there = {here for here, is_there in found.values() if is_there}
+        located = {touch.path: self._locate(touch, seq) for touch in target.touches if touch.path not in left}
+        occupied = {here for here, exists in located.values() if exists}
         moves: list[_Return] = []
         changes: list[tuple[ConflictSite, Touch]] = []
         for touch in target.touches:
             if touch.path in target.hunks:
-                self._take_back_hunks(touch, target)
+                self._revert_hunks(touch, target)
             elif touch.path not in left:
-                here, is_there = found[touch.path]
+                here, exists = located[touch.path]
                 place = ConflictSite(here, seq, touch.path)
                 source = None if touch.source is None else by_path.get(touch.source)
-                # Another file of this transaction may be by now where one was that is gone.
-                is_gone = touch.after is not None and not is_there and here in there
+                # Another file of this transaction may now have the last path of a deleted one.
+                is_gone = touch.after is not None and not exists and here in occupied
                 if source is not None:
                     moves.append(self._return(touch, source, place, is_gone=is_gone))
                 elif not is_gone:
                     changes.append((place, touch))
                 elif touch.before is not None:
-                    self._goes_on(replace(place, reason="deleted"))
+                    self._note_conflicts(replace(place, reason="deleted"))
                     self.targets[seq] = self.targets[seq].without({touch.path})
-        # What comes back finds room where others of the transaction leave, whatever their names are.
+        # First remove created files, so that returning files find their paths free.
         reached: set[WorkspacePath] = set()
-        self._change_all_back([one for one in changes if one[1].before is None], reached)
+        self._revert_all([(place, touch) for place, touch in changes if touch.before is None], reached)
         self._move_back(moves, seq)
-        self._change_all_back([one for one in changes if one[1].before is not None], reached)
+        self._revert_all([(place, touch) for place, touch in changes if touch.before is not None], reached)
 
-    def _found(self, touch: Touch, seq: int) -> tuple[WorkspacePath, bool]:
-        """Where the file is that a transaction changed, and whether it is; one that it deleted is not."""
+    def _locate(self, touch: Touch, seq: int) -> tuple[WorkspacePath, bool]:
+        """Return the path of a file that a transaction changed, and whether it exists.
+
+        A file that the transaction deleted does not exist.
+        """
         if touch.after is None:
             return touch.path, False
-        return self._whereabouts(touch.path, seq)
+        return self._path_now(touch.path, seq)
 
-    def _change_all_back(
-        self, changes: Iterable[tuple[ConflictSite, Touch]], reached: set[WorkspacePath]
-    ) -> None:
+    def _revert_all(self, changes: Iterable[tuple[ConflictSite, Touch]], reached: set[WorkspacePath]) -> None:
         for place, touch in changes:
-            is_met = place.path in reached  # one of the two has been moved to where the other was
+            is_met = place.path in reached  # two files of the transaction have the same path now
             reached.add(place.path)
-            self._change_back(place, touch, is_met=is_met)
+            self._revert(place, touch, is_met=is_met)
 
-    def _change_back(self, place: ConflictSite, touch: Touch, *, is_met: bool) -> None:
+    def _revert(self, place: ConflictSite, touch: Touch, *, is_met: bool) -> None:
         state, conflict = self._merge(place, touch.after, touch.before)
         if is_met:
             conflict = conflict or replace(place, reason="path")
-        if not self._goes_on(conflict):
+        if not self._note_conflicts(conflict):
             self._leave(place, touch, range(1, len(_reversed(self.past, self.targets[place.seq], touch)) + 1))
             return
         self.made[place.path] = state
         if state is None:
             self.moved.pop(place.path, None)
 
-    def _take_back_hunks(self, touch: Touch, target: UndoTarget) -> None:
-        """Undo some hunks of what a transaction did to a file; the file stays where it is."""
+    def _revert_hunks(self, touch: Touch, target: UndoTarget) -> None:
+        """Undo some hunks of a transaction in a file. The file keeps its path."""
         seq = int(target.transaction.seq)
-        here, _ = self._whereabouts(touch.path, seq)
+        here, _ = self._path_now(touch.path, seq)
         place = ConflictSite(here, seq, touch.path)
         part = undone_in_part(self.past, target, touch)
         if touch.source is None and _is(part, touch.before):  # these are all of its hunks
             self.targets[seq] = self.targets[seq].as_whole(touch.path)
-            self._change_back(place, touch, is_met=False)
+            self._revert(place, touch, is_met=False)
             return
         state, conflict = self._merge_onto(place, touch.after, part)
-        if self._goes_on(conflict):
+        if self._note_conflicts(conflict):
             self.made[place.path] = state
         else:
             self._leave(place, touch, target.hunks[touch.path])
@@ -330,32 +342,31 @@ class UndoPlanner(Struct):
         return _Return(touch, source.path, place, state, conflict)
 
     def _move_back(self, moves: Sequence[_Return], seq: int) -> None:
-        """Move files back to where a transaction moved them from, all at once."""
+        """Move files back to the paths from which a transaction moved them, all at once."""
         taken: dict[WorkspacePath, list[ConflictSite]] = {}
         while moves:
             leaving = {move.place.path for move in moves if move.state is not None}
             taken = {move.to: self._in_the_way(move, leaving, seq) for move in moves}
-            staying = [move for move in moves if not self._goes_on(move.conflict, *taken[move.to])]
+            staying = [move for move in moves if not self._note_conflicts(move.conflict, *taken[move.to])]
             if not staying:
                 break
             paths = {path for move in staying for path in (move.touch.path, move.to)}
             self.targets[seq] = self.targets[seq].without(paths)
-            moves = [
-                move for move in moves if move not in staying
-            ]  # Those in the place of a staying one stay.
+            # A staying file may occupy the path of another move: check the rest again.
+            moves = [move for move in moves if move not in staying]
         origins = {move.to: self.moved.pop(move.place.path, move.place.path) for move in moves}
         self.made |= {move.place.path: None for move in moves if move.state is not None}
         for move in moves:
-            if move.touch.before is not None:  # what the move had overwritten
+            if move.touch.before is not None:  # the file that the move had overwritten
                 self.made[move.touch.path] = self.past.state(move.touch.before)
                 self.moved.pop(move.touch.path, None)
             is_taken = any(place.path == move.to for place in taken[move.to])
-            if move.state is not None or not is_taken:  # else there is another file, and nothing to put there
+            if move.state is not None or not is_taken:  # a deletion must not delete another file
                 self.made[move.to] = move.state
                 self.moved[move.to] = origins[move.to]
 
     def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[ConflictSite]:
-        """The files that stand where a move back puts one, but for those that leave."""
+        """Return the files at the paths that a move back needs, except those that leave."""
         wanted = [move.to, *([] if move.touch.before is None else [move.touch.path])]
         return [
             ConflictSite(path, seq, path, is_taken=True, reason="path")
@@ -366,7 +377,7 @@ class UndoPlanner(Struct):
     def _merge(
         self, place: ConflictSite, base: Entry | None, theirs: Entry | None
     ) -> tuple[FileState | None, ConflictSite | None]:
-        """What the place holds after it, and, where that is a conflict, the place with what collides."""
+        """Return the merged state of the place. If it is a conflict, return its description, too."""
         ours = self._now(place.path)
         if _is(ours, theirs):
             return ours, None
@@ -376,7 +387,7 @@ class UndoPlanner(Struct):
         self, place: ConflictSite, base: Entry | None, wanted: FileState | None
     ) -> tuple[FileState | None, ConflictSite | None]:
         ours = self._now(place.path)
-        if _is(ours, base):  # nobody has been there since: the bytes of `base` need not be read
+        if _is(ours, base):  # unchanged since: the content of `base` need not be read
             return wanted, None
         made = self.past.state(base)
         try:
@@ -388,15 +399,15 @@ class UndoPlanner(Struct):
             )
             return resolved_states(made, ours, wanted, "theirs"), place
 
-    def _goes_on(self, *conflicts: ConflictSite | None) -> bool:
-        """Note the conflicts; whether the change is made for all that."""
-        noted = [conflict for conflict in conflicts if conflict is not None]
+    def _note_conflicts(self, *conflicts: ConflictSite | None) -> bool:
+        """Note the conflicts. Return whether the change is made in spite of them."""
+        present = [conflict for conflict in conflicts if conflict is not None]
         if self.on_conflict != "force":
-            self.places += noted
-        return not noted or self.on_conflict != "skip"
+            self.places += present
+        return not present or self.on_conflict != "skip"
 
     def _leave(self, place: ConflictSite, touch: Touch, numbers: Sequence[int]) -> None:
-        """Leave a file as it is, but for those hunks of `numbers` that merge there."""
+        """Skip a file with a conflict, except the hunks of `numbers` that merge."""
         target, ours = self.targets[place.seq], self._now(place.path)
         made = self.past.state(touch.after)
         fitting: Sequence[int] = ()
@@ -409,7 +420,7 @@ class UndoPlanner(Struct):
         self.targets[place.seq] = target.only_hunks(touch.path, fitting)
 
     def undo_alone(self, target: UndoTarget) -> None:
-        """The same as an undo of its own, right after which every file that comes back needs room."""
+        """Undo one transaction like a separate undo. Each returning file needs a free path right after it."""
         seq, made, places = int(target.transaction.seq), dict(self.made), len(self.places)
         self.undo(target)
         before = {path: made[path] if path in made else self.current(path) for path in self.made}
@@ -423,20 +434,20 @@ class UndoPlanner(Struct):
                 ]
 
     def _displaced_by(self, path: WorkspacePath) -> list[WorkspacePath]:
-        """The files above and below a path that are there by now."""
-        found = blocked_by([path], self.past.history)
-        found |= {other for other in self.made if other in folders_of(path) or path in folders_of(other)}
-        return sorted(other for other in found if self._now(other) is not None)
+        """Return the present files above and below a path."""
+        blocking = blocked_by([path], self.past.history)
+        blocking |= {other for other in self.made if other in folders_of(path) or path in folders_of(other)}
+        return sorted(other for other in blocking if self._now(other) is not None)
 
     def make_room(self) -> list[ConflictSite]:
-        """The files that stand where a folder has to be, and those in the way of a file."""
+        """Return conflicts of returning files with files above or below their paths."""
         made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
         made -= {place.path for place in self.places}
         nested = [(path, folder) for path in made for folder in folders_of(path) if folder in made]
         if not (nested or blocked_by(made, self.past.history)):
             return []
         seqs = {touch.path: seq for seq, target in self.targets.items() for touch in target.touches}
-        oldest = min(self.targets)  # for a file that others have moved to where it is
+        oldest = min(self.targets)  # for a file that another author moved to its present path
         pairs = [tuple(sorted(pair, key=self._made_at)) for pair in nested]
         pairs += [
             (path, other)
@@ -450,7 +461,7 @@ class UndoPlanner(Struct):
         ]
 
     def _made_at(self, path: WorkspacePath) -> int:
-        """When somebody else made the file that is at `path` without the targets."""
+        """Return the newest transaction outside the targets that created the file at `path`, or -1."""
         made = [
             seq
             for seq, touch in self.past.history.index.life(path, -1, None)
@@ -458,12 +469,12 @@ class UndoPlanner(Struct):
         ]
         return max(made, default=-1)
 
-    def _whereabouts(self, path: WorkspacePath, seq: int) -> tuple[WorkspacePath, bool]:
-        """Where the file that `path` named after `seq` is by now, or was; and whether it is."""
-        here, is_there = self.past.follow_path(path, seq, self.targets)
-        if is_there and here in self.made and self.made[here] is None:  # This undo may have moved it on.
+    def _path_now(self, path: WorkspacePath, seq: int) -> tuple[WorkspacePath, bool]:
+        """Return the present or last path of the file that had `path` after `seq`, and whether it exists."""
+        here, exists = self.past.follow_path(path, seq, self.targets)
+        if exists and here in self.made and self.made[here] is None:  # this undo may have moved it
             here = next((to for to, origin in self.moved.items() if origin == here), here)
-        return here, is_there
+        return here, exists
 
     def _now(self, path: WorkspacePath) -> FileState | None:
         return self.made[path] if path in self.made else self.current(path)
@@ -476,10 +487,10 @@ def invert(
     on_conflict: OnConflict = "fail",
     apart: AbstractSet[int] = frozenset(),
 ) -> UndoPlan:
-    """The changes that take `targets`, one after another, out of what `current` gives.
+    """Return the plan that undoes `targets` in the given order, on the files that `current` returns.
 
-    Those of `apart` are undone one by one, so that after each of them every file needs room.
-    Raises HistoryDamaged where old bytes are missing, and InvalidParams for a hunk that is not there.
+    The transactions of `apart` are undone like separate undos: each result must be possible on its own.
+    Raises HistoryDamaged if old content is missing, and InvalidParams for a hunk that does not exist.
     """
     left: list[ConflictSite] = []
     while True:
@@ -487,8 +498,8 @@ def invert(
             past, current, {int(target.transaction.seq): target for target in targets}, on_conflict
         )
         for target in targets:
-            take_back = work.undo_alone if target.transaction.seq in apart else work.undo
-            take_back(target)
+            undo = work.undo_alone if target.transaction.seq in apart else work.undo
+            undo(target)
         no_room = work.make_room()
         work.places += left + no_room
         if on_conflict != "skip" or not no_room:
@@ -499,7 +510,7 @@ def invert(
 
 
 def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Touch) -> FileState | None:
-    """What the file holds right after the transaction without what the target takes back of it."""
+    """Return the file right after the transaction, without the hunks or the change that `target` undoes."""
     if touch.path not in target.hunks:
         return past.state(touch.before)
     hunks = _reversed(past, target, touch)
@@ -507,24 +518,24 @@ def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Touch) -> Fil
     if wrong:
         raise _no_such_hunk(target.transaction.seq, touch.path, wrong[0], len(hunks))
     made = past.state(touch.after)
-    assert made is not None, "a file that is not there has no hunks"
+    assert made is not None, "an absent file has no hunks"
     return made.with_content(apply_changes(made.content, [hunks[n - 1] for n in target.hunks[touch.path]]))
 
 
 def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> InvalidParams:
     if not count:
         return InvalidParams(
-            f"What transaction {seq} did to {path} has no hunks.",
-            hint="Name it in `paths` to undo all of it.",
+            f"The change of {path} by transaction {seq} has no hunks.",
+            hint="Name the path in `paths` to undo the whole change.",
         )
     return InvalidParams(
         f"Transaction {seq} has {count} hunk{'s' * (count > 1)} in {path}, and no hunk {number}.",
-        hint=f"`show` with tx {seq} and `hunks` lists them.",
+        hint=f"Use `show` with tx {seq} and `hunks` to list them.",
     )
 
 
 def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple[WorkspacePath, int, str]]:
-    """Yield each hunk by which an undo can name a part of a transaction: path, number from 1, and diff."""
+    """Yield the hunks of a transaction that an undo can name: path, number from 1, and diff."""
     past = HistoryWalker(history)
     for touch in transaction.touches:
         states = hunks_of(past, transaction, touch)
@@ -536,10 +547,10 @@ def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple
 def hunks_of(
     past: HistoryWalker, transaction: Transaction, touch: Touch
 ) -> tuple[FileState, FileState] | None:
-    """The file before and after, where a transaction changed lines of a file; None where it did not."""
+    """Return the file before and after a change of its lines, or None if it was not such a change."""
     before = touch.before
     if touch.source is not None:
-        moved = next((one for one in transaction.touches if one.path == touch.source), None)
+        moved = next((other for other in transaction.touches if other.path == touch.source), None)
         before = None if moved is None else moved.before
     if before is None or touch.after is None or SYMLINK in (before.mode, touch.after.mode):
         return None
@@ -550,7 +561,7 @@ def hunks_of(
 
 
 def _reversed(past: HistoryWalker, target: UndoTarget, touch: Touch) -> list[LineChange]:
-    """The hunks that lead back from what the transaction made of a file; none where it is not text."""
+    """Return the inverse hunks of a file's change, none for a file that is not text."""
     states = hunks_of(past, target.transaction, touch)
     return [] if states is None else reverse(states[0].content, states[1].content)
 
@@ -559,7 +570,7 @@ def _inverted(work: UndoPlanner) -> UndoPlan:
     conflicting = {place.path for place in work.places}
     conflicting |= {place.origin for place in work.places if place.is_taken}
     if work.on_conflict == "skip":
-        conflicting = set()  # what they would have become is not in it
+        conflicting = set()  # `made` has no conflicting results in this case
     changes = [
         Change(path, work.current(path), after, _source(work, path, after))
         for path, after in work.made.items()
@@ -571,7 +582,7 @@ def _inverted(work: UndoPlanner) -> UndoPlan:
 
 
 def _is(state: FileState | None, entry: Entry | None) -> bool:
-    """Whether these are the same, permissions aside, as two states are."""
+    """Return whether the state has the content and the mode of the entry."""
     if state is None or entry is None:
         return (state, entry) == (None, None)
     return (state.version, state.mode) == (entry.version, entry.mode)

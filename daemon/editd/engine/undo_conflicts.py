@@ -1,7 +1,7 @@
-"""Obstructions of an undo: the later transactions in its way, and those that have to be undone before it.
+"""Conflicts of an undo: the later transactions in its way, and the transactions to undo first.
 
-A later change that no longer merges into the file without the undone lines depends on them. Whether the
-undo is clean without these changes is tried out, by the same code that carries it out.
+A later change depends on the undone lines if it does not merge into the file without them. The transactions
+to undo first are tried out in the history, with the code of a real undo.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from editd.edits.merge import merge_lines, merge_states
 from editd.engine.commands import ConflictReport
 from editd.engine.undo import ConflictSite, HistoryWalker, invert, undone_in_part
-from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of, would_name
+from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
 from editd.errors import Conflict, NothingToUndo
-from editd.store.index import NEVER, LogQuery
-from editd.values.path import WorkspacePath, folders_of
+from editd.store.index import NEVER
+from editd.values.path import WorkspacePath
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
     Current = Callable[[WorkspacePath], FileState | None]
 
-LATER_MAX = 200  # changes of one file that are told anew; behind more of them all are named
-SENTENCES_MAX = 3  # of a refusal; its data has all
-STEPS_MAX = 100  # tried out; beyond that, all that is connected is needed
-TRIES_MAX = 500  # steps in all trials together, which take a second
-PATHS_AT_ONCE = 100  # in one question to the index
+LATER_MAX = 200  # changes of one file that are merged anew; if there are more, all count as dependent
+SENTENCES_MAX = 3  # in a message; the error's data has all files
+COST_MAX = 2_000  # undos in all trials of a recipe, about a second
+COST_SELECTIVE_MAX = 500  # above it, a recipe has all transactions that are connected with the files
+COLLISION_COST = 10  # undos that take as long as the search for the causes of a collision
 
 
 class UndoConflict(Conflict):
-    """Later changes collide with what is to be undone; the engine adds which transactions made them."""
+    """Later changes collide with the undo. The engine adds their transactions with `explain`."""
 
     def __init__(self, places: Sequence[ConflictSite], targets: Sequence[UndoTarget], scope: Scope) -> None:
         super().__init__("The undo does not merge cleanly; nothing was changed.")
@@ -46,15 +46,14 @@ class UndoConflict(Conflict):
         self.scope = scope
 
     def explain(self, history: History, current: Current) -> None:
-        """Fill in the transactions in the way. Called when the turn is over and all is recorded."""
-        found = undo_conflicts(self.places, self.targets, self.scope, HistoryWalker(history), current)
-        self.message = " ".join([*map(_sentence, found[:SENTENCES_MAX]), "Nothing was changed."])
-        needs = sorted({seq for one in found for seq in one.needs}, reverse=True)
-        steps = (
-            [f"undo {', '.join(map(str, needs))} first{', in this order' * (len(needs) > 1)}"]
-            if needs
-            else []
-        )
+        """Add the transactions in the way, once the turn is over and its changes are recorded."""
+        reports = undo_conflicts(self.places, self.targets, self.scope, HistoryWalker(history), current)
+        self.message = " ".join([*map(_sentence, reports[:SENTENCES_MAX]), "Nothing was changed."])
+        needs = sorted({seq for report in reports for seq in report.needs}, reverse=True)
+        steps: list[str] = []
+        if needs:
+            order = ", in this order" if len(needs) > 1 else ""
+            steps.append(f"undo {', '.join(map(str, needs))} first{order}")
         no_room = [place.path.text for place in self.places if place.is_taken and place.path != place.origin]
         if no_room and not needs:
             steps.append(f"move {no_room[0]} away")
@@ -65,11 +64,11 @@ class UndoConflict(Conflict):
             steps.append("use on_conflict: skip to undo only what fits")
         hint = ", or ".join(steps) or "Look at what is there now"
         self.hint = f"{hint[0].upper()}{hint[1:]}."
-        self.data["files"] = [one.told() for one in found]
+        self.data["files"] = [report.as_data() for report in reports]
 
 
 class NoRoom(Conflict):
-    """Something that an undo or a restore does not touch is where a file has to be, or its folder."""
+    """A file that is not part of an undo or a restore occupies a path that it needs."""
 
     def __init__(self, refusal: NotAFile, history: History) -> None:
         place = WorkspacePath(refusal.data.get("obstacle", refusal.data["path"]))
@@ -79,42 +78,42 @@ class NoRoom(Conflict):
         super().__init__(
             f"{refusal.message} Nothing was changed.",
             hint=f"Move {place} away, and try again.",
-            data={"files": [file.told() for file in self.files]},
+            data={"files": [file.as_data() for file in self.files]},
         )
 
 
-def _sentence(one: ConflictReport) -> str:
-    by = [seq for seq in one.blocking if seq in one.needs] or one.blocking
-    if not by:
-        return f"{one.path} is in the way."
-    who = f"Transaction{'s' * (len(by) > 1)} {', '.join(map(str, by))}"
-    what = {"lines": "changed the same lines of", "deleted": "deleted or changed", "path": "made"}
-    return f"{who} {what.get(one.reason, 'changed')} {one.path}."
+def _sentence(report: ConflictReport) -> str:
+    seqs = [seq for seq in report.blocking if seq in report.needs] or report.blocking
+    if not seqs:
+        return f"{report.path} is in the way."
+    transactions = f"Transaction{'s' * (len(seqs) > 1)} {', '.join(map(str, seqs))}"
+    verbs = {"lines": "changed the same lines of", "deleted": "deleted or changed", "path": "made"}
+    return f"{transactions} {verbs.get(report.reason, 'changed')} {report.path}."
 
 
 def blocking_by_path(
     past: HistoryWalker, places: Sequence[ConflictSite], targets: Mapping[int, UndoTarget]
 ) -> dict[WorkspacePath, list[int]]:
-    """Of each path, rising, the transactions in the way of what was to be undone there, rising."""
-    found: dict[WorkspacePath, set[int]] = {}
+    """Return each path with a conflict, and the transactions in the way there, all in order."""
+    by_path: dict[WorkspacePath, set[int]] = {}
     for place in _oldest(places):
-        found.setdefault(place.path, set()).update(blocking(past, place, targets))
-    return {path: sorted(seqs) for path, seqs in found.items()}
+        by_path.setdefault(place.path, set()).update(blocking(past, place, targets))
+    return {path: sorted(seqs) for path, seqs in by_path.items()}
 
 
 def blocking(past: HistoryWalker, place: ConflictSite, targets: Mapping[int, UndoTarget]) -> list[int]:
-    """The transactions after `place.seq` that changed its file and are still in force there, rising.
+    """Return the transactions after `place.seq` whose changes of its file are in force, in order.
 
-    Where another file stands there, those that made that one. Where those in force do not tell, all
-    that came after are named.
+    If another file occupies the path, return the transactions that made that file. If none is in force,
+    return all transactions that changed the path.
     """
-    found: list[int] = []
+    seqs: list[int] = []
     for seq, touch in _later(past, place, targets):
         if place.is_taken and touch.before is None:
-            found.clear()
-        found.append(seq)
-    if found:
-        return found
+            seqs.clear()
+        seqs.append(seq)
+    if seqs:
+        return seqs
     life = past.history.index.life(place.path, place.seq, None)
     return [seq for seq, touch in life if not _is_covered(targets, seq, touch)]
 
@@ -126,30 +125,30 @@ def undo_conflicts(
     past: HistoryWalker,
     current: Current,
 ) -> tuple[ConflictReport, ...]:
-    """For each file that does not merge: the transactions in the way, and those to be undone first.
+    """Return for each file with a conflict the transactions in the way, and those to undo first.
 
-    Once all that is needed is undone, one by one and newest first, the undo is clean.
-    If what is there is not in the history, nothing leads to a clean undo, and `needs` is as near as it gets.
+    After undos of all these, one by one and newest first, the undo of `targets` is clean, except for files
+    that the history does not know. If no such transactions are found, `needs` is empty for every file.
     """
     if not places:
         return ()
     shown = _newest(places)
-    found = blocking_by_path(past, places, _by_seq(targets))
-    needs = Recipe(past.history, targets, scope, current).find(past, places, found)
+    by_path = blocking_by_path(past, places, _by_seq(targets))
+    needs = Recipe(past.history, targets, scope, current).find(past, places, by_path)
     return tuple(
         ConflictReport(
-            path, tuple(found[path]), tuple(sorted(needs[path])),
+            path, tuple(seqs), tuple(sorted(needs[path])),
             shown[path].reason, shown[path].lines, shown[path].hunks,
         )
-        for path in found
+        for path, seqs in by_path.items()
     )  # fmt: skip
 
 
 class Recipe:
-    """The transactions that have to be undone first, found by undoing them in a trial of the history.
+    """The transactions to undo first ("needed"), found in trials of the history.
 
-    Whatever an undo of the trial collides with is needed, too, and the trial begins anew. If that gets long,
-    all that is connected with the files is needed: undone newest first, each finds them as it left them.
+    A trial undoes them, newest first, and then the targets. If an undo collides with another transaction,
+    that is needed, too, and is undone next. The recipe is complete when a trial is clean in its order.
     """
 
     def __init__(
@@ -160,85 +159,95 @@ class Recipe:
         self._scope = scope
         self._current = current
         self._head = int(history.head)
-        self._left_out: set[int] = set()  # named, and not to be undone
+        self._left_out: set[int] = set()  # in the scope, but not among the targets
         self._left_out = _by_seq(self._named()).keys() - self._given.keys()
         self._needs: dict[WorkspacePath, set[int]] = {}
+        self._cost = 0
 
     def find(
         self, past: HistoryWalker, places: Sequence[ConflictSite], paths: Iterable[WorkspacePath]
     ) -> dict[WorkspacePath, set[int]]:
-        """Return for each of the paths the transactions that its places need."""
+        """Return the needed transactions of each path, or none for all paths if no trial is clean."""
         self._needs = {path: set() for path in paths}
         for place in _oldest(places):
             added = _dependent(past, place, self._given) or blocking(past, place, self._given)
             self._needs[place.path].update(added)
-        tries, steps = 0, self._steps()
-        while steps and len(steps) <= STEPS_MAX and tries <= TRIES_MAX:
-            tries += len(steps)
-            idle, is_done = self._try_out(steps)
-            if is_done:
+        tried = None
+        while (steps := self._steps()) != tried and self._cost + len(steps) < COST_MAX:
+            idle = self._try_out()
+            if idle is not None:
                 return {path: seqs - idle for path, seqs in self._needs.items()}
-            if self._steps() == steps:
-                break
-            steps = self._steps()
-        return dict.fromkeys(self._needs, self._everything_since(places)) if steps else self._needs
+            tried = steps
+        return {path: set() for path in self._needs}
 
-    def _steps(self) -> list[int]:
-        return sorted(set().union(*self._needs.values()), reverse=True)
+    def _steps(self) -> set[int]:
+        return set().union(*self._needs.values())
 
-    def _try_out(self, steps: Sequence[int]) -> tuple[set[int], bool]:
-        """Undo the steps and then the targets, up to the first collision, which adds to what is needed.
+    def _try_out(self) -> set[int] | None:
+        """Undo all needed transactions and then the targets, and add those that these undos collide with.
 
-        Return the steps that change nothing in their turn, and whether there was no collision.
+        Return the needed transactions without effect, or None if there was a collision.
         """
         files: dict[WorkspacePath, FileState | None] = {}
 
         def current(path: WorkspacePath) -> FileState | None:
             return files[path] if path in files else self._current(path)
 
-        idle: set[int] = set()
+        steps, done, idle = self._steps(), list[int](), set[int]()
+        places: Sequence[ConflictSite] = ()
         with self._history.trial() as record:
-            for seq in steps:
-                targets = [target for target in map(whole_of, self._transactions([seq])) if target.touches]
-                past = HistoryWalker(self._history)
-                inverted = invert(targets, past, current)
-                if inverted.places:
-                    self._add(past, inverted.places, targets, {p for p, s in self._needs.items() if seq in s})
-                    return idle, False
-                if not inverted.changes:
-                    idle.add(seq)
+            while self._cost < COST_MAX:
+                self._cost += 1
+                seq = max(self._steps().difference(done), default=None)
+                targets = self._named() if seq is None else self._whole(seq)
+                by_seq, past = _by_seq(targets), HistoryWalker(self._history)
+                plan = invert(targets, past, current)
+                places = plan.places
+                if places and self._add(past, places, by_seq, seq) and self._cost <= COST_SELECTIVE_MAX:
                     continue
-                files |= {change.path: change.after for change in inverted.changes}
-                parts = [part for target in inverted.targets for part in target.parts]
-                record(inverted.changes, [Seq(seq)], parts)
-            past, targets = HistoryWalker(self._history), self._named()
-            places = invert(targets, past, current).places
-            is_known = self._add(past, places, targets, set())
-            return idle, not is_known
+                if places and (seq is not None or any(blocking_by_path(past, places, by_seq).values())):
+                    break
+                if seq is None:
+                    return idle if done == sorted(done, reverse=True) else None
+                done.append(seq)
+                if plan.changes:
+                    files |= {change.path: change.after for change in plan.changes}
+                    record(plan.changes, [Seq(seq)], [part for one in plan.targets for part in one.parts])
+                else:
+                    idle.add(seq)
+        if self._cost > COST_SELECTIVE_MAX or self._steps() == steps:
+            self._add_connected(places)
+        return None
+
+    def _whole(self, seq: int) -> list[UndoTarget]:
+        return [target for target in map(whole_of, self._transactions([seq])) if target.touches]
 
     def _add(
         self,
         past: HistoryWalker,
         places: Sequence[ConflictSite],
-        targets: Sequence[UndoTarget],
-        paths: Collection[WorkspacePath],
+        targets: Mapping[int, UndoTarget],
+        step: int | None,
     ) -> bool:
-        """Add the transactions that these places collide with to the paths; return whether any exist."""
-        is_known, by_seq = False, _by_seq(targets)
+        """Add the transactions that an undo of `step` (None: of the targets) collides with at these places.
+
+        Return whether any of them is new.
+        """
+        self._cost += COLLISION_COST
+        before = self._steps()
+        paths = [path for path, seqs in self._needs.items() if step in seqs]
         for place in _oldest(places):
-            in_the_way = blocking(past, place, by_seq)
-            is_known = is_known or bool(in_the_way)
-            more = self._undoable(past, _dependent(past, place, by_seq), by_seq)
-            if more <= set(self._steps()):
-                more = self._undoable(past, in_the_way, by_seq)
+            more = self._undoable(past, _dependent(past, place, targets), targets)
+            if more <= before:
+                more = self._undoable(past, blocking(past, place, targets), targets)
             for path in paths or [path for path in self._needs if path == place.path] or self._needs:
                 self._needs[path] |= more
-        return is_known
+        return self._steps() != before
 
     def _undoable(self, past: HistoryWalker, in_the_way: Iterable[int], targets: Collection[int]) -> set[int]:
-        """Return those in the way that the history has; for an undo of the trial, those that it brought back.
+        """Replace the undos of the trial by the transactions that they brought back.
 
-        Targets that are newer than what was undone before them are needed themselves.
+        Add the targets that are newer than a transaction that the trial undid.
         """
         undos = {seq for seq in in_the_way if seq > self._head}
         steps = {int(below) for seq in undos for below in past.undoes(seq)}
@@ -246,8 +255,22 @@ class Recipe:
         newer = {seq for seq in targets if steps and seq > min(steps)}
         return (set(in_the_way) - undos) | again | newer
 
+    def _add_connected(self, places: Iterable[ConflictSite]) -> None:
+        """Add all transactions since the oldest step that changed these paths, or paths connected with them.
+
+        Undone newest first, each of them finds the files as it left them.
+        """
+        index, steps, first = self._history.index, self._steps(), min(self._steps())
+        paths = {path for place in places for path in (place.path, place.origin)}
+        known: set[WorkspacePath] = set()
+        while paths := paths - known:
+            known |= paths
+            steps.update(seq for path in paths for seq in index.touches_after(path, first))
+            paths = {touch.path for one in self._transactions(steps) for touch in one.touches}
+        self._needs = {path: seqs | steps for path, seqs in self._needs.items()}
+
     def _named(self) -> list[UndoTarget]:
-        """Return the targets of the scope now, newest first; of a count or a file, those that were given."""
+        """Return the present targets of the scope, newest first. Those of a count or a file do not change."""
         scope = self._scope
         if not isinstance(scope, ByTransaction | BySession) and getattr(scope, "last", 1) is not None:
             parts = [part_of(one, self._given[int(one.seq)].has) for one in self._transactions(self._given)]
@@ -261,53 +284,9 @@ class Recipe:
     def _transactions(self, seqs: Iterable[int]) -> list[Transaction]:
         return self._history.index.transactions(seqs)
 
-    def _everything_since(self, places: Iterable[ConflictSite]) -> set[int]:
-        """Return all that is connected with the places since the oldest transaction to be undone.
-
-        That may be one that is in force again, and named, once a later one is undone.
-        """
-        index, is_named = self._history.index, would_name(self._scope, self._history)
-        paths = {path for place in places for path in (place.path, place.origin)}
-        given = set(self._given)
-        while True:
-            connected = self._connected(paths, min(given))
-            below = {one for seq in connected for one in index.undoes(seq)}
-            named = {int(one.seq) for one in index.transactions(below) if is_named(one)}
-            if min(named, default=NEVER) >= min(given):
-                break
-            given |= named
-        oldest = min((connected - given) or connected, default=NEVER)
-        return {seq for seq in connected if seq >= oldest}
-
-    def _connected(self, paths: Iterable[WorkspacePath], first: int) -> set[int]:
-        """Return the transactions from `first` on that touch these paths, or others that these touch."""
-        index = self._history.index
-        found: set[int] = set()
-        known: set[WorkspacePath] = set()
-        reached = set(paths)
-        while reached:
-            known |= reached
-            waiting: set[int] = set()
-            paths = list(reached)
-            for start in range(0, len(paths), PATHS_AT_ONCE):
-                wanted = LogQuery(after=first - 1, paths=tuple(paths[start : start + PATHS_AT_ONCE]))
-                waiting |= {int(one.seq) for one in index.log(wanted, NEVER)}
-            for folder in {folder for path in reached for folder in folders_of(path)}:
-                waiting.update(index.touches_after(folder, first - 1))
-            reached = set()
-            while waiting := waiting - found:
-                found |= waiting
-                transactions = index.transactions(waiting)
-                reached |= {touch.path for one in transactions for touch in one.touches} - known
-                waiting = {int(below) for one in transactions for below in one.undoes if below >= first}
-                waiting |= {
-                    int(t.undone_by) for o in transactions for t in o.touches if t.undone_by is not None
-                }
-        return found
-
 
 def _dependent(past: HistoryWalker, place: ConflictSite, given: Mapping[int, UndoTarget]) -> list[int]:
-    """Those in the way whose change does not merge into the file as it is without what is `given`."""
+    """Return the transactions in the way that do not merge into the file without the `given` ones."""
     if place.is_taken:
         return blocking(past, place, given)
     touching = (seq for seq, one in given.items() if any(t.path == place.origin for t in one.touches))
@@ -334,7 +313,7 @@ def _dependent(past: HistoryWalker, place: ConflictSite, given: Mapping[int, Und
 def _later(
     past: HistoryWalker, place: ConflictSite, targets: Mapping[int, UndoTarget]
 ) -> Iterator[tuple[int, Touch]]:
-    """The changes in force of a file after `place.seq`, in their order, but for those of `targets`."""
+    """Yield the changes of a file after `place.seq` that are in force, in order, without `targets`."""
     if place.is_taken:
         life: Iterable[tuple[Seq, Touch]] = past.history.index.life(place.path, place.seq, None)
     else:
@@ -343,10 +322,10 @@ def _later(
         if _is_covered(targets, seq, touch):
             continue
         if touch.undone_by is not None and touch.undone_by not in targets:
-            continue  # else it is in force again by then
+            continue  # undone, and its undo is not among the targets
         undone = past.undoes(seq)
         if undone and all(below > place.seq for below in undone):
-            continue  # it took back another one that came after: the two cancel out
+            continue  # the undone change came later as well: the two cancel out
         yield seq, touch
 
 
@@ -357,7 +336,7 @@ def _is_covered(targets: Mapping[int, UndoTarget], seq: int, touch: Touch) -> bo
 def _life(
     past: HistoryWalker, path: WorkspacePath, seq: int, until: int = NEVER
 ) -> Iterator[tuple[Seq, Touch]]:
-    """What happened to the file that `path` named after `seq`, also under the names it had later."""
+    """Yield the changes of the file that had `path` after `seq`, under its later paths as well."""
     life = past.history.index.life
     after = seq
     names = [(path, seq)]
@@ -376,13 +355,13 @@ def _life(
             path, seq = revival
             after = seq - 1
         else:
-            break  # and now what came in its place is in the way
+            break  # the file is gone, so its successor at the path is in the way
         names.append((path, seq))
     yield from life(path, after, until)
 
 
 def _oldest(places: Sequence[ConflictSite]) -> list[ConflictSite]:
-    """The oldest place of each file at each path, by path."""
+    """Return the oldest place of each file at each path, ordered by path."""
     oldest: dict[tuple[WorkspacePath, WorkspacePath, bool], ConflictSite] = {}
     for place in sorted(places, key=lambda place: place.seq, reverse=True):
         oldest[place.path, place.origin, place.is_taken] = place
@@ -390,7 +369,7 @@ def _oldest(places: Sequence[ConflictSite]) -> list[ConflictSite]:
 
 
 def _newest(places: Sequence[ConflictSite]) -> dict[WorkspacePath, ConflictSite]:
-    """The newest place of each path: there it was seen first that something collides."""
+    """Return the newest place of each path, at which the undo collided first."""
     newest: dict[WorkspacePath, ConflictSite] = {}
     for place in sorted(places, key=lambda place: place.seq):
         newest[place.path] = place

@@ -33,11 +33,11 @@ class Activity:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(_call_each, calls)
 
-    async def wait(self) -> None:
-        """Wait for the next activity."""
+    def next(self) -> asyncio.Event:
+        """Return an event that the next activity sets."""
         event = asyncio.Event()
         self.once(event.set)
-        await event.wait()
+        return event
 
 
 def _call_each(calls: list[Callable[[], None]]) -> None:

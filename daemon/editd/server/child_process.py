@@ -14,16 +14,17 @@ import contextlib
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from editd.system import frames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
 log = logging.getLogger(__name__)
 
 PYTHON = (sys.executable, "-P", "-m")  # -P: import nothing from the current folder, which may be a workspace
+IDLE_SECONDS = 30.0  # without work, after which a process that another request would use is ended
 CLOSE_SECONDS = 5.0  # writing a pack takes less; interrupted work is done again
 LINE_BYTES_MAX = 64 * 1024  # of a child's standard error; a longer line is logged in pieces
 _INPUT, _OUTPUT = 0, 1
@@ -118,27 +119,90 @@ class ChildProcess:
             self._on_death(-1 if status is None else status)
 
 
-@contextlib.asynccontextmanager
-async def answering(
-    argv: Sequence[str], request: frames.Frame, *, nice: int = 0
-) -> AsyncIterator[tuple[ChildProcess, asyncio.Future[frames.Frame | None]]]:
-    """Start a process for one request; yield it and its future answer, None if it dies. Close it at the end.
+class IdleTimer:
+    """Runs `end` once nothing has been done for IDLE_SECONDS."""
 
-    Raises OSError if it cannot be started.
+    def __init__(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._end = end
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None  # of the last end: the loop has only a weak reference
+
+    def restart(self) -> None:
+        """Begin to wait: the work is done."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._fire)
+
+    def stop(self) -> None:
+        """Wait no more: there is work, or it is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(self._end())
+
+
+class RequestProcess:
+    """A process that answers one request at a time.
+
+    A request starts it, unless it runs already. It ends when there was none for IDLE_SECONDS.
     """
-    answer: asyncio.Future[frames.Frame | None] = asyncio.get_running_loop().create_future()
 
-    def heard(frame: frames.Frame | None) -> None:
-        if not answer.done():
-            answer.set_result(frame)
+    def __init__(self, argv: Sequence[str], *, nice: int = 0) -> None:
+        self._argv = argv
+        self._nice = nice
+        self._child: ChildProcess | None = None
+        self._answer: asyncio.Future[frames.Frame | None] | None = None
+        self._idle = IdleTimer(self.close)
 
-    child = ChildProcess(argv, nice=nice, on_frame=heard, on_death=lambda _: heard(None))
-    await child.start()
-    try:
-        child.send(request)
-        yield child, answer
-    finally:
-        await child.close()
+    async def start(self) -> None:
+        """Start it, unless it runs already. Raises OSError."""
+        if self._child is not None:
+            return
+        child = ChildProcess(self._argv, nice=self._nice, on_frame=self._heard, on_death=self._died)
+        self._child = child
+        try:
+            await child.start()
+        except OSError:
+            self._child = None
+            raise
+        if self._child is not child:  # closed meanwhile
+            await child.close()
+
+    async def ask(self, request: frames.Frame) -> frames.Frame | None:
+        """Return the answer to a request; None if the process dies or is closed before. Raises OSError."""
+        self._idle.stop()
+        await self.start()
+        if self._child is None:  # it is dead already
+            return None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._child.send(request)
+        try:
+            return await self._answer
+        finally:
+            if self._child is not None:
+                self._idle.restart()
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """End it, within `seconds`. Nothing happens if it does not run."""
+        self._idle.stop()
+        if self._child is not None:
+            child, self._child = self._child, None
+            self._heard(None)
+            await child.close(seconds)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+
+    def _heard(self, frame: frames.Frame | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame)
+
+    def _died(self, _status: int) -> None:
+        self._child = None
+        self._heard(None)
 
 
 class _Pipes(asyncio.SubprocessProtocol):

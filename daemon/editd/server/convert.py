@@ -21,11 +21,14 @@ from editd.store.commit_message import microseconds, rfc3339
 from editd.store.index import LogQuery
 from editd.values import changeset, transaction
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
-from editd.values.path import WorkspacePath
+from editd.values.glob import Glob, check_count, parse_all
+from editd.values.path import WorkspacePath, is_among
+from editd.values.session import Bounds
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from editd.engine.engine import Reading
     from editd.tools.api import Dialect
@@ -41,6 +44,7 @@ NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 
 LINES_MAX = 2**31  # more lines than any file that is read has
 
 ANYBODY = "unknown"
+WILDCARDS = frozenset("*?[\\")
 
 
 # ── requests ──
@@ -73,6 +77,33 @@ def edits(given: Sequence[messages.AnyEdit]) -> tuple[changeset.Edit, ...]:
 
 def path(text: str) -> WorkspacePath:
     return WorkspacePath.parse(text)
+
+
+def known_path(text: str) -> WorkspacePath:
+    """Return a path that the history or the engine has named."""
+    return WorkspacePath(text)
+
+
+def globs(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
+    """Parse the globs of `what`. Raises InvalidParams, also for too many of them."""
+    return parse_all(texts, what)
+
+
+def paths_or_globs(texts: Sequence[str], what: str) -> tuple[WorkspacePath | Glob, ...]:
+    """Parse the paths of `what`; those with a wildcard are globs. Raises InvalidParams, PathOutside."""
+    check_count(texts, what)
+    return tuple(Glob.parse(text) if WILDCARDS & {*text} else path(text) for text in texts)
+
+
+def bounds(scope: messages.Scope) -> Bounds:
+    """Parse the scope of a session. Raises InvalidParams."""
+    write, read = (None if texts is None else globs(texts, "A scope") for texts in (scope.write, scope.read))
+    return Bounds(write, read)
+
+
+def read_mark(version: str | None) -> changeset.ReadMark:
+    """Return the mark of a whole file that was read at a version, or as absent."""
+    return changeset.ReadMark(_base_of(version), ())
 
 
 def time_us(text: str) -> int:
@@ -113,7 +144,12 @@ def wanted(params: messages.Log) -> LogQuery:
 
 
 def authorship_of(
-    params: messages.Apply | messages.Undo | messages.Redo | messages.Rollback | messages.Restore,
+    params: messages.Apply
+    | messages.Begin
+    | messages.Undo
+    | messages.Redo
+    | messages.Rollback
+    | messages.Restore,
     actor: str | None,
     session: str | None,
 ) -> transaction.Authorship:
@@ -125,7 +161,7 @@ def authorship_of(
         params.actor or actor or ANYBODY,
         own if own is not None else session,
         params.message or "",
-        params.request_id,
+        None if isinstance(params, messages.Begin) else params.request_id,
     )
 
 
@@ -173,10 +209,10 @@ def _position(position: messages.Position) -> changeset.Position:
 
 
 def _base(base: str | UnsetType | None) -> changeset.Base | None:
-    return None if isinstance(base, UnsetType) else base_of(base)
+    return None if isinstance(base, UnsetType) else _base_of(base)
 
 
-def base_of(version: str | None) -> changeset.Base:
+def _base_of(version: str | None) -> changeset.Base:
     """Return an author's base: that version, or the absence of the file."""
     return changeset.Base(_version(version))
 
@@ -294,7 +330,19 @@ def transaction_result(
     )
 
 
-def changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
+def diff_result(
+    changes: Sequence[changeset.Change], paths: AbstractSet[WorkspacePath] | None = None
+) -> messages.DiffResult:
+    """Return the changes of these paths and below them, or all."""
+    wanted = [one for one in changes if paths is None or is_among(one.path, paths)]
+    return messages.DiffResult(diff=diff_of(wanted), files=_changes_result(wanted))
+
+
+def published(result: messages.PublishResult) -> transaction.Published:
+    return transaction.Published(result.commit, result.branch)
+
+
+def _changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
     given = list(changes)
     before = {change.path: change.before for change in given}
     return [

@@ -12,61 +12,58 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import logging.handlers
 import os
 import resource
-import shlex
 import signal
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 import editd
+from editd.engine.access import policy_of
+from editd.engine.changesets import Changesets
 from editd.engine.engine import Engine
-from editd.errors import Broken, InvalidParams, PermissionDenied, Refused, ShuttingDown, UnknownSession
-from editd.server import convert
+from editd.engine.hooks import hooks_of
+from editd.engine.queries import Queries
+from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.async_timeout import Activity, first_of
 from editd.server.connection import Connections, SocketConnection
-from editd.server.dispatch import ENCODINGS, ClientState, Dispatch, Services
+from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import EngineQueue
-from editd.server.hook_runner import HookRunner, hooks_of, told
+from editd.server.hook_runner import HookRunner, told
 from editd.server.listen import bind, inode_of, serve, watching_name
-from editd.server.log_rate_limit import RateLimitFilter
 from editd.server.maintenance import Maintenance
-from editd.server.methods.config import Configuration, rules_of
-from editd.server.methods.recalled_reads import restore_reads
-from editd.server.methods.repair import RepairMethods
-from editd.server.methods.sessions import open_guard
+from editd.server.method_call import Calls, ClientState, MethodCall
+from editd.server.methods import Services
+from editd.server.methods.check import Repairs
+from editd.server.methods.config import Configuration
+from editd.server.methods.leases import LeaseMethods
+from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
+from editd.server.ownership import owned, refuse_folding
 from editd.server.regex_pool import RegexPool
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
-from editd.store.head import move_head
-from editd.store.manifest import write_manifest
-from editd.store.open_history import open_history
-from editd.store.salvage import Salvage
+from editd.store.git_repository import move_head, write_manifest
+from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
-from editd.system.flock import NO_LOCKS, Flock, holder_of, take, take_folder
-from editd.system.memory import release_free_memory
-from editd.system.name_collisions import folding_of
+from editd.system.process import release_free_memory
 from editd.system.systemd_notify import SystemdNotifier
 from editd.tools.api import ToolSettings
 from editd.tools.context import ToolSet
 from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
-from editd.workspace.created_dirs import CreatedDirs
-from editd.workspace.quarantine import Quarantine
+from editd.workspace.directories import CreatedDirs
 from editd.workspace.reader import WorkspaceReader
-from editd.workspace.scope import WorkspaceScope
-from editd.workspace.uncaptured import load_uncovered
+from editd.workspace.replaced_files import Quarantine
+from editd.workspace.scope import WorkspaceScope, load_uncovered
 from editd.workspace.weaker_guarantees import WeakerGuarantees
 from editd.workspace.writer import WorkspaceWriter
 
@@ -76,22 +73,17 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.external_changes import IsOurs
-    from editd.server.paths import WorkspacePaths
+    from editd.server.method_call import Answer
+    from editd.server.ownership import WorkspacePaths
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
 
-LOG_BYTES = 1024 * 1024
-LOG_FILES = 3
 LOST_SECONDS = 1.0  # between two checks of the socket, if the system cannot notify of its loss
 GIVE_BACK_SECONDS = 1.0  # after a client has left, before its memory goes back to the system
+ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; after that, a scan follows it
 DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
-HANDOVER_SECONDS = 30.0  # for another daemon to see that its socket is gone, and to end
-
-
-class AlreadyRunning(Exception):
-    """Another daemon has this workspace."""
 
 
 def _real_path(path: str) -> str:
@@ -127,7 +119,8 @@ class Daemon:
         self._services: Services | None = None
         self._dispatch: Dispatch | None = None
         self._failed: Refused | None = None  # why there is no history to serve from
-        self._parked: list[tuple[messages.Params, ClientState, _Call]] = []
+        self._calls = Calls()
+        self._opened = asyncio.Event()  # the baseline is taken, or never will be
         self._counted = 0  # files seen while the baseline is taken
         self._is_scanning = True
         self._is_draining = False
@@ -141,16 +134,13 @@ class Daemon:
 
         Raises AlreadyRunning, Refused or OSError if the workspace cannot be taken.
         """
-        flock = self._take()
-        root: Flock | None = None
-        try:
-            root = self._take_root()
-            self._places.check_not_nested()
-            if self._notifier.listener is not None:
+        listener = self._notifier.listener
+        with owned(self._places, None if listener is None else listener.getsockname()):
+            if listener is not None:
                 # systemd owns this socket: leave it. Clients that connect after our end wait in its backlog.
-                if inode_of(self._places.socket) != inode_of(self._notifier.listener.getsockname()):
+                if inode_of(self._places.socket) != inode_of(listener.getsockname()):
                     log.warning("clients look for the socket elsewhere, at %s", self._places.socket)
-                await self._serve(self._notifier.listener, ready)
+                await self._serve(listener, ready)
                 return
             listening = bind(self._places.socket)
             self._found_at = inode_of(self._places.socket)
@@ -159,61 +149,13 @@ class Daemon:
             finally:
                 if not self._is_lost():
                     os.unlink(self._places.socket)
-        finally:
-            if root is not None:
-                root.release()
-            flock.release()
-
-    def _take(self) -> Flock:
-        path = os.path.join(self._places.state, "lock")
-        flock = take(path)
-        if flock is None and self._notifier.listener is not None:
-            # systemd sends all clients to us, so the other daemon has lost its socket and ends: `_is_lost`.
-            flock = _wait_for(path)
-        if flock is None:
-            raise AlreadyRunning(self._places.root)
-        listener = self._notifier.listener
-        address = self._places.socket if listener is None else listener.getsockname()
-        with open(path, "wb", opener=_private) as file:  # for clients that use another socket path
-            file.write(f"{os.getpid()} ".encode() + os.fsencode(address) + b"\n")
-        with open(os.path.join(self._places.state, "root"), "wb", opener=_private) as file:
-            file.write(os.fsencode(self._places.root) + b"\n")
-        return flock
-
-    def _take_root(self) -> Flock | None:
-        """Lock the workspace's folder itself, which has one inode by whatever path it is reached.
-
-        Returns None if its file system has no locks on folders. Raises PermissionDenied.
-        """
-        try:
-            taken = take_folder(self._places.root)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            log.warning("%s cannot be locked: %s", self._places.root, error)
-            return None
-        if taken is None:
-            raise self._is_locked()
-        return taken
-
-    def _is_locked(self) -> PermissionDenied:
-        root, other = self._places.root, self._places.other_path()
-        holder = holder_of(root)
-        by = f"Process {holder[0]} ({holder[1]})" if holder else "Another daemon or program"
-        hint = (
-            f"Use that daemon: `editctl -C {shlex.quote(other)}`."
-            if other
-            else "Stop it first. A daemon may be another user's, or keep its state elsewhere. "
-            "Another program should lock a file in the folder instead."
-        )
-        return PermissionDenied(f"{by} has locked {root}{f' as {other}' if other else ''}.", hint=hint)
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         self._listen_to_signals()
         disk = RealDisk(self._places.root)
-        _refuse_folding(disk)
+        refuse_folding(disk)
         self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
-        self._repairing = RepairMethods(self._places.state, disk, self._stop, self._config.file_bytes_max)
+        self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         searcher = RegexPool(self._config.regex_seconds)
         self._configuration.take(lambda config: self._configure(config, searcher))
@@ -251,20 +193,13 @@ class Daemon:
     ) -> None:
         """Take each of the last steps, even if others fail. Raises the first failure."""
 
-        async def end_workshop() -> None:
-            assert services is not None
-            await services.queue.idle()  # a thread may still be in the engine
-            services.guard.sessions.close_all()
-
-        async def end_engine() -> None:
-            assert services is not None
-            await services.queue.idle()
-            services.engine.close()
-
         steps = [self._watching.close, scanner.close, searcher.close]
         if services is not None:
             steps += [services.hooker.close, services.retention.close, services.background.finish]
-            steps += [end_workshop, end_engine]
+            steps += [
+                partial(services.queue.run, services.guard.sessions.close_all),
+                partial(services.queue.run, services.engine.close),
+            ]
         failures: list[Exception] = []
         for step in (*steps, self._repairing.finish, self._clients.finish):
             try:
@@ -316,26 +251,46 @@ class Daemon:
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())
             engine.broken = history.damage
-        hooker = HookRunner(self._places.state, self._places.root, config.file_bytes_max)
-        queue = EngineQueue(engine, searcher, hooker, self._activity)
-        background = Maintenance(engine, queue, self._places.state)
-        subscriptions = Subscriptions(history, queue)
-        guard = open_guard(self._places.state, engine)
-        self._watching.start(engine, queue, uncovered, seen, subscriptions.tell)
-        keep = self._configuration.config.history.keep
-        retention = Retention(engine, queue, background, guard, self._places.state, keep)
-        services = Services(
-            engine, queue, background, scanner, searcher, subscriptions, guard, self._watching,
-            retention, self._configuration, hooker, self._shortfalls,
-        )  # fmt: skip
-        background.start()
-        retention.start()
+        services = self._services_of(engine, scanner, searcher)
+        self._watching.start(engine, services.queue, uncovered, seen, services.subscriptions.tell)
+        services.background.start()
+        services.retention.start()
         self._configuration.take(lambda config: _configure_workshop(config, services))
         self._services = services
-        self._dispatch = Dispatch(
-            self._places.root, self._places.name, services, fallback_encoding=config.encoding
-        )
+        self._dispatch = Dispatch(services, self._calls)
         return services
+
+    def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
+        state, root = self._places.state, self._places.root
+        hooker = HookRunner(state, root, self._config.file_bytes_max)
+        queue = EngineQueue(engine, searcher.find, hooker.run, self._activity)
+        background = Maintenance(engine, queue, state)
+        subscriptions = Subscriptions(engine.history, queue)
+        guard = open_guard(state, engine)
+        sessions = SessionMethods(guard, queue, subscriptions, engine.history.index)
+        keep = self._configuration.config.history.keep
+        return Services(
+            root=root,
+            fallback_encoding=self._config.encoding,
+            engine=engine,
+            queue=queue,
+            queries=Queries(engine.history, engine.tree),
+            guard=guard,
+            background=background,
+            retention=Retention(engine, queue, background, guard, state, keep),
+            scanner=scanner,
+            watching=self._watching,
+            searcher=searcher,
+            hooker=hooker,
+            configuration=self._configuration,
+            shortfalls=self._shortfalls,
+            subscriptions=subscriptions,
+            sessions=sessions,
+            leases=LeaseMethods(guard, queue, subscriptions, sessions),
+            spans=ExecMethods(engine, queue, self._watching, sessions),
+            changesets=Changesets(),
+            publishing=asyncio.Lock(),
+        )
 
     def _configure(self, config: Config, searcher: RegexPool) -> None:
         """Apply the settings that the daemon itself can change while it runs."""
@@ -378,9 +333,7 @@ class Daemon:
         self._activity.note()
         gc.collect()
         gc.freeze()
-        parked, self._parked = self._parked, []
-        for params, caller, call in parked:
-            self._answer(params, caller, call)
+        self._opened.set()
 
     async def _look_through(self, services: Services) -> None:
         """Record changes made while no daemon ran. If that fails, the watcher repairs it later."""
@@ -423,100 +376,92 @@ class Daemon:
         caller = self._callers.get(client)
         if caller is None:
             self._number += 1
-            caller = self._callers[client] = ClientState(self._number, listener=client)
-        self._answer(request.params, caller, _Call(client, request))
-
-    def _answer(self, params: messages.Params, caller: ClientState, call: _Call) -> None:
+            caller = self._callers[client] = ClientState(self._number, client)
         self._activity.note()
+        self._calls.carry_out(MethodCall(client, request), lambda: self._handle(request.params, caller))
+
+    def _handle(self, params: messages.Params, caller: ClientState) -> Answer:
         match params:
             case messages.Hello():
-                self._hello(params, caller, call)
+                return self._hello(params, caller)
             case messages.Status():
-                call.reply(self._status())
+                return self._status()
             case messages.Shutdown():
-                call.reply(messages.Empty())
                 self._stop.set()
+                return messages.Empty()
             case _ if self._is_draining:
-                call.refuse(
-                    ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
-                )
+                raise ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
             case messages.Check(repair=True):
-                self._repairing.ask(params, call, self._services)
+                return self._repairing.repair(params, self._services)
             case _ if self._failed is not None:
-                call.refuse(self._failed)
+                raise self._failed
             case _ if self._dispatch is None:
-                self._parked.append((params, caller, call))
+                return self._handle_when_open(params, caller)
             case _:
-                self._dispatch.call(params, caller, call)
+                return self._dispatch.handle(params, caller)
 
-    def _hello(self, params: messages.Hello, caller: ClientState, call: _Call) -> None:
+    async def _handle_when_open(self, params: messages.Params, caller: ClientState) -> Answer:
+        await self._opened.wait()
+        return self._handle(params, caller)
+
+    def _hello(self, params: messages.Hello, caller: ClientState) -> messages.HelloResult:
+        """Introduce a client. Raises InvalidParams, UnknownSession."""
         if params.protocol != messages.PROTOCOL:
-            call.refuse(
-                InvalidParams(
-                    f"This daemon speaks protocol {messages.PROTOCOL}, not {params.protocol}.",
-                    hint="Use a client and a daemon of the same version.",
-                )
+            raise InvalidParams(
+                f"This daemon speaks protocol {messages.PROTOCOL}, not {params.protocol}.",
+                hint="Use a client and a daemon of the same version.",
             )
-            return
         if isinstance(params.client, str):
             caller.name = _as_name(params.client)
         elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
             caller.name = _as_name(params.client["name"])
-        try:
-            self._attach(params, caller)
-        except Refused as refusal:
-            call.refuse(refusal)
-            return
-        call.client.connection.errors_as_text = params.errors == "text"
-        call.reply(
-            messages.HelloResult(
-                server=messages.Server(name="editd", version=editd.__version__),
-                protocol=messages.PROTOCOL,
-                workspace=messages.Workspace(root=self._places.root, id=self._places.name),
-                head=0 if self._services is None else self._services.engine.history.head,
-                limits=asdict(self._limits),
-                dialects=list(DIALECTS),
-                encodings=ENCODINGS,
-            )
+        self._attach(params, caller)
+        caller.listener.connection.errors_as_text = params.errors == "text"
+        return messages.HelloResult(
+            server=messages.Server(name="editd", version=editd.__version__),
+            protocol=messages.PROTOCOL,
+            workspace=messages.Workspace(root=self._places.root, id=self._places.name),
+            head=0 if self._services is None else self._services.engine.history.head,
+            limits=asdict(self._limits),
+            dialects=list(DIALECTS),
+            encodings=ENCODINGS,
         )
 
     def _attach(self, params: messages.Hello, caller: ClientState) -> None:
         """Attach the connection to the session that it names. Raises UnknownSession."""
-        if self._dispatch is not None:
-            self._dispatch.sessions.hello(params.session, params.token, caller)
-            if self._services is not None:
-                restore_reads(params.seen, caller, self._services.guard, self._services.queue)
+        if self._services is not None:
+            self._services.sessions.hello(params.session, params.token, caller)
+            restore_reads(params.seen, caller, self._services.guard, self._services.queue)
         elif params.token is not None:
             raise UnknownSession("No session is open yet.", hint="`session.open` opens one.")
         else:
             caller.session = params.session
 
     def _status(self) -> messages.StatusResult:
-        uptime, clients = time.monotonic() - self._began, len(self._clients)
-        if self._dispatch is not None:
-            return self._dispatch.status(uptime, clients, is_scanning=self._is_scanning)
-        return messages.StatusResult(
+        watcher = self._watching.status()
+        alone = messages.StatusResult(
             root=self._places.root,
             head=0,
-            uptime=uptime,
+            uptime=time.monotonic() - self._began,
             version=editd.__version__,
-            state="broken" if self._failed is not None else "scanning",
+            state="broken" if self._failed is not None else "scanning" if self._is_scanning else "ready",
             reason=None if self._failed is None else self._failed.text(),
             sessions=0,
             leases=0,
             proposals=0,
-            watcher=self._watching.status() | {"files": self._counted},
+            watcher=watcher if self._dispatch is not None else watcher | {"files": self._counted},
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
             hooks=told(hooks_of(self._config)),
-            clients=clients,
+            clients=len(self._clients),
             weaker=self._shortfalls.weaker() + self._configuration.weaker(),
             uncovered=self._shortfalls.uncovered(),
             system=self._shortfalls.facts(),
             pid=os.getpid(),
             id=self._places.name,
         )
+        return alone if self._dispatch is None else self._dispatch.status(alone)
 
     # ── ending ──
 
@@ -553,29 +498,16 @@ class Daemon:
         return inode_of(self._places.socket) != self._found_at
 
     async def _drain(self) -> None:
-        """Let requests under way finish."""
+        """Let requests under way finish; refuse those that wait for the baseline."""
+        self._opened.set()
         until = time.monotonic() + DRAIN_SECONDS
         # Turns and tasks end soon and in many ways, so no single event covers them.
-        while self._dispatch is not None and self._dispatch.is_busy() and time.monotonic() < until:  # noqa: ASYNC110
+        while self._is_busy and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        for _, _, call in self._parked:
-            call.refuse(ShuttingDown("The daemon is ending."))
 
-
-class _Call(Struct, frozen=True):
-    """A request that a client waits for. Answers to a disconnected client are dropped."""
-
-    client: SocketConnection
-    request: Request
-
-    def reply(self, result: messages.Message) -> None:
-        self.client.reply(self.request, result)
-
-    def refuse(self, refusal: Refused) -> None:
-        self.client.refuse(self.request, convert.error(refusal))
-
-    def fail(self) -> None:
-        self.client.fail(self.request)
+    @property
+    def _is_busy(self) -> bool:
+        return len(self._calls) > 0 or (self._services is not None and len(self._services.queue) > 0)
 
 
 def _as_name(said: str) -> str:
@@ -583,26 +515,9 @@ def _as_name(said: str) -> str:
     return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
 
 
-def _refuse_folding(disk: RealDisk) -> None:
-    """Refuse a file system on which two spellings are one file: leases, undo and `protect` go by the path.
-
-    Raises PermissionDenied.
-    """
-    with disk.folder(b"") as root:
-        folding = folding_of(root)
-    if folding:
-        shown = {"case": "README.md and readme.md", "form": "é as one character and as e with an accent"}
-        raise PermissionDenied(
-            f"{os.fsdecode(disk.root)} is on a file system that ignores {folding} in names, "
-            f"so that {shown.get(folding, shown['case'])} are one file.",
-            hint="Move the project to a file system that tells such names apart, such as ext4. "
-            "In WSL or a virtual machine, use its own disk and no shared folder.",
-        )
-
-
 def _configure_workshop(config: Config, services: Services) -> None:
     """Apply the settings that an open workspace can change while it is served."""
-    services.engine.rules = rules_of(config)
+    services.engine.rules = policy_of(config)
     services.engine.hooks = hooks_of(config)
     services.engine.history.journal.is_relaxed = config.durability == "relaxed"
     services.retention.keep = config.history.keep
@@ -613,32 +528,3 @@ def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
     """Return whether the scan covers a path, by the current ignore rules."""
     scope = WorkspaceScope(root)
     return lambda path: path.raw not in uncovered and scope.is_in(path)
-
-
-def _wait_for(path: str) -> Flock | None:
-    """Take the lock at `path` when the daemon that ends has released it; None if it does not."""
-    until = time.monotonic() + HANDOVER_SECONDS
-    while (flock := take(path)) is None and time.monotonic() < until:
-        time.sleep(0.02)
-    return flock
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def set_up_log(path: str | None) -> None:
-    """Log to a file that is rotated, or to stderr."""
-    handler: logging.Handler
-    if path is None:
-        handler = logging.StreamHandler()
-    else:
-        handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8", errors="backslashreplace"
-        )  # names need not be UTF-8
-        os.chmod(path, 0o600)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(RateLimitFilter())
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)

@@ -1,11 +1,14 @@
-"""The engine's queue: all requests that came in since the last turn go to the engine together.
+"""The engine's queue, and the only gate to the engine: one caller at a time is in it.
+
+`submit` is for requests that change the workspace. All that came in since the last turn go to the engine
+together. `run` and `run_in_thread` are for any other work with the engine, `when_idle` for work of timers.
 
 The requests of a turn share one sync (group commit), without a timer and without a lock. If the last turn
 had several requests, the next begins when a round of the loop has brought no more. Eight clients, each
 waiting for its answer, then share one sync instead of two. A single client waits for no extra round.
 
-A turn of much content runs in a thread, because hashing, writing and syncing release Python's lock, so that
-the loop goes on answering. A small turn is faster on the loop's own thread.
+A turn of much content runs in the engine's thread, because hashing, writing and syncing release Python's
+lock, so that the loop goes on answering. A small turn is faster on the loop's own thread.
 """
 
 from __future__ import annotations
@@ -13,24 +16,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Outcome, Result, Write
 from editd.errors import Broken, Overloaded, Refused
 from editd.server.async_timeout import Activity
+from editd.server.method_call import PendingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Iterator
 
-    from editd.edits.regex import Search
+    from editd.edits.search import Match, Search
     from editd.engine.engine import Engine
-    from editd.engine.hooks import HookJob
-    from editd.server.dispatch import MethodCall
-    from editd.server.hook_runner import HookRunner
-    from editd.server.regex_pool import RegexPool
+    from editd.engine.hooks import HookJob, HookResult
     from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)
@@ -41,70 +42,119 @@ SEARCHES_MAX = 10_000  # for one request; a file that keeps changing would need 
 HOOKINGS_MAX = 20  # of one request; files that keep changing would need the hooks again each time
 PATIENCE_SECONDS = 2.0  # for a file that another program has open for writing, or for packing to catch up
 
+SLICE_SECONDS = 0.02  # of the engine's time in one go; then others are served
+
 Done = TypeVar("Done")
 
 
-class QueuedRequest(Struct):
+class QueuedRequest(PendingAnswer):
     request: Write
-    call: MethodCall
     render: Callable[[Outcome], Message]
     until: float  # the loop's time
     hookings: int = 0  # how often its hooks have run
 
 
 class EngineQueue:
-    """The queue of writes, and the gate to the engine: during a heavy turn in a thread, nobody may call it.
+    """The queue of writes, and the gate to the engine. Work that has to wait for it gets it in its order.
 
-    All other callers use `when_idle` or await `idle`. Only `status` reads numbers that are safe at any time.
+    Only numbers and `Engine.broken` may be read without it, as `status` does.
     """
 
     def __init__(
-        self, engine: Engine, searcher: RegexPool, hooker: HookRunner, activity: Activity | None = None
+        self,
+        engine: Engine,
+        search: Callable[[Search], Awaitable[tuple[Match, ...] | Refused]],
+        run_hooks: Callable[[HookJob], Awaitable[HookResult | Refused]],
+        activity: Activity | None = None,
     ) -> None:
-        """Calls `activity.note` after each turn, and after each work in a thread."""
+        """`search` and `run_hooks` do the work that a request needs from other processes.
+
+        Calls `activity.note` after each turn, and after each work in a thread.
+        """
         self.activity = activity or Activity()
+        # Held from the first look of an inspection until it is recorded. Otherwise another one may see that a
+        # file is as recorded, before this one records what the file held a moment earlier.
+        self.inspecting = asyncio.Lock()
         self._engine = engine
-        self._searcher = searcher
-        self._hooker = hooker
-        self._searching: set[asyncio.Task[None]] = set()
+        self._search = search
+        self._run_hooks = run_hooks
+        self._aside: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[QueuedRequest] = deque()
         self._postponed = 0
         self._is_called = False
         self._is_in_company = False  # the last turn had more than one request
         self._counted = 0  # requests that waited when the round of the loop began
-        self._is_away = False  # the engine works in a thread
+        self._thread = ThreadPoolExecutor(1, "engine")
+        self._is_away = False  # the engine works in its thread
         self._deferred: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
         """Return the number of requests that are not answered yet."""
         return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
 
-    def submit(self, request: Write, call: MethodCall, render: Callable[[Outcome], Message]) -> None:
-        """Carry out `request` in the next turn; `call` gets the rendered outcome."""
-        self._enqueue(QueuedRequest(request, call, render, self._loop.time() + PATIENCE_SECONDS))
+    def submit(self, request: Write, render: Callable[[Outcome], Message]) -> QueuedRequest:
+        """Carry out `request` in the next turn, and answer with the rendered outcome."""
+        queued = QueuedRequest(request, render, self._loop.time() + PATIENCE_SECONDS)
+        self._enqueue(queued)
+        return queued
 
     def when_idle(self, call: Callable[[], None]) -> None:
-        """Make the call now, or when the engine is back from its thread."""
+        """Make the call now, or when the engine is free. For callers that cannot wait."""
         if self._is_away:
             self._deferred.append(call)
         else:
             call()
 
-    async def idle(self) -> None:
-        """Wait until the engine is free; it stays free until the caller awaits again."""
-        while self._is_away:
-            arrived = asyncio.Event()
-            self._deferred.append(arrived.set)
-            await arrived.wait()
+    @property
+    def is_idle(self) -> bool:
+        """Whether the engine is free, so that `run` would not wait."""
+        return not self._is_away
+
+    async def run(self, work: Callable[[], Done]) -> Done:
+        """Do short work with the engine on the loop's thread, when the engine is free; return its result.
+
+        All of one step is in one `work`: afterwards the engine may be busy again.
+        """
+        if not self._is_away:
+            return work()
+        done: asyncio.Future[Done] = self._loop.create_future()
+
+        def settle() -> None:
+            if done.cancelled():
+                return
+            try:
+                done.set_result(work())
+            except Exception as error:  # noqa: BLE001  # the caller's
+                done.set_exception(error)
+
+        self._deferred.append(settle)
+        return await done
+
+    async def run_in_slices(self, steps: Iterator[Callable[[], object] | None]) -> None:
+        """Take the steps of long work on the loop's thread, some at a time, and serve others in between.
+
+        A step that yields a function has it called in the engine's thread.
+        """
+
+        def take_some() -> Callable[[], object] | None:
+            until = self._loop.time() + SLICE_SECONDS
+            for heavy in steps:
+                if heavy is not None or self._loop.time() > until:
+                    return heavy or _nothing
+            return None
+
+        while (heavy := await self.run(take_some)) is not None:
+            if heavy is not _nothing:
+                await self.run_in_thread(heavy)
+            await asyncio.sleep(0)
 
     async def run_in_thread(self, work: Callable[[], Done]) -> Done:
-        """Run long work on the engine in a thread.
+        """Do long work with the engine in its thread, when the engine is free; return its result.
 
         A cancelled caller stops waiting; the engine stays busy until the thread has finished.
         """
-        await self.idle()
-        return await asyncio.shield(self._send_away(work))
+        return await asyncio.shield(await self.run(lambda: self._send_away(work)))
 
     def _enqueue(self, waiting: QueuedRequest) -> None:
         self._waiting.append(waiting)
@@ -157,10 +207,8 @@ class EngineQueue:
 
     def _answer(self, taken: list[QueuedRequest], results: list[Result]) -> None:
         for waiting, result in zip(taken, results, strict=True):
-            if isinstance(result, NeedsRegex):
-                self._search(waiting, result.search)
-            elif isinstance(result, NeedsHooks):
-                self._hook(waiting, result.trial)
+            if isinstance(result, NeedsRegex | NeedsHooks):
+                self._put_aside(waiting, result)
             elif not isinstance(result, NeedsDelay):
                 self._tell(waiting, result)
             elif self._loop.time() > waiting.until:
@@ -172,51 +220,37 @@ class EngineQueue:
         self._call()
         self.activity.note()
 
-    def _search(self, waiting: QueuedRequest, search: Search) -> None:
-        """Run the search, then queue the request again with its result; others go on meanwhile."""
-        request = waiting.request
-        assert isinstance(request, Apply), "only an apply has searches"
-        if len(request.found) > SEARCHES_MAX:
-            self._tell(waiting, _too_many(request))
-            return
-
-        async def find() -> None:
-            found = await self._searcher.find(search)
-            waiting.request = replace(request, found={**request.found, search: found})
-            self._again(waiting)
-
-        self._put_aside(waiting, find())
-
-    def _hook(self, waiting: QueuedRequest, trial: HookJob) -> None:
-        """Run the hooks, then queue the request again with their result; others go on meanwhile."""
-        request = waiting.request
-        assert isinstance(request, Apply), "only an apply has hooks"
-        waiting.hookings += 1
-        if waiting.hookings > HOOKINGS_MAX:
-            self._tell(waiting, _never_still(trial))
-            return
-
-        async def run() -> None:
-            result = await self._hooker.run(trial)
-            waiting.request = replace(request, hooked=(trial, result))
-            waiting.until = self._loop.time() + PATIENCE_SECONDS
-            self._again(waiting)
-
-        self._put_aside(waiting, run())
-
-    def _put_aside(self, waiting: QueuedRequest, work: Coroutine[Any, Any, None]) -> None:
-        async def finish() -> None:
-            try:
-                await work
-            except Exception:  # our bug
-                log.exception("the search or the hooks of a request failed")
-                self._postponed -= 1
-                waiting.call.fail()
-
+    def _put_aside(self, waiting: QueuedRequest, need: NeedsRegex | NeedsHooks) -> None:
         self._postponed += 1
-        task = self._loop.create_task(finish())
-        self._searching.add(task)
-        task.add_done_callback(self._searching.discard)
+        task = self._loop.create_task(self._fulfil(waiting, need))
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    async def _fulfil(self, waiting: QueuedRequest, need: NeedsRegex | NeedsHooks) -> None:
+        """Get what a request needs, then queue it again with that; others go on meanwhile."""
+        request = waiting.request
+        assert isinstance(request, Apply), "only an apply has searches and hooks"
+        try:
+            if isinstance(need, NeedsRegex):
+                if len(request.found) > SEARCHES_MAX:
+                    raise _too_many(request)
+                found = await self._search(need.search)
+                waiting.request = replace(request, found={**request.found, need.search: found})
+            else:
+                waiting.hookings += 1
+                if waiting.hookings > HOOKINGS_MAX:
+                    raise _never_still(need.job)
+                waiting.request = replace(request, hooked=(need.job, await self._run_hooks(need.job)))
+                waiting.until = self._loop.time() + PATIENCE_SECONDS
+        except Exception as error:
+            self._postponed -= 1
+            if isinstance(error, Refused):
+                waiting.call.refuse(error)
+            else:  # our bug
+                log.exception("the search or the hooks of a request failed")
+                waiting.call.fail()
+        else:
+            self._again(waiting)
 
     def _again(self, waiting: QueuedRequest) -> None:
         self._postponed -= 1
@@ -225,7 +259,7 @@ class EngineQueue:
     def _send_away(self, work: Callable[[], Done]) -> asyncio.Future[Done]:
         assert not self._is_away, "the engine is entered by one at a time"
         self._is_away = True
-        future = self._loop.run_in_executor(None, work)
+        future = self._loop.run_in_executor(self._thread, work)
         future.add_done_callback(self._come_back)
         return future
 
@@ -238,6 +272,10 @@ class EngineQueue:
                 log.exception("a call that waited for the engine failed")
         self._call()
         self.activity.note()
+
+
+def _nothing() -> None:
+    """Do nothing: the slice has ended without heavy work."""
 
 
 def _too_many(request: Apply) -> Refused:

@@ -1,4 +1,4 @@
-"""The hook runner: a process for each trial, a few at once; and the method `hooks.run`.
+"""The hook runner: a process for each trial, a few at once.
 
 Other clients are served meanwhile. `status` shows the last failure of each hook.
 """
@@ -17,27 +17,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.hook_worker import TRIAL_SECONDS
-from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, PlannedFile, requests_of, trial_of
-from editd.engine.snapshot import DiskSnapshot
-from editd.errors import FileMissing, Overloaded, Refused, ShuttingDown, Timeout
-from editd.server import convert
+from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
+from editd.errors import Overloaded, Refused, ShuttingDown, Timeout
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.store.commit_message import rfc3339
-from editd.system.process_tree import KILL_SECONDS
-from editd.values.changeset import Change
-from editd.values.glob import Glob
-from editd.values.path import WorkspacePath
-from editd.wire import messages
+from editd.system.process import KILL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from editd.config.schema import Config
-    from editd.engine.engine import Engine
-    from editd.server.dispatch import ClientState, MethodCall
-    from editd.server.engine_queue import EngineQueue
-    from editd.server.methods.sessions import SessionMethods
-    from editd.values.content import FileState
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +79,7 @@ class HookRunner:
                 ended.set_result(None)
 
         def hear(frame: dict[str, Any]) -> None:
-            answers.hear(frame)
+            answers.add_frame(frame)
             if answers.result is not None:
                 settle()
 
@@ -157,69 +145,6 @@ class _Process(ChildProcess):
         await super().close(seconds)
 
 
-class HookMethods:
-    def __init__(
-        self,
-        hooker: HookRunner,
-        engine: Engine,
-        queue: EngineQueue,
-        sessions: SessionMethods,
-        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
-    ) -> None:
-        """`later` runs the work that an answer waits for."""
-        self._hooker = hooker
-        self._engine = engine
-        self._queue = queue
-        self._sessions = sessions
-        self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
-            messages.HooksRun: self._run
-        }
-
-    def _run(self, params: messages.HooksRun, caller: ClientState, call: MethodCall) -> None:
-        """Run the hooks on files as they are, and report the changes that they would make."""
-        self._engine.check_in_place()
-        paths = [convert.path(path) for path in params.paths]
-        for path in paths:
-            self._sessions.permit_reading(params.session, caller, path, self._engine.tree)
-        view = DiskSnapshot(self._engine.tree, self._engine.history, patient=False)
-        states = {path: _file(view, path) for path in map(view.resolve, paths)}
-        files = [PlannedFile(path, state.content, state.is_executable) for path, state in states.items()]
-        trial = trial_of(files, self._engine.hooks, view.file_at)
-
-        async def run() -> None:
-            found = HookResult() if trial is None else await self._hooker.run(trial)
-            if isinstance(found, Refused):
-                raise found
-            changes = [
-                Change(path, states[path], states[path].with_content(content))
-                for path, content in found.contents.items()
-            ]
-            call.reply(
-                messages.HooksRunResult(
-                    hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
-                    files=[
-                        {"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states
-                    ],
-                    diff=convert.diff_of(changes),
-                    warnings=list(found.warnings),
-                )
-            )
-
-        self._later(run(), call)
-
-
-def hooks_of(config: Config) -> tuple[Hook, ...]:
-    """Return the hooks of the configuration."""
-    return tuple(
-        Hook(
-            keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
-            keys.on_error, tuple(map(WorkspacePath.parse, keys.with_files)),
-        )
-        for keys in config.hook
-    )  # fmt: skip
-
-
 def told(
     hooks: Sequence[Hook],
     runs: Mapping[str, int] = MappingProxyType({}),
@@ -239,13 +164,6 @@ def told(
         }
         for hook in hooks
     ]
-
-
-def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
-    state = view.at(path)
-    if state is None:
-        raise FileMissing(f"{path} does not exist.", data={"path": path.text})
-    return state
 
 
 def _seconds(trial: HookJob) -> float:

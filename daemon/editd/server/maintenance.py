@@ -11,19 +11,21 @@ import contextlib
 import errno
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
-from editd.server.child_process import PYTHON, ChildProcess, answering
+from editd.server.child_process import PYTHON, RequestProcess
 from editd.store.journal import JournalPosition
-from editd.store.pack_cleanup import is_tidy
+from editd.store.packfile import is_tidy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from editd.engine.engine import Engine
     from editd.server.engine_queue import EngineQueue
+    from editd.values.transaction import Seq
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +46,10 @@ class Maintenance:
     def __init__(self, engine: Engine, queue: EngineQueue, folder: str) -> None:
         self._engine = engine
         self._queue = queue
-        self._folder = folder
-        self._packer: ChildProcess | None = None
+        self._packer = RequestProcess([*PYTHON, "editd.store.pack_worker", folder], nice=PACKER_NICE)
+        self._prover = RequestProcess([*PYTHON, "editd.store.verify", folder], nice=PROVER_NICE)
         self._deaths = 0  # of it, one after the other
-        self._answer: asyncio.Future[dict[str, Any] | None] | None = None  # of the current request
         self._busy = asyncio.Lock()  # one request to the packer at a time
-        self._proof: asyncio.Future[dict[str, Any] | None] | None = None  # of the verification under way
         self._proving = asyncio.Lock()  # one verification at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._work: asyncio.Future[tuple[None, None]] | None = None
@@ -78,11 +78,10 @@ class Maintenance:
                 await self._end_proof()
                 if self._work is not None:  # not cancelled: its answer would be taken for the next one
                     await asyncio.shield(self._work)
-                await self._pack()
+                await self.pack()
         except TimeoutError:
             log.error("not all is packed: the packing process does not answer, and is killed")
-            if self._packer is not None:
-                self._packer.kill()
+            self._packer.kill()
             if self._work is not None:
                 await self._work
         except (Refused, OSError) as error:
@@ -91,13 +90,7 @@ class Maintenance:
             await self._sync()
         except OSError as error:
             log.error("the workspace is not synced: %s", error)  # the next daemon does it
-        if self._packer is not None:
-            packer, self._packer = self._packer, None
-            await packer.close()
-
-    async def pack(self) -> None:
-        """Pack all transactions committed so far. Raises Broken if that fails."""
-        await self._pack()
+        await self._packer.close()
 
     async def check(self) -> list[str]:
         """Verify the store's objects and their chain in a process; return the problems, as sentences.
@@ -107,20 +100,23 @@ class Maintenance:
         async with self._proving:
             self._check_open()
             try:
-                await self._pack()
-                await self._queue.idle()
-                self._engine.history.index.flush()  # the process compares its file with the packs
+                await self.pack()
+                await self._queue.run(self._engine.history.index.flush)  # which is compared with the packs
             except Refused as refusal:
                 return [refusal.text()]
             through = None if self._engine.broken is not None else int(self._engine.history.head)
             answer = await self._proven({"through": through})
         if answer is None:
+            self._check_open()
             return ["The process that checks the history ended before it was done."]
         problems = list(answer["problems"])
-        if answer["damaged"] and self._engine.broken is None:
-            await self._queue.idle()
-            self._engine.broken = HistoryDamaged(problems[0], hint="Nothing was changed.")
+        if answer["damaged"]:
+            await self._queue.run(partial(self._mark_damaged, problems[0]))
         return problems
+
+    def _mark_damaged(self, problem: str) -> None:
+        if self._engine.broken is None:
+            self._engine.broken = HistoryDamaged(problem, hint="Nothing was changed.")
 
     @contextlib.asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
@@ -130,9 +126,7 @@ class Maintenance:
         """
         async with self._proving, self._busy:
             self._check_open()
-            if self._packer is not None:
-                packer, self._packer = self._packer, None
-                await packer.close()
+            await self._packer.close()
             yield
 
     async def _run(self, work: Callable[[], Awaitable[None]], is_left: Callable[[], bool]) -> None:
@@ -148,9 +142,13 @@ class Maintenance:
             except Exception:  # our bug; without this task all of its work would be left undone
                 log.exception("background work failed, and is retried")
                 seconds = RETRY_SECONDS
-            await self._queue.idle()
-            if not (is_left() or self._end.is_set()):  # no await between this check and the wait
-                await self._queue.activity.wait()
+            news = await self._queue.run(partial(self._news_after, is_left))
+            if news is not None:
+                await news.wait()
+
+    def _news_after(self, is_left: Callable[[], bool]) -> asyncio.Event | None:
+        """Return an event for the next activity; None if something is left to do."""
+        return None if is_left() or self._end.is_set() else self._queue.activity.next()
 
     def _is_work_left(self) -> bool:
         """Whether `_tick` has something to do now or soon."""
@@ -173,7 +171,6 @@ class Maintenance:
     async def _tick(self) -> None:
         """Sync and pack if they are due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
-        await self._queue.idle()
         now, quiet = loop.time(), self._quiet
         if self._engine.synced < self._engine.history.head:
             if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
@@ -182,18 +179,18 @@ class Maintenance:
         else:
             self._synced_at = now
         await self._sync_journal()
-        if self._engine.packing_due() and (quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX):
-            await self._pack()
+        is_time = quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX
+        if is_time and await self.pack():
             self._packed_at = loop.time()
         if not self._is_tidy:
             async with self._busy:
-                await self._begin_packer()
-        await self._queue.idle()
+                await self._packer.start()
+                self._is_tidy = True
         await self._make_segment()
-        if quiet > QUIET_SECONDS or self._engine.history.index.flaw is not None:
-            while self._engine.history.index.write_some():
-                await asyncio.sleep(0)  # let other requests in between
-                await self._queue.idle()
+        index = self._engine.history.index
+        if quiet > QUIET_SECONDS or index.flaw is not None:
+            while await self._queue.run(index.write_some):  # noqa: ASYNC110  # others come in between
+                await asyncio.sleep(0)
 
     @property
     def _quiet(self) -> float:
@@ -203,19 +200,18 @@ class Maintenance:
     async def _look(self) -> None:
         """Check the files replaced a while ago, and prepare new ones. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
-        await self._queue.idle()
         is_busy = self._quiet <= QUIET_SECONDS
-        if (look := self._engine.check_quarantine(is_busy=is_busy)) is not None:
-            looks = await loop.run_in_executor(None, look)
-            await self._queue.idle()
-            self._engine.record_late_writes(looks)
+        check = await self._queue.run(partial(self._engine.check_quarantine, is_busy=is_busy))
+        if check is not None:
+            checks = await loop.run_in_executor(None, check)
+            await self._queue.run(partial(self._engine.record_late_writes, checks))
         if not is_busy and loop.time() >= self._rests_until:
             await self._make_files()
 
     async def _make_files(self) -> None:
         """Prepare some files, so that no edit waits for them to be made."""
-        make = self._engine.files.make_ahead() if self._engine.broken is None else None
-        if make is None:
+        make = await self._queue.run(self._engine.files.make_ahead)
+        if make is None or self._engine.broken is not None:
             return
         loop = asyncio.get_running_loop()
         try:
@@ -224,8 +220,7 @@ class Maintenance:
             log.warning(_NOT_AHEAD, error)
             self._rests_until = loop.time() + RETRY_SECONDS
             return
-        await self._queue.idle()
-        self._engine.files.made_ahead(made)
+        await self._queue.run(partial(self._engine.files.made_ahead, made))
 
     async def _make_segment(self) -> None:
         """Prepare a segment of the journal. It is 8 MiB, so a thread makes it."""
@@ -236,15 +231,13 @@ class Maintenance:
             except OSError as error:
                 log.warning(_NOT_AHEAD, error)
                 return
-            await self._queue.idle()
-            journal.add_spare(made)
+            await self._queue.run(partial(journal.add_spare, made))
 
-    async def _pack(self) -> None:
-        """Pack all committed transactions. Raises Broken if that fails."""
-        await self._queue.idle()
-        due = self._engine.packing_due()
+    async def pack(self) -> bool:
+        """Pack all transactions committed so far; return whether there were any. Raises Broken."""
+        due = await self._queue.run(self._engine.packing_due)
         if due is None:
-            return
+            return False
         start, until, through = due
         request = {
             "start": [start.segment, start.offset],
@@ -252,7 +245,11 @@ class Maintenance:
             "through": through,
         }
         answer = await self._ask(request)
-        await self._queue.idle()
+        await self._queue.run(partial(self._packed, answer))
+        return True
+
+    def _packed(self, answer: dict[str, Any] | None) -> None:
+        """Take over what the packing process has done. Raises Broken if it failed."""
         if answer is None:
             self._deaths += 1
             log.warning("the packing process ended; it will be started again")
@@ -272,8 +269,9 @@ class Maintenance:
 
         A second sync may well succeed after the kernel has dropped the pages that the first could not write.
         """
-        await self._queue.idle()
-        begun = None if self._has_journal_failed else self._engine.history.journal.begin_sync()
+        if self._has_journal_failed:
+            return
+        begun = await self._queue.run(self._engine.history.journal.begin_sync)
         if begun is None:
             return
         descriptor, done = begun
@@ -289,56 +287,46 @@ class Maintenance:
             return
         finally:
             os.close(descriptor)
-        await self._queue.idle()
-        done()
+        await self._queue.run(done)
 
     async def _sync(self) -> None:
         """Sync all published files. Raises OSError if no sync could be tried."""
-        await self._queue.idle()
-        if self._engine.synced >= self._engine.history.head or self._engine.has_sync_failed:
+        through = await self._queue.run(self._unsynced)
+        if through is None:
             return
-        through = self._engine.history.head  # all of it is in the files now; later transactions may not be
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files, through)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             log.critical("the workspace could not be synced: %s", error)
-            await self._queue.idle()
-            self._engine.sync_failed(error)
+            await self._queue.run(partial(self._engine.sync_failed, error))
             return
-        await self._queue.idle()
-        self._engine.files_synced(through)
+        await self._queue.run(partial(self._engine.files_synced, through))
+
+    def _unsynced(self) -> Seq | None:
+        """Return the newest transaction to sync, if any: all up to it are in the files now."""
+        head = self._engine.history.head
+        return None if self._engine.synced >= head or self._engine.has_sync_failed else head
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Send one request to the packing process, started if needed; return None if it dies."""
         async with self._busy:
-            packer = await self._begin_packer()
-            self._answer = asyncio.get_running_loop().create_future()
-            packer.send(request)
-            return await self._answer
-
-    async def _begin_packer(self) -> ChildProcess:
-        """Return the packing process, started if needed. It then removes the leftovers of a killed one."""
-        if self._packer is None:
-            argv = [*PYTHON, "editd.store.pack_worker", self._folder]
-            packer = ChildProcess(argv, nice=PACKER_NICE, on_frame=self._heard, on_death=self._died)
-            await packer.start()
-            self._packer, self._is_tidy = packer, True
-        return self._packer
+            answer = await self._packer.ask(request)
+            self._is_tidy = True  # its start removes the leftovers of a killed one
+            return answer
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Verify in a process of its own; return its answer, None if it dies. Raises ShuttingDown."""
-        argv = [*PYTHON, "editd.store.verify_worker", self._folder]
-        async with answering(argv, request, nice=PROVER_NICE) as (_, answer):
-            self._check_open()
-            self._proof = answer
-            return await answer
+        self._check_open()
+        try:
+            return await self._prover.ask(request)
+        finally:
+            await self._prover.close()
 
     async def _end_proof(self) -> None:
         """Cut off a verification under way. All who wait for it have been answered."""
-        if self._proof is not None and not self._proof.done():
-            self._proof.set_exception(_cut_off())
+        await self._prover.close()
         async with self._proving:
             return
 
@@ -346,14 +334,6 @@ class Maintenance:
         """Raise ShuttingDown if the daemon is ending."""
         if self._end.is_set():
             raise _cut_off()
-
-    def _heard(self, answer: dict[str, Any] | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
-
-    def _died(self, _status: int) -> None:
-        self._packer = None
-        self._heard(None)  # without effect if it was killed between two requests
 
 
 def _cut_off() -> ShuttingDown:

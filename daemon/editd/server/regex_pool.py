@@ -11,13 +11,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from editd.engine.regex_errors import out_of_time, too_large
-from editd.engine.regex_worker import SECONDS, matches_of, request_of
+from editd.engine.regex_worker import SECONDS, matches_of, out_of_time, request_of, too_large
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
-from editd.server.child_process import PYTHON, ChildProcess
+from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 
 if TYPE_CHECKING:
-    from editd.edits.regex import Match, Search
+    from editd.edits.search import Match, Search
     from editd.system.frames import Frame
 
 log = logging.getLogger(__name__)
@@ -35,22 +34,31 @@ class RegexPool:
         self._line = asyncio.Lock()  # it is fair: first come, first served
         self._launch: asyncio.Task[_Process | None] | None = None
         self._closing = False
+        self._idle = IdleTimer(self._end_idle)
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
         """Return the matches, or a refusal: InvalidRegex, Timeout, TooLarge, Overloaded …"""
         async with self._line:
+            self._idle.stop()
+            try:
+                return await self._found(search)
+            finally:
+                if not self._closing:
+                    self._idle.restart()
+
+    async def _found(self, search: Search) -> tuple[Match, ...] | Refused:
+        if self._closing:
+            return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
+        try:
+            return await self._answered(search)
+        except _Died as died:
             if self._closing:
-                return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
-            try:
-                return await self._answered(search)
-            except _Died as died:
-                if self._closing:
-                    return died
-                log.warning("retrying a search: the process may have been dead before it")
-            try:
-                return await self._answered(search)
-            except _Died as died:
                 return died
+            log.warning("retrying a search: the process may have been dead before it")
+        try:
+            return await self._answered(search)
+        except _Died as died:
+            return died
 
     async def _answered(self, search: Search) -> tuple[Match, ...] | Refused:
         """Run the search in a warm process; raises _Died."""
@@ -70,8 +78,17 @@ class RegexPool:
     async def close(self) -> None:
         """End the process, with any search in it."""
         self._closing = True
+        self._idle.stop()
+        await self._end_process()
+
+    async def _end_idle(self) -> None:
+        async with self._line:  # no search is under way
+            await self._end_process()
+
+    async def _end_process(self) -> None:
         if self._launch is not None:
-            process = await self._launch
+            launch, self._launch = self._launch, None
+            process = await launch
             if process is not None:
                 await process.close()
 

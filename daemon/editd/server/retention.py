@@ -10,23 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.async_timeout import wait_event
-from editd.server.child_process import PYTHON, ChildProcess
-from editd.store.compaction import MARKER
-from editd.store.lost_found import drop_lost, lost_bytes
+from editd.server.child_process import PYTHON, RequestProcess
+from editd.store.git_repository import COMPACTING
+from editd.store.state_files import drop_lost, lost_bytes
 from editd.values.transaction import CommitId
-from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from editd.config.schema import Keep
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
-    from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
 
@@ -64,8 +61,7 @@ class Retention:
         self._folder = folder
         self.keep = keep
         self._one = asyncio.Lock()  # one run at a time
-        self._child: ChildProcess | None = None
-        self._answer: asyncio.Future[dict[str, Any] | None] | None = None
+        self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
         self._wake = asyncio.Event()
         self._is_closing = False
         self._rests_until = 0.0
@@ -80,29 +76,13 @@ class Retention:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._child is not None:
-            child, self._child = self._child, None
-            self._heard(None)
-            await child.close(0.1)
+        await self._compactor.close(0.1)
 
     def schedule_check(self) -> None:
         """Check soon, because the configuration has changed."""
         self._rests_until = 0.0
         self._wake.set()
         self._queue.activity.note()
-
-    def methods(
-        self, later: Callable[[Coroutine[Any, Any, None], MethodCall], None]
-    ) -> dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]]:
-        def gc(params: messages.Gc, caller: ClientState, call: MethodCall) -> None:
-            del caller
-
-            async def run() -> None:
-                call.reply(await self.run(is_dry=params.dry_run))
-
-            later(run(), call)
-
-        return {messages.Gc: gc}
 
     def status(self) -> dict[str, Any]:
         """Return the history's part of `status`."""
@@ -118,17 +98,15 @@ class Retention:
             "strays": lost_bytes(self._folder),
         }
 
-    async def run(self, *, is_dry: bool = False) -> messages.GcResult:
-        """Compact transactions beyond `keep`, and free unused space. Raises Refused."""
+    async def run(self, *, is_dry: bool = False) -> dict[str, int]:
+        """Compact transactions beyond `keep`, and free unused space; return the report of `gc`.
+
+        Raises Refused.
+        """
         async with self._one:
             await self._background.pack()
-            await self._queue.idle()
             history = self._engine.history
-            if self._engine.broken is not None:
-                raise self._engine.broken
-            before, oldest = history.disk_bytes, history.floor.seq
-            most = self._most()
-            least = min(max(oldest, *self._beyond()), most)
+            before, oldest, least, most = await self._queue.run(self._limits)
             limit = self.keep.bytes
             request = {"do": "prepare", "least": least, "most": most, "bytes": limit, "dry": is_dry}
             try:
@@ -137,28 +115,36 @@ class Retention:
                 if not is_dry:
                     await self._switch(floor, CommitId(planned["commit"]), packs)
             finally:
-                await self._end_child()
+                await self._compactor.close()
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
                 freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
             after = before - planned["freed"] if is_dry else history.disk_bytes
-            return messages.GcResult(oldest=floor, compacted=floor - oldest, freed=freed, bytes=after)
+            return {"oldest": floor, "compacted": floor - oldest, "freed": freed, "bytes": after}
 
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
         """Switch from the old history to the new: setting the floor is the one step, the rest follows."""
         history = self._engine.history
         async with self._background.exclusively():
-            await self._queue.idle()
-            if floor > history.floor.seq:
-                history.compact(commit)
-            while history.forget_compacted(INDEX_SLICE):
+            if floor > history.floor.seq:  # only this function changes it
+                await self._queue.run(partial(history.compact, commit))
+            forget = partial(history.forget_compacted, INDEX_SLICE)
+            while await self._queue.run(forget):  # noqa: ASYNC110  # others come in between
                 await asyncio.sleep(0)
-                await self._queue.idle()
             await self._ask({"do": "sweep", "packs": packs})
-            await self._queue.idle()
-            history.reopen_packs()
+            await self._queue.run(history.reopen_packs)
+
+    def _limits(self) -> tuple[int, int, int, int]:
+        """Return the bytes of the history, its oldest transaction, and the lowest and highest new one.
+
+        Raises Broken or HistoryDamaged.
+        """
+        if self._engine.broken is not None:
+            raise self._engine.broken
+        oldest, most = int(self._engine.history.floor.seq), self._most()
+        return self._engine.history.disk_bytes, oldest, min(max(oldest, *self._beyond()), most), most
 
     def _beyond(self) -> tuple[int, int]:
         """Return the newest transactions beyond the age and the count to keep."""
@@ -178,7 +164,9 @@ class Retention:
 
     def _is_due(self) -> bool:
         """Return whether the daemon should compact by itself: over a limit, or after a run was cut off."""
-        if os.path.exists(os.path.join(self._folder, MARKER)):
+        if self._engine.broken is not None:
+            return False
+        if os.path.exists(os.path.join(self._folder, COMPACTING)):
             return True
         history, keep = self._engine.history, self.keep
         if self._most() <= history.floor.seq:
@@ -198,9 +186,9 @@ class Retention:
         await asyncio.sleep(FIRST_LOOK_SECONDS)
         while True:
             is_enough = False
+            news = self._queue.activity.next()  # first: whatever happens from here on may make it due
             try:
-                await self._queue.idle()
-                is_due = self._engine.broken is None and self._is_due()
+                is_due = await self._queue.run(self._is_due)
                 is_enough = not is_due and self.keep.age is None
                 if is_due and loop.time() >= self._rests_until:
                     self._rests_until = loop.time() + REST_SECONDS
@@ -211,19 +199,12 @@ class Retention:
                 log.exception("the history could not be compacted")
             self._wake.clear()
             if is_enough:  # only activity or another configuration can make compaction due
-                await self._queue.activity.wait()
+                await news.wait()
             await wait_event(self._wake, LOOK_SECONDS)
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send one request to the compacting process, started if needed. Raises Refused if it fails."""
-        if self._child is None:
-            argv = [*PYTHON, "editd.store.compaction", self._folder]
-            child = ChildProcess(argv, nice=COMPACTOR_NICE, on_frame=self._heard, on_death=self._died)
-            await child.start()
-            self._child = child
-        self._answer = asyncio.get_running_loop().create_future()
-        self._child.send(request)
-        answer = await self._answer
+        answer = await self._compactor.ask(request)
         if answer is None:
             again = "Run it again to finish the rest."
             if self._is_closing:
@@ -233,16 +214,3 @@ class Retention:
             kind = HistoryDamaged if answer.get("damaged") else Broken
             raise kind(f"The history could not be compacted: {answer['failed']}", hint="Nothing is lost.")
         return answer
-
-    async def _end_child(self) -> None:
-        if self._child is not None:
-            child, self._child = self._child, None
-            await child.close()
-
-    def _heard(self, answer: dict[str, Any] | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
-
-    def _died(self, _status: int) -> None:
-        self._child = None
-        self._heard(None)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.reconcile import suspects_in, suspects_unseen, sweep
+from editd.engine.external_changes import suspects_in, suspects_unseen, sweep
 from editd.engine.scan_worker import too_large
-from editd.errors import Broken
-from editd.server.child_process import PYTHON, ChildProcess
+from editd.errors import Broken, IoError
+from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.values.content import Version
 from editd.workspace.scan import FILE_BYTES_MAX
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.02  # of the engine's time in one go; then others are served
 TRIES = 3  # of a scan whose process is killed, for example by the out-of-memory killer
 
 
@@ -40,6 +40,7 @@ class Scanner:
         self._number = 0
         self._next: asyncio.Task[None] | None = None  # the scan that has not begun yet
         self._running: asyncio.Task[None] | None = None
+        self._idle = IdleTimer(self._end_child)
         self._root = os.fsencode(root)
         self._left_out: list[str] = []  # sentences of the last scan
         self._too_large: set[bytes] = set()
@@ -90,11 +91,12 @@ class Scanner:
             if "baseline" in frame:
                 self._take_left_out(frame)
                 self.files = frame["files"]
+                self._idle.restart()
                 return frame
             progress(frame["progress"])
 
     async def settle(self, engine: Engine, queue: EngineQueue) -> None:
-        """Return when all changes made before this call are seen and recorded."""
+        """Return when all changes made before this call are seen and recorded. Raises Broken or IoError."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan_after(self._running, engine, queue))
         await asyncio.shield(self._next)
@@ -129,43 +131,47 @@ class Scanner:
                 continue
             if "done" in frame:
                 break
-            await queue.idle()
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
-            suspects += suspects_in(engine.history, frame["folder"], found)
+            suspects += await queue.run(partial(suspects_in, engine.history, frame["folder"], found))
+        self._idle.restart()
         self._take_left_out(frame)
         self.files = frame["files"]
-        await queue.idle()
-        self.unseen = list(suspects_unseen(engine.history, seen))
+        self.unseen = await queue.run(lambda: list(suspects_unseen(engine.history, seen)))
         suspects += self.unseen
         await self._record(engine, queue, suspects)
-        await queue.idle()
+        strays = list(map(os.fsencode, frame["strays"]))
         if engine.broken is None:  # otherwise recovery may need them
-            sweep(engine.files, engine.history, map(os.fsencode, frame["strays"]))
+            await queue.run(partial(sweep, engine.files, engine.history, strays))
         return True
 
     async def _record(self, engine: Engine, queue: EngineQueue, suspects: list[WorkspacePath]) -> None:
-        inspection = engine.inspect()
-        clock = asyncio.get_running_loop().time
-        pause = clock() + LOOK_SECONDS
-        for path in suspects:
-            inspection.look(path)
-            if clock() > pause:
-                await asyncio.sleep(0)
-                await queue.idle()
-                pause = clock() + LOOK_SECONDS
-        await queue.run_in_thread(inspection.record)
+        """Check the files, and record what is different. Raises IoError if the journal cannot be written."""
+        async with queue.inspecting:
+            inspection = await queue.run(engine.inspect)
+            await queue.run_in_slices(map(inspection.look, suspects))
+            try:
+                await queue.run_in_thread(inspection.record)
+            except IoError as refusal:
+                found = [f"{path.text}: {refusal.message}" for path in inspection.found]
+                self.unrecorded = inspection.failed + found
+                raise
         self.unrecorded = inspection.failed
 
     async def close(self) -> None:
         for task in (self._next, self._running):
             if task is not None:
                 task.cancel()
+        await self._end_child()
+
+    async def _end_child(self) -> None:
+        self._idle.stop()
         if self._child is not None:
             child, self._child = self._child, None
             await child.close()
 
     async def _started(self) -> ChildProcess:
+        self._idle.stop()
         if self._child is None:
             self._frames = asyncio.Queue()  # drops the last frames of an earlier process
             child = ChildProcess(self._argv, nice=5, on_frame=self._frames.put_nowait, on_death=self._died)

@@ -22,22 +22,22 @@ import hashlib
 import logging
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
 from editd.server import convert
-from editd.values.glob import parse_all
 from editd.wire import messages
 from editd.wire.codec import encode_msgpack
 from editd.wire.limits import LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.connection import SocketConnection
     from editd.server.engine_queue import EngineQueue
+    from editd.server.method_call import ClientState, Handler
     from editd.store.history import History
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
@@ -49,19 +49,6 @@ log = logging.getLogger(__name__)
 ROUND_SUBSCRIBERS = 16  # served in one turn of the loop: some 0.2 ms, most of it the kernel's
 PIECE_BYTES = 64 * 1024  # sent in one go, before the next check whether they are read
 CATCH_UP_TRANSACTIONS = 64  # read from the index in one turn of the loop, some 2 ms
-
-
-class Listener(Protocol):
-    """The connection of a client that may subscribe."""
-
-    connection: Connection
-    on_reading_again: Callable[[], None] | None
-
-    @property
-    def is_reading(self) -> bool: ...
-    @property
-    def is_gone(self) -> bool: ...
-    def send(self, data: bytes) -> None: ...
 
 
 class SubscriptionState(Enum):
@@ -109,7 +96,7 @@ class Subscription(Struct, eq=False):
     """The subscription of one connection. `cursor` is the newest transaction that it got or skipped."""
 
     number: int
-    listener: Listener
+    listener: SocketConnection
     events: frozenset[str] | None
     globs: tuple[Glob, ...] | None
     form: EventFormat
@@ -189,7 +176,7 @@ class Subscriptions:
         self._round: Iterator[Subscription] = iter(())
         self._told: list[OutgoingEvent] = []
         self._newest = 0  # transaction of any round
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
+        self.methods: dict[type[messages.Params], Handler] = {
             messages.Subscribe: self._subscribe,
             messages.Unsubscribe: self._unsubscribe,
         }
@@ -258,8 +245,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(len(theirs) for theirs in self._by_visitor.values())
 
-    def _subscribe(self, params: messages.Subscribe, caller: ClientState, call: MethodCall) -> None:
-        assert caller.listener is not None, "a subscriber is connected"
+    def _subscribe(self, params: messages.Subscribe, caller: ClientState) -> messages.SubscribeResult:
         theirs = self._by_visitor.get(caller.number, {})
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
@@ -269,11 +255,11 @@ class Subscriptions:
         subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
         self._by_visitor.setdefault(caller.number, {})[subscription.number] = subscription
         caller.listener.on_reading_again = lambda: self._reads_again(caller.number)
-        call.reply(messages.SubscribeResult(subscription=subscription.number, head=self._history.head))
         if subscription.state is SubscriptionState.CATCHING_UP:
             self._loop.call_soon(self._catch_up_soon, subscription)
+        return messages.SubscribeResult(subscription=subscription.number, head=self._history.head)
 
-    def _made(self, params: messages.Subscribe, number: int, listener: Listener) -> Subscription:
+    def _made(self, params: messages.Subscribe, number: int, listener: SocketConnection) -> Subscription:
         head = int(self._history.head)
         since = head if params.since is None else params.since
         if since < 0:
@@ -290,13 +276,13 @@ class Subscriptions:
             number,
             listener,
             None if params.events is None else frozenset(params.events),
-            None if params.paths is None else parse_all(params.paths, "A subscription"),
+            None if params.paths is None else convert.globs(params.paths, "A subscription"),
             EventFormat() if params.notify is None else _form_of(params.notify),
             since,
             SubscriptionState.LIVE if since == head else SubscriptionState.CATCHING_UP,
         )
 
-    def _unsubscribe(self, params: messages.Unsubscribe, caller: ClientState, call: MethodCall) -> None:
+    def _unsubscribe(self, params: messages.Unsubscribe, caller: ClientState) -> messages.Empty:
         theirs = self._by_visitor.get(caller.number, {})
         subscription = theirs.pop(params.subscription, None)
         if subscription is None:
@@ -305,7 +291,7 @@ class Subscriptions:
                 hint="`subscribe` returns its number, which is good for the same connection.",
             )
         subscription.is_over = True
-        call.reply(messages.Empty())
+        return messages.Empty()
 
     # ── subscribers that lag ──
 

@@ -68,8 +68,7 @@ class SystemdStatus:
         while True:
             if watchdog is not None:
                 self._notifier.alive()
-            news = asyncio.Event()
-            self._activity.once(news.set)
+            news = self._activity.next()
             self._notifier.status(_sentence(self._status()))
             if watchdog is None:
                 await asyncio.sleep(STATUS_SECONDS)

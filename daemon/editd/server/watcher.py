@@ -30,27 +30,26 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.engine.reconcile import known_below
+from editd.engine.external_changes import known_below
 from editd.errors import Refused
 from editd.server.async_timeout import wait_event
+from editd.system.files import git_folder
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
-from editd.system.regular_file import git_folder
 from editd.values.content import version_of
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
-from editd.workspace.git_head import GitHead, describe_move, head_moves, is_in_progress, is_locked
+from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress, is_locked
 from editd.workspace.scan import FILE_BYTES_MAX
-from editd.workspace.scope import WorkspaceScope
-from editd.workspace.watch_set import WatchSet
+from editd.workspace.scope import WatchSet, WorkspaceScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from editd.engine.engine import Engine
-    from editd.engine.reconcile import Reconciliation
+    from editd.engine.external_changes import Reconciliation
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
-    from editd.workspace.quarantine import ReplacedFile
+    from editd.workspace.replaced_files import ReplacedFile
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,6 @@ COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
 TICK_SECONDS = 1.0
 BLIND_SECONDS = 30.0  # between two scans, or two retries, if something cannot be watched
-LOOK_SECONDS = 0.02  # of the engine's time in one go; then others are served
 LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
 EMPTY = version_of(b"")
 
@@ -278,15 +276,15 @@ class WorkspaceWatcher:
         assert self._engine is not None
         self._engine.check_in_place()
         await self._settle()
-        await self._looked_at(self._engine.files.unlooked())
+        await self._wait_for_checks(self._engine.files.unchecked())
 
-    async def _looked_at(self, unlooked: Sequence[ReplacedFile]) -> None:
+    async def _wait_for_checks(self, unchecked: Sequence[ReplacedFile]) -> None:
         """Wait for the second check of replaced files, if no lease shows their writers."""
         assert self._engine is not None
-        waiting = deque(unlooked)
+        waiting = deque(unchecked)
         while waiting and self._engine.broken is None:  # a background task makes the checks
             await asyncio.sleep(QUIET_SECONDS)
-            while waiting and waiting[0].was_looked_at:
+            while waiting and waiting[0].is_checked:
                 waiting.popleft()
 
     async def _settle(self) -> None:
@@ -295,7 +293,8 @@ class WorkspaceWatcher:
         for _ in range(COVERING_ROUNDS):
             if self._pauses or not self.is_whole or not await self._cookie():
                 break
-            if not await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True))):
+            leads_on = await asyncio.shield(self._loop.create_task(self._take_in(is_settling=True)))
+            if not leads_on and self.is_whole:  # The notices of a failed attempt before it may be lost.
                 return
         if not self.is_whole:
             self._ailing.set()  # The cause may be a mount that came without a notice.
@@ -530,11 +529,9 @@ class WorkspaceWatcher:
                 await self._take_in(is_settling=False)
             except (Refused, OSError) as error:
                 log.warning("outside changes could not be recorded: %s", error)
-                self._distrust("outside changes could not be recorded")
                 await asyncio.sleep(TICK_SECONDS)
-            except Exception:  # our bug: a scan checks those files instead
+            except Exception:  # our bug
                 log.exception("outside changes could not be taken in")
-                self._distrust("taking in outside changes failed")
                 await asyncio.sleep(TICK_SECONDS)
             if self._pending.is_empty():
                 self._stirred.clear()
@@ -554,7 +551,10 @@ class WorkspaceWatcher:
         return was_held
 
     async def _take_in(self, *, is_settling: bool) -> bool:
-        """Check and record the noticed files; return whether that leads to more notices."""
+        """Check and record the noticed files; return whether that leads to more notices.
+
+        Raises Refused or OSError if they cannot be recorded now; the notices are kept.
+        """
         async with self._taking:
             while True:
                 await self._git_done()
@@ -562,13 +562,18 @@ class WorkspaceWatcher:
                 if taken.is_empty():
                     return False
                 patience = self._patience(taken, is_settling=is_settling)
-                inspection = await self._inspected(taken, may_wait=patience > self._loop.time())
-                if inspection is not None:
-                    break
+                try:
+                    is_done = await self._inspect(taken, may_wait=patience > self._loop.time())
+                except (Refused, OSError):
+                    self._pending.take_back(taken)
+                    raise
+                except Exception:  # our bug: a scan checks those files instead
+                    self._distrust("taking in outside changes failed")
+                    raise
+                if is_done:
+                    return self._covers_more(taken)
                 self._pending.take_back(taken)
                 await asyncio.sleep(max(0.0, patience - self._loop.time()))
-            await self._record(inspection, taken)
-            return self._covers_more(taken)
 
     def _patience(self, taken: PendingEvents, *, is_settling: bool) -> float:
         """Return the time until which a missing or empty file may still be written."""
@@ -576,28 +581,38 @@ class WorkspaceWatcher:
         oldest = taken.first or taken.echo
         return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
 
+    async def _inspect(self, taken: PendingEvents, *, may_wait: bool) -> bool:
+        """Check and record all files; return False if one may be in the middle of a save, and `may_wait`."""
+        assert self._queue is not None
+        async with self._queue.inspecting:
+            inspection = await self._inspected(taken, may_wait=may_wait)
+            if inspection is not None:
+                await self._record(inspection, taken)
+        return inspection is not None
+
     async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
         """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
         assert self._engine is not None
         assert self._queue is not None
-        await self._queue.idle()
-        inspection = self._engine.inspect()
+        inspection = await self._queue.run(self._engine.inspect)
         scope = cache(lambda: WorkspaceScope(self._root))
-        pause = self._loop.time() + LOOK_SECONDS
-        for path in self._places(taken):
-            size = self._size(path, scope)
-            if size is None and may_wait:
-                return None
-            if size is not None and size >= LARGE_BYTES:
-                await self._queue.run_in_thread(partial(inspection.look, path))
-                await self._queue.idle()
-            elif size != _NOT_OURS:
-                inspection.look(path)
-            if self._loop.time() > pause:
-                await asyncio.sleep(0)
-                await self._queue.idle()
-                pause = self._loop.time() + LOOK_SECONDS
-        return inspection
+        is_saving = False
+
+        def look_at_each() -> Iterator[Callable[[], object] | None]:
+            nonlocal is_saving
+            for path in self._places(taken):
+                size = self._size(path, scope)
+                is_saving = size is None and may_wait
+                if is_saving:
+                    return
+                if size is not None and size >= LARGE_BYTES:
+                    yield partial(inspection.look, path)
+                elif size != _NOT_OURS:
+                    inspection.look(path)
+                    yield None
+
+        await self._queue.run_in_slices(look_at_each())
+        return None if is_saving else inspection
 
     def _places(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
         """Yield every path to check: the noticed ones, and the known ones below noticed folders."""
@@ -630,20 +645,24 @@ class WorkspaceWatcher:
 
     async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
         assert self._queue is not None
-        message = self._movement(taken.repositories)
-        if inspection.has_found:
+        heads = {repository: GitHead.of(repository) for repository in taken.repositories}
+        message = self._movement(heads)
+        if inspection.found:
             await self._queue.run_in_thread(lambda: inspection.record(message))
+        self._standings |= heads
         since = time.monotonic() - ECHO_SECONDS
         self._own = {path: then for path, then in self._own.copy().items() if then > since}
         for failure in inspection.failed:
             log.info("not recorded: %s", failure)
 
-    def _movement(self, repositories: Iterable[bytes]) -> str:
-        """Return a message on git's actions meanwhile, for the transaction; empty if there were none."""
+    def _movement(self, heads: Mapping[bytes, GitHead]) -> str:
+        """Return a message on git's actions meanwhile, for the transaction; empty if there were none.
+
+        `heads` are the repositories' heads now.
+        """
         said: list[str] = []
-        for repository in sorted(repositories):
-            before, after = self._standings.get(repository, GitHead()), GitHead.of(repository)
-            self._standings[repository] = after
+        for repository, after in sorted(heads.items()):
+            before = self._standings.get(repository, GitHead())
             moved = describe_move(before, after, head_moves(repository))
             if moved:
                 said.append(moved)

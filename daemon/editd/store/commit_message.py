@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from editd.store.git_objects import CommitObject, Oid, TreeEntry, tree_changes
+from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Kind, Part, Seq, Touch
+from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
 
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
 _IDENT = re.compile(r"[<>\n\r\0]")
@@ -62,7 +66,8 @@ def compose(
         lines.append(f"Session: {_value(authorship.session)}")
     if authorship.request_id is not None:
         lines.append(f"Request: {_value(authorship.request_id)}")
-    lines += _undone(undoes, parts)
+    if undoes:
+        lines += _undone(undoes, parts)
     lines.append(f"Time: {rfc3339(time_us)}")
     for touch in touches:
         if touch.source is not None:
@@ -125,19 +130,29 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
         return _short(f"{kind} {seqs}")
     if not touches:
         return kind
-    moved = {touch.source for touch in touches}
-    names = [touch for touch in touches if touch.after is not None or touch.path not in moved] or touches
+    names = touches if len(touches) == 1 else _without_sources(touches)
     first = names[0]
-    verbs = {_VERBS[touch.kind] for touch in names}
-    act = verbs.pop() if len(verbs) == 1 else "edit"
+    act = _VERBS[first.kind]
+    for touch in names[1:]:
+        if _VERBS[touch.kind] != act:
+            act = "edit"
+            break
     shown = first.path.text
     if not shown.isprintable() or "\\" in shown:
         shown = shown.encode("unicode_escape", "surrogatepass").decode("ascii")
     prefix = "" if kind == "edit" else f"{kind}: "
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return _short(f"{prefix}{act} {shown}", more)
+    text = f"{prefix}{act} {shown}{more}"
+    return text if len(text) <= SUBJECT_CHARACTERS else _short(text.removesuffix(more), more)
 
 
+def _without_sources(touches: Sequence[Touch]) -> Sequence[Touch]:
+    """Return the touches without the old paths of moved files."""
+    moved = {touch.source for touch in touches}
+    return [touch for touch in touches if touch.after is not None or touch.path not in moved] or touches
+
+
+@functools.lru_cache(maxsize=16)  # the commit, the reply and the event of a transaction have its time
 def rfc3339(time_us: int) -> str:
     """Format the time as RFC 3339 in UTC with microseconds."""
     seconds, fraction = divmod(time_us, 1_000_000)
@@ -203,3 +218,54 @@ def _read(value: str) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True)
+
+
+# The log of packed transactions, read back from their commits and the differences of their trees.
+
+
+def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Transaction, bytes]:
+    """Return the transaction of a commit, and its notes. `read` returns an object's bytes, or raises.
+
+    Raises ValueError if the commit is not one of editd's.
+    """
+    commit = CommitObject.decode(read(oid))
+    written = parse(commit.message)
+    touches: list[Touch] = []
+    if commit.parent is not None:
+        sources = {target: source for source, target in written.moves}
+        bits = dict(written.permissions)
+        before = CommitObject.decode(read(commit.parent)).tree
+        for path, old, new in tree_changes(read, before, commit.tree):
+            text = os.fsdecode(path)
+            source = sources.get(text)
+            touches.append(
+                Touch(
+                    WorkspacePath(text),
+                    named(old, None),
+                    named(new, bits.get(text)),
+                    None if source is None else WorkspacePath(source),
+                )
+            )
+    transaction = Transaction(
+        written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
+        tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
+        parts=written.parts,
+    )  # fmt: skip
+    return transaction, written.notes.encode()
+
+
+def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[tuple[Transaction, bytes]]:
+    """Yield all transactions up to `head`, the oldest first. Raises the errors of `read`, and ValueError."""
+    oids: list[Oid] = []
+    while head is not None:
+        oids.append(head)
+        head = CommitObject.decode(read(head)).parent
+    for oid in reversed(oids):
+        yield transaction_of_commit(read, oid)
+
+
+def named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
+    """Convert a tree entry to the form that a transaction has."""
+    if entry is None:
+        return None
+    return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()), permissions)

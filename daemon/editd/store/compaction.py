@@ -3,7 +3,7 @@
 `python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
     prepare   writes the objects that are still needed to a new pack, durably; touches nothing else
-    (start)   the daemon moves the start of the history (`store.history_start`): it is compacted from here on
+    (start)   the daemon moves the start of the history (`shallow` in the store): it is compacted from here on
     sweep     removes the packs whose objects are in the new pack, or not needed any more
 
 A crash before the start moves leaves the old state and one pack too many; a crash after it leaves the new
@@ -27,19 +27,23 @@ from msgspec import Struct, field
 from editd.errors import HistoryDamaged, Refused
 from editd.store.commit_message import parse
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
-from editd.store.git_repository import open_store
-from editd.store.head import read_head
-from editd.store.history_start import remove_partial
-from editd.store.manifest import drop_packs, exclusive_lock, shared_lock, write_manifest
-from editd.system.atomic_file import sync_path
-from editd.system.fast_exit import exit_fast
-from editd.system.flock import take
+from editd.store.git_repository import (
+    COMPACTING,
+    drop_packs,
+    exclusive_lock,
+    open_store,
+    read_head,
+    remove_partial,
+    shared_lock,
+    write_manifest,
+)
+from editd.system.files import sync_path, take
 from editd.system.frames import read_frame, write_frame
+from editd.system.process import exit_fast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MARKER = "compacting"
 _MADE = "tmp_gc_"
 _FAN_OUT = struct.Struct(">256I")
 _LARGE = 1 << 31
@@ -95,11 +99,13 @@ class Compactor:
         with shared_lock(self._store), exclusive_lock(self._store):
             drop_packs(self._store, list(packs))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, MARKER))
+            os.unlink(os.path.join(self._folder, COMPACTING))
 
     def _begin(self) -> None:
         """Create the marker file, which `sweep` removes, and remove the remains of an earlier run."""
-        os.close(os.open(os.path.join(self._folder, MARKER), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(os.path.join(self._folder, COMPACTING), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        )
         for name in os.listdir(self._packs):
             if name.startswith(_MADE):
                 shutil.rmtree(os.path.join(self._packs, name))
@@ -221,7 +227,7 @@ def main() -> None:
     `{do: "prepare", least, most, bytes, dry}` → `{floor, commit, freed, packs}`;
     `{do: "sweep", packs}` → `{}`; either → `{failed}`.
     """
-    alone = take(os.path.join(sys.argv[1], MARKER + ".lock"), wait=True)
+    alone = take(os.path.join(sys.argv[1], COMPACTING + ".lock"), wait=True)
     assert alone is not None
     while (request := read_frame(sys.stdin.buffer)) is not None:
         try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal
+from collections import deque
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -30,19 +31,60 @@ def object_id(kind: ObjectKind, content: bytes) -> Oid:
     return hashlib.sha1(b"%b %d\0%b" % (kind.encode(), len(content), content)).digest()
 
 
+class ObjectSource(Protocol):
+    """The stored objects of a history, by their ids."""
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        """Return an object's type (gitformat-pack(5)) and its bytes.
+
+        Raises KeyError if it is missing, pygit2.GitError if it is damaged, and IoError.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class PendingObjects:
+    """The objects that wait for packing, in memory, each with the last transaction that needs it."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._pending: dict[Oid, tuple[int, bytes]] = {}
+        self._order: deque[tuple[int, Oid]] = deque()
+
+    def hold(self, seq: int, objects: Iterable[tuple[Oid, bytes]]) -> None:
+        """Keep objects until transaction `seq` is packed."""
+        for oid, content in objects:
+            if oid not in self._pending:
+                self.bytes += len(content)
+            self._pending[oid] = (seq, content)
+            self._order.append((seq, oid))
+
+    def get(self, oid: Oid) -> bytes | None:
+        """Return an object's bytes; None if it does not wait for packing."""
+        pending = self._pending.get(oid)
+        return None if pending is None else pending[1]
+
+    def release(self, seq: int) -> None:
+        """Drop the objects that only transactions up to `seq` need."""
+        while self._order and self._order[0][0] <= seq:
+            _, oid = self._order.popleft()
+            pending = self._pending.get(oid)
+            if pending is not None and pending[0] <= seq:
+                del self._pending[oid]
+                self.bytes -= len(pending[1])
+
+
 class TreeEntry(Struct, frozen=True):
     mode: int
     oid: Oid
 
 
-class GitTree:
+class GitTree(Struct, eq=False):
     """One tree object, decoded so that an entry is found by bisection and replaced in place."""
 
-    __slots__ = ("_entries", "_keys")
-
-    def __init__(self, keys: list[bytes], entries: list[bytes]) -> None:
-        self._keys = keys  # git's sort keys: a folder's name ends with a slash
-        self._entries = entries  # `mode name\0oid`
+    keys: list[bytes]  # git's sort keys: a folder's name ends with a slash
+    entries: list[bytes]  # `mode name\0oid`
 
     @classmethod
     def decode(cls, raw: bytes) -> GitTree:
@@ -58,27 +100,22 @@ class GitTree:
             at = end + 21
         return cls(keys, entries)
 
-    def encode(self) -> bytes:
-        return b"".join(self._entries)
-
     def __len__(self) -> int:
-        return len(self._keys)
-
-    def copy(self) -> GitTree:
-        return GitTree(self._keys.copy(), self._entries.copy())
+        return len(self.keys)
 
     def entry(self, name: bytes) -> TreeEntry | None:
         """Return the file, symlink or folder of that name, or None."""
         for key in (name, name + b"/"):
-            at = bisect_left(self._keys, key)
-            if at < len(self._keys) and self._keys[at] == key:
-                return _tree_entry(self._entries[at])
+            at = bisect_left(self.keys, key)
+            if at < len(self.keys) and self.keys[at] == key:
+                entry = self.entries[at]
+                return TreeEntry(int(entry[: entry.index(b" ")], 8), entry[-20:])
         return None
 
     def without(self, other: GitTree) -> GitTree:
         """Return this folder without the entries that the other has too: most of them in successive trees."""
-        shared = set(other._entries)
-        pairs = zip(self._keys, self._entries, strict=True)
+        shared = set(other.entries)
+        pairs = zip(self.keys, self.entries, strict=True)
         rest = [(key, entry) for key, entry in pairs if entry not in shared]
         return GitTree([key for key, _ in rest], [entry for _, entry in rest])
 
@@ -86,12 +123,12 @@ class GitTree:
         """Return the files and symlinks by name."""
         return {
             key: _tree_entry(entry)
-            for key, entry in zip(self._keys, self._entries, strict=True)
+            for key, entry in zip(self.keys, self.entries, strict=True)
             if not key.endswith(b"/")
         }
 
     def folders(self) -> list[bytes]:
-        return [key[:-1] for key in self._keys if key.endswith(b"/")]
+        return [key[:-1] for key in self.keys if key.endswith(b"/")]
 
     def put(self, name: bytes, entry: TreeEntry) -> None:
         """Set the entry of `name`, replacing a file or a folder of that name."""
@@ -99,12 +136,12 @@ class GitTree:
         if entry.mode == _FOLDER_MODE:
             key, other = other, key
         encoded = b"%o %b\0%b" % (entry.mode, name, entry.oid)
-        at = bisect_left(self._keys, key)
-        if at < len(self._keys) and self._keys[at] == key:
-            self._entries[at] = encoded
+        at = bisect_left(self.keys, key)
+        if at < len(self.keys) and self.keys[at] == key:
+            self.entries[at] = encoded
             return
-        self._keys.insert(at, key)
-        self._entries.insert(at, encoded)
+        self.keys.insert(at, key)
+        self.entries.insert(at, encoded)
         self._remove(other)
 
     def remove_file(self, name: bytes) -> None:
@@ -116,9 +153,9 @@ class GitTree:
         self._remove(name + b"/")
 
     def _remove(self, key: bytes) -> None:
-        at = bisect_left(self._keys, key)
-        if at < len(self._keys) and self._keys[at] == key:
-            del self._keys[at], self._entries[at]
+        at = bisect_left(self.keys, key)
+        if at < len(self.keys) and self.keys[at] == key:
+            del self.keys[at], self.entries[at]
 
 
 def _tree_entry(encoded: bytes) -> TreeEntry:
@@ -145,12 +182,15 @@ class Trees:
 
     def entry(self, path: bytes) -> TreeEntry | None:
         """Return the file or symlink at `path`; None for a folder or nothing."""
-        folder = self.folder(path.rpartition(b"/")[0])
-        entry = folder.entry(path.rpartition(b"/")[2]) if folder is not None else None
+        above, _, name = path.rpartition(b"/")
+        folder = self._folders[above] if above in self._folders else self.folder(above)
+        entry = folder.entry(name) if folder is not None else None
         return None if entry is None or entry.mode == _FOLDER_MODE else entry
 
     def folder(self, path: bytes) -> GitTree | None:
         """Return the folder at `path` (b"" is the root), read at its first use."""
+        if path in self._folders:
+            return self._folders[path]
         if b"" not in self._folders:
             self._folders[b""] = _decoded(self._read, self.root)
         for way in ways_down(path, self._folders):
@@ -174,7 +214,9 @@ class Trees:
         if len(self._folders) > FOLDERS_KEPT_MAX:
             self._folders.clear()
         before: dict[bytes, GitTree | None] = {}
-        ordered = sorted(changes, key=lambda change: change[1] is not None)  # removals first, to make room
+        ordered = list(changes)
+        if len(ordered) > 1:
+            ordered.sort(key=lambda change: change[1] is not None)  # removals first, to make room
         try:
             for path, entry in ordered:
                 above, _, name = path.rpartition(b"/")
@@ -205,22 +247,20 @@ class Trees:
     def _editable(self, path: bytes, before: dict[bytes, GitTree | None]) -> GitTree:
         """Return the folder at `path`, copied once for this update; create missing folders."""
         for way in ([] if b"" in before else [b""]) + ways_down(path, before):
-            folder = self.folder(way)
-            before.setdefault(way, folder)
-            self._folders[way] = folder.copy() if folder is not None else GitTree([], [])
-        return self._known(path)
-
-    def _known(self, path: bytes) -> GitTree:
-        """Return a folder that exists and is in memory."""
-        folder = self._folders[path]
-        assert folder is not None
-        return folder
+            folder = before[way] = self._folders[way] if way in self._folders else self.folder(way)
+            known = (folder.keys, folder.entries) if folder is not None else ((), ())
+            self._folders[way] = GitTree(list(known[0]), list(known[1]))
+        editable = self._folders[path]
+        assert editable is not None
+        return editable
 
     def _close(self, changed: dict[bytes, GitTree | None], trees: dict[Oid, bytes]) -> Oid:
-        """Hash the changed folders, deepest first, each into its parent; return the root's id."""
+        """Hash the changed folders, each before its parent; return the root's id."""
         root = EMPTY_TREE
-        for path in sorted(changed, key=lambda path: (path != b"") + path.count(b"/"), reverse=True):
-            raw = self._known(path).encode()
+        for path in reversed(changed):  # `_editable` adds a folder after its parent
+            folder = self._folders[path]
+            assert folder is not None
+            raw = b"".join(folder.entries)
             oid = object_id("tree", raw)
             if not path:
                 root = oid
@@ -228,12 +268,14 @@ class Trees:
                     trees[oid] = raw
                 continue
             above, _, name = path.rpartition(b"/")
+            parent = self._folders[above]
+            assert parent is not None
             if raw:
                 trees[oid] = raw
-                self._known(above).put(name, TreeEntry(_FOLDER_MODE, oid))
+                parent.put(name, TreeEntry(_FOLDER_MODE, oid))
             else:
                 del self._folders[path]
-                self._known(above).remove_folder(name)
+                parent.remove_folder(name)
         return root if changed else self.root
 
 
@@ -294,6 +336,7 @@ def commit_content(
     """Return a commit object's bytes. `author` and `committer` are `Name <mail>`; the time is UTC."""
     seconds = time_us // 1_000_000
     lines = [f"tree {tree.hex()}"]
-    lines += [f"parent {parent.hex()}" for parent in parents]
+    for parent in parents:
+        lines.append(f"parent {parent.hex()}")  # noqa: PERF401  # there is one
     lines += [f"author {author} {seconds} +0000", f"committer {committer} {seconds} +0000", "", message]
     return "\n".join(lines).encode("utf-8", "surrogateescape")

@@ -1,22 +1,255 @@
 """The store: a bare git repository that plain git can read, and that only the daemon writes.
 
-Owns its layout. Folders are 0700 and files 0600, because the history holds the files' content, with secrets.
+Owns its layout: the folders, the head, the list of its packs, and the start of the history. Folders are 0700
+and files 0600, because the history holds the content of the files, with their secrets.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from editd.store.head import REF
-from editd.system.atomic_file import replace_file_durably, sync_path
-from editd.system.regular_file import users_git_files, would_block
+from msgspec import Struct
+
+from editd.errors import HistoryDamaged
+from editd.store import commit_message
+from editd.store.git_objects import CommitObject, Oid, commit_content
+from editd.system.files import replace_file_durably, sync_path, take, users_git_files, would_block
+from editd.values.transaction import Authorship
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pygit2
+
+
+# The head: the ref that names the newest packed transaction, moved durably, by the packing process alone.
+#
+# A plain loose ref, `refs/heads/history`, so that `git log` in the store just works.
+
+REF = "refs/heads/history"
+_LINE_BYTES = 41  # 40 hex digits and the end of the line
+
+
+def read_head(store: str) -> bytes | None:
+    """Return the id of the commit that the ref names (20 bytes), or None before the first commit.
+
+    Raises HistoryDamaged for any other content.
+    """
+    path = os.path.join(store, REF)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LINE_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    line = content.removesuffix(b"\n")
+    if len(content) != _LINE_BYTES or not set(line) <= set(b"0123456789abcdef"):
+        raise HistoryDamaged(
+            f"The history is damaged: {path} holds no commit's id.",
+            hint="No transaction is lost by this. `editctl check --repair` finds the newest one.",
+            data={"file": path},
+        )
+    return bytes.fromhex(line.decode("ascii"))
+
+
+def move_head(store: str, commit: bytes) -> None:
+    """Make the ref name `commit`, whose objects are durable already; durable on return."""
+    path = os.path.join(store, REF)
+    folder = os.path.dirname(path)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    # The temporary is git's own lock file, so that git waits for it.
+    replace_file_durably(path, commit.hex().encode("ascii") + b"\n", temporary=".lock")
+
+
+# The start of the history after a compaction: the floor, the oldest transaction with all its content.
+#
+# Git's own `shallow` file names its commit, so that plain git begins the history there. For editd that
+# commit is a baseline: its tree is known, its changes and all earlier ones are gone. Writing the file is
+# the compaction. Before that everything is available, and afterwards nothing before the floor is read.
+
+SHALLOW = "shallow"  # gitrepository-layout(5)
+
+
+class HistoryStart(Struct, frozen=True):
+    """The transaction with which the history begins; `commit` None means the baseline itself."""
+
+    commit: Oid | None = None
+    seq: int = 0
+    time_us: int = 0  # of the compaction
+
+    def seen(self, oid: Oid, content: bytes) -> bytes:
+        """Return an object's content, with the floor's commit as a baseline without a parent."""
+        return as_baseline(content) if oid == self.commit else content
+
+
+def as_baseline(content: bytes) -> bytes:
+    """Return the commit object of a baseline with the tree, the number and the time of this one."""
+    commit = CommitObject.decode(content)
+    written = commit_message.parse(commit.message)
+    # Indexes hold this text, so it stays the same: another one would look like damage.
+    message = f"what was before is compacted, up to transaction {written.seq}"
+    authorship = Authorship("outside", None, message)
+    ident = commit_message.ident("editd")
+    composed = commit_message.compose(written.seq, "baseline", authorship, written.time_us, [], [])
+    return commit_content(commit.tree, [], ident, ident, written.time_us, composed)
+
+
+def read_history_start(store: str) -> HistoryStart:
+    """Read the floor of a store, without its number, which its commit has. Raises HistoryDamaged."""
+    path = os.path.join(store, SHALLOW)
+    try:
+        with open(path, "rb") as file:
+            line = file.read(42)
+            time_us = os.fstat(file.fileno()).st_mtime_ns // 1000
+    except FileNotFoundError:
+        return HistoryStart()
+    try:
+        if len(line) != 41:
+            raise ValueError("not one line with an id")
+        return HistoryStart(bytes.fromhex(line.decode("ascii").removesuffix("\n")), 0, time_us)
+    except ValueError:
+        raise HistoryDamaged(
+            f"The history is damaged: {path} names no commit, so the start of the history is unknown.",
+            hint="Nothing was changed. Keep the state folder, and run `editctl check`.",
+            data={"file": path},
+        ) from None
+
+
+def remove_partial(store: str) -> None:
+    """Remove the temporary that a crash may have left. Only without a writer. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(store, SHALLOW + ".lock"))
+
+
+def write_history_start(store: str, commit: Oid) -> None:
+    """Make `commit` the start of the history, atomically; durable on return. Raises OSError."""
+    replace_file_durably(
+        os.path.join(store, SHALLOW), commit.hex().encode("ascii") + b"\n", temporary=".lock"
+    )
+
+
+# The manifest: the list of the packs of the history, so that a missing pack is detected at once.
+#
+# Written, durably, before head names a commit in a new pack, and before a combined pack is removed. So
+# every listed pack exists. An unlisted pack is left from a crash, and harmless.
+#
+# One line for each pack, with its name and size; one line for each object lost in damage; the commit with
+# which a compacted history begins; and the SHA-1 of all before.
+
+MANIFEST = "manifest"
+_LOCK = "packs.lock"  # beside the store
+COMPACTING = "compacting"  # the same, while a compaction is under way
+_STAYING = "packs.staying"
+_HEAD = b"editd manifest 1\n"
+
+
+class Manifest(Struct, frozen=True):
+    packs: dict[str, int]  # name without suffix, and the bytes of the pack
+    lost: frozenset[bytes]  # ids of objects that a repair could not bring back
+    floor: bytes | None = None  # the commit with which the history begins, possibly the previous one
+
+
+@contextlib.contextmanager
+def exclusive_lock(store: str) -> Iterator[None]:
+    """Hold the lock for adding or removing packs, one thread of one process at a time. Raises OSError.
+
+    Packing, repacking and compaction take it, and each lists all packs. Never enter it twice, nor for long:
+    packing waits.
+    """
+    with _taken(store, _LOCK):
+        yield
+
+
+@contextlib.contextmanager
+def shared_lock(store: str) -> Iterator[None]:
+    """Hold while verifying or removing packs: no existing pack is removed meanwhile. Raises OSError.
+
+    Acquire before `exclusive_lock`, never inside it. So a verification never delays packing, however long it
+    takes.
+    """
+    with _taken(store, _STAYING):
+        yield
+
+
+@contextlib.contextmanager
+def _taken(store: str, name: str) -> Iterator[None]:
+    flock = take(os.path.join(os.path.dirname(store), name), wait=True)
+    assert flock is not None
+    try:
+        yield
+    finally:
+        flock.release()
+
+
+def write_manifest(
+    store: str, *, without: Collection[str] = (), lost: frozenset[bytes] | None = None
+) -> None:
+    """List every complete pack except `without`. `lost` None keeps the list of lost objects.
+
+    Raises OSError, HistoryDamaged.
+    """
+    if lost is None:
+        manifest = read_manifest(store)
+        lost = frozenset() if manifest is None else manifest.lost
+    lines = [f"pack {name} {size}\n" for name, size in sorted(packs_in(store).items()) if name not in without]
+    lines += [f"lost {oid.hex()}\n" for oid in sorted(lost)]
+    floor = read_history_start(store).commit
+    lines += [] if floor is None else [f"floor {floor.hex()}\n"]
+    body = _HEAD + "".join(lines).encode()
+    replace_file_durably(
+        os.path.join(store, MANIFEST), body + hashlib.sha1(body).hexdigest().encode() + b"\n"
+    )
+
+
+def drop_packs(store: str, names: Collection[str]) -> None:
+    """Remove these packs, after updating the manifest; inside both locks. Raises OSError, HistoryDamaged."""
+    write_manifest(store, without=names)
+    folder = os.path.join(store, "objects", "pack")
+    for name in names:
+        for suffix in (".idx", ".pack"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name + suffix))
+    sync_path(folder)
+
+
+def read_manifest(store: str) -> Manifest | None:
+    """Return the manifest; None if an earlier version wrote none. Raises HistoryDamaged."""
+    path = os.path.join(store, MANIFEST)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    body, checksum = content[:-41], content[-41:]
+    if hashlib.sha1(body).hexdigest().encode() + b"\n" != checksum or not body.startswith(_HEAD):
+        raise HistoryDamaged(
+            f"The history is damaged: {path} has a wrong checksum, so a pack may be missing.",
+            hint="No transaction is lost by this. `editctl check --repair` rebuilds it.",
+            data={"file": path},
+        )
+    lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]
+    floors = [bytes.fromhex(line[1]) for line in lines if line[0] == "floor"]
+    return Manifest(
+        {line[1]: int(line[2]) for line in lines if line[0] == "pack"},
+        frozenset(bytes.fromhex(line[1]) for line in lines if line[0] == "lost"),
+        floors[0] if floors else None,
+    )
+
+
+def packs_in(store: str) -> dict[str, int]:
+    """Return the packs that have an index, with their sizes."""
+    folder = os.path.join(store, "objects", "pack")
+    packs: dict[str, int] = {}
+    with os.scandir(folder) as entries:
+        names = {entry.name: entry for entry in entries}
+    for name, entry in names.items():
+        stem, _, suffix = name.rpartition(".")
+        if suffix == "pack" and f"{stem}.idx" in names:
+            packs[stem] = entry.stat().st_size
+    return packs
+
 
 CONFIG = """[core]
 \trepositoryformatversion = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 import pygit2
@@ -20,20 +20,26 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store import commit_message
-from editd.store.acknowledged import NOBODY, read_acknowledged
-from editd.store.commit_log import transaction_of_commit
+from editd.store.commit_message import transaction_of_commit
 from editd.store.git_objects import (
+    EMPTY_TREE,
     CommitObject,
+    ObjectSource,
     Oid,
+    PendingObjects,
     TreeEntry,
     Trees,
     TreeUpdate,
     commit_content,
     object_id,
 )
-from editd.store.git_repository import open_store
-from editd.store.head import read_head
-from editd.store.history_start import HistoryStart, read_history_start, write_history_start
+from editd.store.git_repository import (
+    HistoryStart,
+    open_store,
+    read_head,
+    read_history_start,
+    write_history_start,
+)
 from editd.store.index import NEVER, Index
 from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, segments
 from editd.store.journal_record import (
@@ -44,12 +50,14 @@ from editd.store.journal_record import (
     part_records,
     transaction_of,
 )
-from editd.store.sync_state import (
+from editd.store.state_files import (
+    NOBODY,
     SyncedThrough,
     clear_sync_failed,
     has_sync_failed,
     mark_sync_failed,
     note_synced,
+    read_acknowledged,
     read_synced,
 )
 from editd.system.filesystem import folder_bytes
@@ -57,7 +65,7 @@ from editd.values.content import FileState, GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.store.journal import Frame
     from editd.values.changeset import Change
@@ -65,8 +73,46 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_RECORD = attrgetter("record")
 EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; above it, transactions wait for packing
+
+
+def store_of(folder: str) -> str:
+    """Return the path of the repository in a state folder."""
+    return os.path.join(folder, "store.git")
+
+
+class StoredObjects:
+    """The objects of a store that is whole."""
+
+    def __init__(self, store: str) -> None:
+        """Open the repository. Raises HistoryDamaged."""
+        self._store = store
+        self._repository = _open_repository(store)
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        try:
+            return self._repository.odb.read(pygit2.Oid(raw=oid))
+        except (KeyError, pygit2.GitError):
+            # libgit2 reports unreadable packs as missing objects, and hides the disk's error.
+            try:
+                os.listdir(os.path.join(self._store, "objects/pack"))
+            except OSError as error:
+                raise IoError(error, "The history cannot be read") from error
+            return self._repository.odb.read(pygit2.Oid(raw=oid))
+
+    def close(self) -> None:
+        self._repository.free()
+
+
+class HistoryParts(Struct, frozen=True):
+    """The parts of a history, opened."""
+
+    objects: ObjectSource
+    journal: Journal
+    index: Index
+    published: SyncedThrough
 
 
 class TransactionDraft(Struct, frozen=True):
@@ -82,50 +128,62 @@ class TransactionDraft(Struct, frozen=True):
 class History:
     """The one writer's view of the history. Opened after its baseline exists."""
 
-    floor = HistoryStart()  # the start of the history, if not the baseline
-    _packed_bytes = 0
-
-    def __init__(self, folder: str) -> None:
-        """Open the history in the state folder `folder`; raises HistoryDamaged.
-
-        The journal's transactions after head take effect at once; `hot` lists them for recovery. `unsynced`
-        lists all transactions, packed or not, that may not be durable in the files.
-        """
+    def __init__(self, folder: str, parts: HistoryParts) -> None:
+        """Put the history in the state folder `folder` together, without a transaction yet."""
         self.folder = folder
-        self.store = os.path.join(folder, "store.git")
-        self._repository = _open_repository(self.store)
+        self.store = store_of(folder)
+        self.journal, self.index, self.published = parts.journal, parts.index, parts.published
+        self.floor = HistoryStart()  # the start of the history, if not the baseline
+        self.pending = PendingObjects()
+        self.packed = Seq(0)
+        self.hot: tuple[Committed, ...] = ()
+        """The journal's transactions after head, for recovery; they took effect at the opening."""
+        self.unsynced: tuple[Committed, ...] = ()
+        """All transactions, packed or not, that may not be durable in the files."""
+        self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
+        self._objects = parts.objects
+        self._tried: dict[Oid, bytes] = {}  # the objects of a trial
+        self._packed_bytes = 0
+        self._head = self._packed_commit = NOBODY
+        self._seq = 0
+        self._trees = Trees(EMPTY_TREE, self._tree_bytes)
+        self._tail = JournalPosition(0, 0)
+
+    @classmethod
+    def open(cls, folder: str) -> History:
+        """Open the history in the state folder `folder`. Raises HistoryDamaged, IoError."""
         with contextlib.ExitStack() as opened:  # closes them again if the history is damaged
-            opened.callback(self._repository.free)
-            self.journal = Journal(os.path.join(folder, "journal"))
-            opened.callback(self.journal.close)
-            self.index = Index(os.path.join(folder, "index.db"))
-            opened.callback(self.index.close)
-            self.published = SyncedThrough(folder)
-            opened.callback(self.published.close)
-            self._read_in()
+            objects = StoredObjects(store_of(folder))
+            opened.callback(objects.close)
+            journal = Journal(os.path.join(folder, "journal"))
+            opened.callback(journal.close)
+            index = Index(os.path.join(folder, "index.db"))
+            opened.callback(index.close)
+            published = SyncedThrough(folder)
+            opened.callback(published.close)
+            history = cls(folder, HistoryParts(objects, journal, index, published))
+            history._read_in()
             opened.pop_all()
+        return history
 
     def _read_in(self) -> None:
         """Load head and the journal, and update the index. Raises HistoryDamaged."""
-        self._pending: dict[Oid, tuple[int, bytes]] = {}  # object → the last seq that needs it, its bytes
-        self._tried: dict[Oid, bytes] = {}  # the objects of a trial
-        self._pending_order: deque[tuple[int, Oid]] = deque()
-        self.pending_bytes = 0
         self.measure()
         head = read_head(self.store)
         if head is None:
             raise self._damaged("it has no head")
         self.floor = self._read_floor()
+        self._begin_at(head)
+        self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
+        self._catch_up_index()
+        self._replay()
+
+    def _begin_at(self, head: Oid) -> None:
+        """Take the packed transactions up to the commit `head`. Raises HistoryDamaged."""
         self._head = self._packed_commit = head
         self.packed = self._written(head).seq
         self._seq = int(self.packed)
         self._trees = Trees(self._commit(head).tree, self._tree_bytes)
-        self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
-        self.hot: tuple[Committed, ...] = ()
-        self.unsynced: tuple[Committed, ...] = ()
-        self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
-        self._catch_up_index()
-        self._replay()
 
     # ── queries ──
 
@@ -149,21 +207,20 @@ class History:
 
     def entry(self, path: WorkspacePath) -> Entry | None:
         """Return the entry of `path` after the newest transaction, drafts included."""
-        return _named(self._trees.entry(path.raw), None)
+        entry = self._trees.entry(path.raw)
+        if entry is None:
+            return None
+        return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()))  # editd wrote these trees itself
 
     def pending_content(self, version: Version) -> bytes | None:
         """Return the bytes of an unpacked version from memory; None for any other version."""
-        pending = self._pending.get(bytes.fromhex(version))
-        return None if pending is None else pending[1]
+        return self.pending.get(bytes.fromhex(version))
 
     def content(self, version: Version) -> bytes | None:
         """Return the bytes of any recorded version, or None. Raises HistoryDamaged, IoError."""
         oid = bytes.fromhex(version)
-        pending = self._pending.get(oid)
-        if pending is not None:
-            return pending[1]
-        if oid in self._tried:
-            return self._tried[oid]
+        if (content := self._in_memory(oid)) is not None:
+            return content
         try:
             kind, content = self._read(oid)
         except KeyError:
@@ -182,7 +239,8 @@ class History:
         if folder is None:
             return {}, []
         files: dict[bytes, tuple[GitMode, Version]] = {
-            name: (_mode(entry.mode), Version(entry.oid.hex())) for name, entry in folder.files().items()
+            name: (cast("GitMode", entry.mode), Version(entry.oid.hex()))
+            for name, entry in folder.files().items()
         }
         return files, folder.folders()
 
@@ -251,33 +309,31 @@ class History:
         published_through: int = 0,
     ) -> TransactionDraft:
         """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on."""
-        records = tuple(
-            change_record(
-                change, with_before=change.before is not None and not self.index.is_touched(change.path)
-            )
-            for change in changes
-        )
         seq = self._seq + 1
-        splice = self._trees.update((record.path, _tree_entry(record)) for record in records)
-        touches = [
-            Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes
-        ]  # equal to `touch_of` of the records
+        records, touches = list[ChangeRecord](), list[Touch]()  # each touch equals `touch_of` of its record
+        entries: list[tuple[bytes, TreeEntry | None]] = []
+        for change in changes:
+            is_new = change.before is not None and not self.index.is_touched(change.path)
+            record = change_record(change, with_before=is_new)
+            records.append(record)
+            entries.append((record.path, tree_entry(record)))
+            touches.append(touch_by(change))
+        splice = self._trees.update(entries)
         commit = commit_oid(
             splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode(), parts
         )
-        record = Committed(
+        full_record = Committed(
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
-            authorship.request_id, time_us, tuple(undoes), records, notes, token, boot, published_through,
-            *part_records(parts),
+            authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
+            published_through, *(part_records(parts) if parts else ((), ())),
         )  # fmt: skip
         transaction = Transaction(
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
             parts=tuple(parts),
         )  # fmt: skip
-        draft = TransactionDraft(record, transaction, notes, splice, self._head)
-        self._head, self._seq = commit[0], seq
-        self._hold(record, splice)
-        return draft
+        head_before, self._head, self._seq = self._head, commit[0], seq
+        self._hold(full_record, splice.trees)
+        return TransactionDraft(full_record, transaction, notes, splice, head_before)
 
     def revert(self, drafts: Sequence[TransactionDraft]) -> None:
         """Discard these drafts, which must be the newest ones, in their order."""
@@ -290,7 +346,7 @@ class History:
 
         Raises OSError, after which the caller reverts the drafts, or JournalFailed if the commit is in doubt.
         """
-        self.journal.append([draft.record for draft in drafts])
+        self.journal.append(tuple(map(_RECORD, drafts)))
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:
         """Abort these committed drafts, the newest ones, which no client has seen (C4, C6)."""
@@ -319,7 +375,7 @@ class History:
                     if state is not None:
                         self._tried[bytes.fromhex(state.version)] = state.content
                 self._seq += 1
-                touches = tuple(Touch(c.path, _entry(c.before), _entry(c.after), c.source) for c in changes)
+                touches = tuple(map(touch_by, changes))
                 nobody = Authorship("", None, "", None)
                 name = CommitId(f"{self._seq:040x}")
                 add(Transaction(
@@ -339,19 +395,14 @@ class History:
     @property
     def is_backed_up(self) -> bool:
         """Whether so many bytes wait for packing that new transactions must wait."""
-        return self.pending_bytes > PENDING_BYTES_MAX
+        return self.pending.bytes > PENDING_BYTES_MAX
 
     def packed_through(self, seq: int, tail: JournalPosition) -> None:
         """Record that all up to `seq` is durable in git, and that packing has read the journal to `tail`."""
         self.packed = Seq(seq)
         self._tail = tail
         self.measure()
-        while self._pending_order and self._pending_order[0][0] <= seq:
-            _, oid = self._pending_order.popleft()
-            held = self._pending.get(oid)
-            if held is not None and held[0] <= seq:
-                del self._pending[oid]
-                self.pending_bytes -= len(held[1])
+        self.pending.release(seq)
 
     def note_synced(self, seq: int) -> None:
         """Record that all up to `seq` is durable in the files; log a failure to record it.
@@ -407,9 +458,9 @@ class History:
         return self.index.forget(self.floor.seq, transactions)
 
     def reopen_packs(self) -> None:
-        """Reopen the repository, because open packs that were deleted still use disk space."""
-        self._repository.free()
-        self._repository = _open_repository(self.store)
+        """Open the packs anew, because open packs that were deleted still use disk space."""
+        self._objects.close()
+        self._objects = StoredObjects(self.store)
         self.measure()
 
     def measure(self) -> None:
@@ -419,7 +470,7 @@ class History:
     @property
     def disk_bytes(self) -> int:
         """The disk space of the history, with the bytes that wait for packing."""
-        return self._packed_bytes + self.pending_bytes
+        return self._packed_bytes + self.pending.bytes
 
     def _index_floor(self, commit: Oid) -> None:
         transaction, notes = self._transaction_of_commit(commit)
@@ -429,22 +480,16 @@ class History:
         self.index.close()
         self.journal.close()
         self.published.close()
-        self._repository.free()
+        self._objects.close()
 
-    def _hold(self, record: Committed, splice: TreeUpdate) -> None:
-        """Keep the objects of a draft in memory until they are packed."""
-        for oid, content in splice.trees.items():
-            self._hold_object(record.seq, oid, content)
+    def _hold(self, record: Committed, trees: Mapping[Oid, bytes]) -> None:
+        """Keep the contents and the trees of a transaction in memory until they are packed."""
+        objects = dict(trees)
         for change in record.changes:
             for side in (change.before, change.after):
                 if side is not None and side.content is not None:
-                    self._hold_object(record.seq, side.version, side.content)
-
-    def _hold_object(self, seq: int, oid: Oid, content: bytes) -> None:
-        if oid not in self._pending:
-            self.pending_bytes += len(content)
-        self._pending[oid] = (seq, content)
-        self._pending_order.append((seq, oid))
+                    objects[side.version] = side.content
+        self.pending.hold(record.seq, objects.items())
 
     # ── opening ──
 
@@ -461,19 +506,15 @@ class History:
         for record in hot:
             if record.seq != self._seq + 1:
                 raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
-            splice = self._trees.update((change.path, _tree_entry(change)) for change in record.changes)
+            splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
             transaction = transaction_of(record)
-            commit, _ = commit_oid(
-                splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
-                record.time_us, transaction.touches, record.undoes, record.notes.decode(),
-                transaction.parts,
-            )  # fmt: skip
+            commit, _ = commit_of(transaction, record.notes, splice.root, self._head)
             if commit != record.commit:
                 raise self._damaged(
                     f"transaction {record.seq} in its journal does not follow from the one before"
                 )
             self._head, self._seq = record.commit, record.seq
-            self._hold(record, splice)
+            self._hold(record, splice.trees)
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
         self._compare_with_mark(read)
@@ -563,26 +604,19 @@ class History:
 
     def _read(self, oid: Oid) -> tuple[int, bytes]:
         """Return an object's type and bytes from the store. Raises KeyError, pygit2.GitError, IoError."""
-        try:
-            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
-        except (KeyError, pygit2.GitError):
-            # libgit2 reports unreadable packs as missing objects, and hides the disk's error.
-            try:
-                os.listdir(os.path.join(self.store, "objects/pack"))
-            except OSError as error:
-                raise IoError(error, "The history cannot be read") from error
-            kind, content = self._repository.odb.read(pygit2.Oid(raw=oid))
+        kind, content = self._objects.read(oid)
         return kind, self.floor.seen(oid, content)
+
+    def _in_memory(self, oid: Oid) -> bytes | None:
+        pending = self.pending.get(oid)
+        return pending if pending is not None else self._tried.get(oid)
 
     def _tree_bytes(self, oid: Oid) -> bytes:
         return self._object_bytes(oid)
 
     def _object_bytes(self, oid: Oid) -> bytes:
-        pending = self._pending.get(oid)
-        if pending is not None:
-            return pending[1]
-        if oid in self._tried:
-            return self._tried[oid]
+        if (content := self._in_memory(oid)) is not None:
+            return content
         try:
             return bytes(self._read(oid)[1])
         except (KeyError, pygit2.GitError) as error:
@@ -607,6 +641,14 @@ def commit_oid(
     return object_id("commit", content), content
 
 
+def commit_of(transaction: Transaction, notes: bytes, tree: Oid, parent: Oid) -> tuple[Oid, bytes]:
+    """Return the id and the bytes of a recorded transaction's commit object."""
+    return commit_oid(
+        tree, parent, transaction.seq, transaction.kind, transaction.authorship, transaction.time_us,
+        transaction.touches, transaction.undoes, notes.decode(), transaction.parts,
+    )  # fmt: skip
+
+
 def _open_repository(path: str) -> pygit2.Repository:
     try:
         return open_store(path)
@@ -614,7 +656,8 @@ def _open_repository(path: str) -> pygit2.Repository:
         raise HistoryDamaged(f"The history cannot be opened: {error}.", data={"file": path}) from error
 
 
-def _tree_entry(change: ChangeRecord) -> TreeEntry | None:
+def tree_entry(change: ChangeRecord) -> TreeEntry | None:
+    """Return the entry of the changed path in the tree after the change; none if it is gone."""
     return None if change.after is None else TreeEntry(change.after.mode, change.after.version)
 
 
@@ -622,13 +665,12 @@ def _named_by(state: FileState | None) -> TreeEntry | None:
     return None if state is None else TreeEntry(state.mode, bytes.fromhex(state.version))
 
 
-def _entry(state: FileState | None) -> Entry | None:
-    return None if state is None else Entry(state.mode, state.version, state.permissions)
-
-
-def _mode(mode: int) -> GitMode:
-    return cast("GitMode", mode)  # editd wrote these trees itself
-
-
-def _named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
-    return None if entry is None else Entry(_mode(entry.mode), Version(entry.oid.hex()), permissions)
+def touch_by(change: Change) -> Touch:
+    """Return a planned change as a transaction has it."""
+    before, after = change.before, change.after
+    return Touch(
+        change.path,
+        None if before is None else Entry(before.mode, before.version, before.permissions),
+        None if after is None else Entry(after.mode, after.version, after.permissions),
+        change.source,
+    )

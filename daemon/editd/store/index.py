@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 SCHEMA = 5
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
-_Request = tuple[str | None, str]  # a session and its request's id
+_Request = tuple[str | None, str | None]  # a session and its request's id
 
 NEVER = 2**62  # a seq that no transaction will have
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
@@ -151,10 +151,11 @@ class Index:
 
     def add(self, transaction: Transaction, notes: bytes = b"") -> None:
         self._waiting.append((transaction, notes))
-        request = _request(transaction)
-        if request is not None:
-            self._requests[request] = transaction.seq
-        self._touched.update(touch.path.raw for touch in transaction.touches)
+        author = transaction.authorship
+        if author.request_id is not None:
+            self._requests[author.session, author.request_id] = transaction.seq
+        for touch in transaction.touches:
+            self._touched.add(touch.path.raw)
 
     def flush_if_full(self) -> None:
         """Write some waiting transactions if there are many. Called when no client waits for a reply."""
@@ -191,8 +192,9 @@ class Index:
                 undo_state.mark_all(self._database, transaction)
         del self._waiting[:LOT]
         for transaction, _ in lot:
-            request = _request(transaction)
-            if request is not None and self._requests.get(request) == transaction.seq:
+            author = transaction.authorship
+            request = author.session, author.request_id
+            if self._requests.get(request) == transaction.seq:
                 del self._requests[request]
         if len(self._touched) > TOUCHED_MAX:
             self._touched = {touch.path.raw for waiting, _ in self._waiting for touch in waiting.touches}
@@ -388,6 +390,14 @@ class Index:
         )
         return [(Seq(row[1]), _touch(row)) for row in rows]
 
+    def deletions(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
+        """Return those of `life` that left no file at `path`."""
+        rows = self._all(
+            "select * from touch where path = ? and seq > ? and seq < ? and after is null order by seq",
+            (path.raw, after, NEVER if before is None else before),
+        )
+        return [(Seq(row[1]), _touch(row)) for row in rows]
+
     def undoes(self, seq: int) -> tuple[Seq, ...]:
         """Return the transactions that `seq` undid, at least in some paths; linear in the paths of those."""
         row = self._one("select undoes from tx where seq = ?", (seq,))
@@ -575,11 +585,6 @@ def _insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byt
             for touch in transaction.touches
         ),
     )  # fmt: skip
-
-
-def _request(transaction: Transaction) -> _Request | None:
-    author = transaction.authorship
-    return None if author.request_id is None else (author.session, author.request_id)
 
 
 def _authorship(author: Authorship) -> Iterator[str | bytes | None]:

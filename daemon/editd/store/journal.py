@@ -29,7 +29,9 @@ import msgspec
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import (
+from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record
+from editd.store.state_files import (
+    ACKNOWLEDGED,
     BEFORE_AT,
     NOBODY,
     AcknowledgedFile,
@@ -37,16 +39,14 @@ from editd.store.acknowledged import (
     before_in,
     read_acknowledged,
 )
-from editd.store.acknowledged import NAME as MARK
-from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record
-from editd.store.relaxed import note_relaxed, relaxed_through
-from editd.system.atomic_file import sync_path
+from editd.system.files import replace_file_durably, sync_path
 from editd.system.filesystem import folder_bytes, write_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.store.acknowledged import Acknowledged
+    from editd.store.state_files import Acknowledged
+
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # empty segments; more of them, after many edits, are deleted
@@ -131,7 +131,7 @@ class Journal:
         except OSError as error:
             self._take_back(offset, error)
             raise
-        self.position = JournalPosition(number, _aligned(offset + length))
+        self.position = JournalPosition(number, -(-(offset + length) // ALIGNMENT) * ALIGNMENT)
         self._unsynced = records[-1] if self.is_relaxed else None
         if not self.is_relaxed:
             self._acknowledge(records[-1], self.position)
@@ -280,7 +280,7 @@ def frames(folder: str, start: JournalPosition, until: JournalPosition | None = 
 
     A bad frame after the acknowledged end (`known_ends`), with no valid frame after it, was torn by a crash:
     it ends the journal. Any other bad frame raises HistoryDamaged, except in relaxed segments
-    (`store.relaxed`), in which a power cut leaves holes.
+    (durability = "relaxed"), in which a power cut leaves holes.
     """
     ends = known_ends(folder) if until is None else {}
     holes_through = relaxed_through(folder)
@@ -342,7 +342,9 @@ def known_ends(folder: str) -> dict[int, int]:
         if ends.get(number):
             raise _damaged(segment_path(folder, number), "it is another segment, or none", 0)
     if mark is None and is_marked:
-        raise _damaged(os.path.join(folder, MARK), "it is missing, so the end of the journal is unknown")
+        raise _damaged(
+            os.path.join(folder, ACKNOWLEDGED), "it is missing, so the end of the journal is unknown"
+        )
     if mark is not None and mark.offset and mark.segment not in present:
         missing = segment_path(folder, mark.segment)
         raise _damaged(missing, f"it is missing; it had transactions up to {mark.seq}")
@@ -475,3 +477,33 @@ def _damaged(path: str, problem: str, offset: int | None = None) -> HistoryDamag
 
 def _aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+# The segments that were written with `durability = "relaxed"`, in which a power cut may leave a hole.
+#
+# Unsynced frames reach the disk in any order. So a bad frame before good ones is no damage in such a
+# segment, but the end of the durable part. The file holds the highest number of such a segment. Numbers
+# only rise, so it is never lowered.
+
+RELAXED = "relaxed"
+
+
+def relaxed_through(folder: str) -> int:
+    """Return the highest number of a segment in `folder` that may have a hole. Raises HistoryDamaged."""
+    path = os.path.join(folder, RELAXED)
+    try:
+        with open(path, "rb") as file:
+            return int(file.read(32))
+    except FileNotFoundError:
+        return -1
+    except ValueError:
+        raise HistoryDamaged(
+            f"The journal is damaged: {path} holds no number, so damage looks like a power cut.",
+            hint="No transaction is lost by this. Delete the file if there was no power cut.",
+            data={"file": path},
+        ) from None
+
+
+def note_relaxed(folder: str, number: int) -> None:
+    """Record that the segment `number` may have a hole; durable on return. Raises OSError."""
+    replace_file_durably(os.path.join(folder, RELAXED), b"%d\n" % number)

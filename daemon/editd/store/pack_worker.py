@@ -20,19 +20,16 @@ import pygit2
 
 from editd.errors import HistoryDamaged, Refused
 from editd.store.commit_message import parse
-from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, TreeEntry, Trees
-from editd.store.git_repository import open_store
-from editd.store.head import move_head, read_head
-from editd.store.history import commit_oid
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, Trees
+from editd.store.git_repository import exclusive_lock, move_head, open_store, read_head, write_manifest
+from editd.store.history import commit_of, tree_entry
 from editd.store.journal import Frame, JournalPosition, committed, frames
 from editd.store.journal_record import Committed, transaction_of
-from editd.store.manifest import exclusive_lock, write_manifest
-from editd.store.pack_cleanup import tidy
-from editd.store.pack_writer import PackWriter, release
+from editd.store.packfile import PackWriter, release, tidy
 from editd.store.repack import Repacker
-from editd.system.fast_exit import exit_fast
-from editd.system.flock import take
+from editd.system.files import take
 from editd.system.frames import read_frame, write_frame
+from editd.system.process import exit_fast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,16 +96,8 @@ class Packer:
     def _add(self, writer: PackWriter, record: Committed) -> None:
         if record.seq != self.packed + 1:
             raise HistoryDamaged(f"The journal goes from transaction {self.packed} to {record.seq}.")
-        splice = self._trees.update(
-            (c.path, None if c.after is None else TreeEntry(c.after.mode, c.after.version))
-            for c in record.changes
-        )
-        transaction = transaction_of(record)
-        oid, content = commit_oid(
-            splice.root, self._head, record.seq, transaction.kind, transaction.authorship,
-            record.time_us, transaction.touches, record.undoes, record.notes.decode(),
-            transaction.parts,
-        )  # fmt: skip
+        splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
+        oid, content = commit_of(transaction_of(record), record.notes, splice.root, self._head)
         if oid != record.commit:
             raise HistoryDamaged(f"Transaction {record.seq} does not give the commit {record.commit.hex()}.")
         for change in record.changes:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import pygit2
 
 from editd.errors import Refused
-from editd.store.git_repository import open_store
-from editd.store.manifest import drop_packs, exclusive_lock, shared_lock
-from editd.system.atomic_file import sync_path
+from editd.store.git_repository import drop_packs, exclusive_lock, open_store, shared_lock
+from editd.system.files import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,9 +93,9 @@ def _folder_of(store: str) -> str:
 
 
 def _add_all(builder: pygit2.PackBuilder, folder: str, names: Iterable[str]) -> None:
-    for name in names:
-        for oid in _oids(folder, name):
-            builder.add(oid)
+    # Sorted: the same objects make the same pack.
+    for oid in sorted({oid for name in names for oid in _oids(folder, name)}):
+        builder.add(oid)
 
 
 def _smallest(folder: str) -> set[str]:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.acknowledged import read_acknowledged
 from editd.store.commit_message import parse
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -36,21 +35,26 @@ from editd.store.git_objects import (
     object_id,
     tree_changes,
 )
-from editd.store.git_repository import create_store
-from editd.store.head import REF, move_head, read_head
-from editd.store.history import commit_oid
-from editd.store.history_start import NAME as FLOOR
-from editd.store.history_start import write_history_start
+from editd.store.git_repository import (
+    MANIFEST,
+    REF,
+    SHALLOW,
+    create_store,
+    move_head,
+    read_head,
+    read_manifest,
+    write_history_start,
+    write_manifest,
+)
+from editd.store.history import commit_of
 from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, whole_records
 from editd.store.journal_record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
-from editd.store.manifest import NAME as MANIFEST
-from editd.store.manifest import read_manifest, write_manifest
-from editd.store.pack_reader import FOREIGN, Pack, offsets_in, verify_index, verify_pack
 from editd.store.pack_worker import Packer
-from editd.store.pack_writer import UNFINISHED, PackWriter
+from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
 from editd.store.salvage import Salvage
+from editd.store.state_files import read_acknowledged
 from editd.store.verify import KINDS, verify_full, verify_quick
-from editd.system.atomic_file import replace_file
+from editd.system.files import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 from editd.values.content import version_of
 
@@ -133,8 +137,8 @@ class Repair:
     def _plan_files(self) -> None:
         for damage in verify_quick(self.folder, 0):
             name = os.path.relpath(damage.file, self._store)
-            self._is_floor_damaged |= name == FLOOR
-            if name in ("HEAD", "config", MANIFEST, REF, FLOOR):
+            self._is_floor_damaged |= name == SHALLOW
+            if name in ("HEAD", "config", MANIFEST, REF, SHALLOW):
                 self._put_aside(damage.file)
                 self.done.append(f"{damage.file} is rebuilt: {damage.what}.")
 
@@ -214,7 +218,7 @@ class Repair:
         with contextlib.suppress(HistoryDamaged):
             head = read_head(self._store)
         if head is None:
-            head = self._salvage._newest()
+            head = self._salvage.newest()
         packed, ids = self._packed_below(head)
         if ids:
             return packed, ids
@@ -224,8 +228,8 @@ class Repair:
         of_record = [record.seq for record in self._by_seq.values() if record.commit == head]
         if of_record:
             return of_record[0], {}
-        if head != self._salvage._newest():  # head names an unknown commit
-            return self._packed_below(self._salvage._newest())
+        if head != self._salvage.newest():  # head names an unknown commit
+            return self._packed_below(self._salvage.newest())
         return self._salvage.index.last, {}
 
     def _packed_below(self, head: Oid | None) -> tuple[int, dict[int, Oid]]:
@@ -288,10 +292,7 @@ class Repair:
             splice = trees.update((touch.path.raw, _tree_entry(touch.after)) for touch in transaction.touches)
         except KeyError:
             return None
-        commit, content = commit_oid(
-            splice.root, before.commit, transaction.seq, transaction.kind, transaction.authorship,
-            transaction.time_us, transaction.touches, transaction.undoes, notes.decode(), transaction.parts,
-        )  # fmt: skip
+        commit, content = commit_of(transaction, notes, splice.root, before.commit)
         if commit.hex() != transaction.id:
             return None
         for oid, raw in splice.trees.items():
@@ -312,7 +313,7 @@ class Repair:
             return recovered[1]
         if oid == EMPTY_TREE:
             return b""
-        number, content = self._salvage.raw(oid)
+        number, content = self._salvage.objects.read(oid)
         kind = KINDS[number]
         if object_id(kind, content) != oid:
             raise KeyError(oid)
@@ -345,7 +346,7 @@ class Repair:
                     waiting.append((prefix + name + b"/", below.oid))
 
     def _is_borrowed(self, oid: Oid) -> bool:
-        return oid not in self._own and self._salvage.is_borrowed(oid)
+        return oid not in self._own and self._salvage.objects.is_borrowed(oid)
 
     def _need_contents(self, seq: int) -> None:
         transaction, _ = self._transaction(seq)

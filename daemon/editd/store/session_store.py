@@ -1,10 +1,4 @@
-"""The durable store of open sessions, their leases, the last fencing token, and published transactions.
-
-Every change is synced before the reply, so that sessions, leases and the order of tokens survive a power cut.
-A damaged file is moved aside. The new one begins with the seconds since the epoch as token, which is higher
-than any issued before. A locked file, or one on a failing disk, is not damaged: the daemon refuses to start
-without it.
-"""
+"""The durable store of sessions: the open ones with their leases, published transactions, and read marks."""
 
 from __future__ import annotations
 
@@ -19,21 +13,24 @@ import msgspec
 
 from editd.errors import IoError, Refused
 from editd.store import sqlite
+from editd.values.changeset import Base, ReadMark
+from editd.values.content import Version
 from editd.values.glob import Glob
-from editd.values.lease import Lease
-from editd.values.session import Bounds, Session, Unread
+from editd.values.path import WorkspacePath
+from editd.values.session import Bounds, Lease, Session, Unread
 from editd.values.transaction import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.changeset import OnStale
 
+
 log = logging.getLogger(__name__)
 
-NAME = "sessions.db"
+SESSIONS_FILE = "sessions.db"
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
-TABLES = """
+SESSION_TABLES = """
 create table if not exists session (name text primary key, written blob not null);
 create table if not exists lease (id text primary key, written blob not null);
 create table if not exists fact (name text primary key, value integer not null);
@@ -67,22 +64,22 @@ class SessionStore:
 
     def __init__(self, folder: str, now_us: int) -> None:
         """Open the file in `folder`, or create it. Raises IoError."""
-        self._path = os.path.join(folder, NAME)
+        self._path = os.path.join(folder, SESSIONS_FILE)
         is_new = not os.path.exists(self._path)
         try:
             try:
-                self._database = _opened(self._path)
+                self._database = _open_sessions(self._path)
                 self.was_ended_cleanly = is_new or self._fact("running") == 0
                 self.sessions = [_session(*row) for row in self._rows("session")]
                 self.leases = [_lease(*row) for row in self._rows("lease")]
                 self.last_token = self._fact("token")
-                _prove(self._database)
+                sqlite.verify_pages(self._database, "integrity_check")
             except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError, TypeError, Refused) as error:
                 if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
                     raise
                 log.error("the registry of sessions is damaged: %s: %s", self._path, error)
                 sqlite.put_aside(self._path)
-                self._database = _opened(self._path)
+                self._database = _open_sessions(self._path)
                 self.was_ended_cleanly = False
                 self.sessions, self.leases = [], []
                 self.last_token = now_us // 1_000_000
@@ -162,17 +159,8 @@ class SessionStore:
         return self._database.execute(f"select * from {table}").fetchall()  # noqa: S608  # ours
 
 
-def _opened(path: str) -> sqlite3.Connection:
-    opened = sqlite.connect(path, journal="delete", synchronous="full")
-    opened.executescript(TABLES)
-    return opened
-
-
-def _prove(opened: sqlite3.Connection) -> None:
-    """Raise ValueError if SQLite finds the file damaged."""
-    flaw = opened.execute("pragma integrity_check(1)").fetchone()[0]
-    if flaw != "ok":
-        raise ValueError(flaw)
+def _open_sessions(path: str) -> sqlite3.Connection:
+    return sqlite.connect(path, journal="delete", synchronous="full", tables=SESSION_TABLES)
 
 
 def _session(name: str, written: bytes) -> Session:
@@ -200,3 +188,112 @@ def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
 def _encoded(written: msgspec.Struct) -> bytes:
     """Encode as JSON in ASCII, because a glob may hold surrogates for bytes that are not UTF-8."""
     return json.dumps(msgspec.to_builtins(written)).encode()
+
+
+# Read marks on disk: the versions that each opened session has seen, for the next daemon.
+#
+# Written within a second and never synced, so that no client waits for it. A power cut may lose some of it,
+# a SIGKILL the last second. That is safe, because the session store records an unclean end
+# (`Session.is_in_doubt`). A damaged file is moved aside and replaced by an empty one. Each method raises
+# IoError if the file cannot be read or written.
+
+READ_MARKS_FILE = "seen.db"
+READ_MARK_TABLES = """
+create table if not exists sight (
+    session blob not null, path blob not null, version text, lines text, primary key (session, path)
+) without rowid;
+create table if not exists used (session blob primary key, time_us integer not null) without rowid;
+"""
+
+Row = tuple[str, WorkspacePath, ReadMark | None]  # with the session's name; None deletes the mark
+
+
+class ReadVersionStore:
+    """The read marks of all sessions. Used by one thread at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, READ_MARKS_FILE)
+        self.is_whole = True  # False if the file was damaged, and its content is gone
+        with self._refusing("read"):
+            try:
+                self._database = _open_read_marks(self._path)
+                sqlite.verify_pages(self._database, "quick_check")
+                _verify_rows(self._database)
+            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+                if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
+                    raise
+                log.error("the file of the sessions' read marks is damaged: %s: %s", self._path, error)
+                self.is_whole = False
+                sqlite.put_aside(self._path)
+                self._database = _open_read_marks(self._path)
+        sqlite.is_open(self._database)
+
+    def of(self, session: str) -> list[tuple[WorkspacePath, ReadMark]]:
+        with self._refusing("read"):
+            rows = self._database.execute(
+                "select path, version, lines from sight where session = ?", (os.fsencode(session),)
+            ).fetchall()
+        return [(WorkspacePath(os.fsdecode(path)), _sight(version, lines)) for path, version, lines in rows]
+
+    def used_us(self, session: str) -> int:
+        """Return the time of the session's last use, or 0."""
+        with self._refusing("read"):
+            row = self._database.execute(
+                "select time_us from used where session = ?", (os.fsencode(session),)
+            ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def write(self, rows: Iterable[Row], used: Mapping[str, int]) -> None:
+        """Write new marks and times of use, all or none."""
+        with self._refusing("written"), sqlite.writing(self._database):
+            for session, path, sight in rows:
+                key = (os.fsencode(session), path.raw)
+                if sight is None:
+                    self._database.execute("delete from sight where session = ? and path = ?", key)
+                else:
+                    lines = None if sight.lines is None else json.dumps(sight.lines)
+                    self._database.execute(
+                        "insert or replace into sight values (?, ?, ?, ?)", (*key, sight.base.version, lines)
+                    )
+            self._database.executemany(
+                "insert or replace into used values (?, ?)",
+                [(os.fsencode(session), time_us) for session, time_us in used.items()],
+            )
+
+    def forget(self, session: str) -> None:
+        """Delete the marks of a session that has ended."""
+        with self._refusing("written"), sqlite.writing(self._database):
+            for table in ("sight", "used"):
+                self._database.execute(
+                    f"delete from {table} where session = ?",  # noqa: S608  # ours
+                    (os.fsencode(session),),
+                )
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextlib.contextmanager
+    def _refusing(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise sqlite.refusal(
+                error, f"The read marks of the sessions, {self._path}, cannot be {action}"
+            ) from error
+
+
+def _open_read_marks(path: str) -> sqlite3.Connection:
+    return sqlite.connect(path, journal="wal", synchronous="off", tables=READ_MARK_TABLES)
+
+
+def _verify_rows(opened: sqlite3.Connection) -> None:
+    """Decode every read mark. Raises sqlite3.DatabaseError, ValueError, TypeError if one is damaged."""
+    for _, path, version, lines in opened.execute("select session, path, version, lines from sight"):
+        WorkspacePath(os.fsdecode(path))
+        _sight(version, lines)
+    opened.execute("select session, time_us from used").fetchall()
+
+
+def _sight(version: str | None, lines: str | None) -> ReadMark:
+    seen = None if lines is None else tuple((first, last) for first, last in json.loads(lines))
+    return ReadMark(Base(None if version is None else Version(version)), seen)

@@ -38,10 +38,11 @@ _PRIMARY = 0xFF  # the bits of the primary error code; the others are its extens
 
 
 def connect(
-    path: str, *, journal: Literal["delete", "wal"], synchronous: Literal["full", "off"]
+    path: str, *, journal: Literal["delete", "wal"], synchronous: Literal["full", "off"], tables: str = ""
 ) -> sqlite3.Connection:
     """Open or create the database at `path`, for this user alone. Raises OSError, sqlite3.DatabaseError.
 
+    `tables` are SQL statements that make what is not there yet.
     Outside `writing`, each statement is a transaction. One thread at a time may use the connection, not
     always the same one.
     """
@@ -50,10 +51,17 @@ def connect(
     try:
         database.execute(f"pragma journal_mode = {journal}")
         database.execute(f"pragma synchronous = {synchronous}")
+        database.executescript(tables)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def verify_pages(database: sqlite3.Connection, check: Literal["integrity_check", "quick_check"]) -> None:
+    """Raise ValueError if SQLite finds the file damaged. `quick_check` leaves out the indexes."""
+    if (flaw := database.execute(f"pragma {check}(1)").fetchone()[0]) != "ok":
+        raise ValueError(flaw)
 
 
 def is_open(database: sqlite3.Connection) -> None:

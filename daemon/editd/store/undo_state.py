@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Part, Seq, Transaction
@@ -31,6 +32,15 @@ class _Undo(Struct, frozen=True):
     paths: Mapping[Seq, Sequence[WorkspacePath] | None]
     undone: Mapping[bytes, int | None]
     is_whole: bool  # none of its own paths is undone
+
+
+class _Move(Struct, frozen=True):
+    """A move of a file, with the transactions that made it, and those that undid it."""
+
+    source: bytes
+    target: bytes
+    made: Sequence[int]
+    undone: Sequence[int]
 
 
 def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
@@ -136,14 +146,50 @@ def _is_in_force(
 
 
 def _met(database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]) -> bytes:
-    """Find the path at which `by` undid `path` of `seq`: the file may have been moved in between."""
+    """Find the path at which `by` undid `path` of `seq`: the file may have been moved in between.
+
+    If a move had overwritten a file, its undo restores that file, and so is not recorded as a move back. The
+    same holds for the undo of that undo.
+    """
     current, at = path, seq
-    while row := database.execute(
-        "select seq, path from touch where source = ? and seq > ? and seq < ? order by seq limit 1",
-        (current, at, by),
-    ).fetchone():
-        at, current = row
-    return current if current in touched else path
+    made: list[_Move] = []  # the moves from `path` to `current`
+    undone: _Move | None = None  # the move that was undone last
+    while True:
+        moved = database.execute(
+            "select seq, path from touch where source = ? and seq > ? and seq < ? order by seq limit 1",
+            (current, at, by),
+        ).fetchone() or (by, path)
+        backs = [_reversal(database, move, at, by, is_back=True) for move in made]
+        back = min(backs, default=by)
+        again = _reversal(database, undone, at, by, is_back=False) if undone else by
+        at = min(moved[0], back, again)
+        if at == by:
+            return current if current in touched else path
+        if at == back:
+            oldest = backs.index(back)
+            undone = replace(made[oldest], target=current, undone=[*made[oldest].undone, back])
+            del made[oldest:]
+            current = undone.source
+        elif undone is not None and at == again:
+            made.append(replace(undone, made=[*undone.made, again]))
+            current, undone = undone.target, None
+        else:
+            made.append(_Move(current, moved[1], [at], []))
+            current = moved[1]
+
+
+def _reversal(database: sqlite3.Connection, move: _Move, after: int, before: int, *, is_back: bool) -> int:
+    """Return the first transaction that undid a move, or an undo of it. Return `before` if there is none.
+
+    `is_back`: the undo brought the file back to the source. Otherwise an undo of the undo moved it once more.
+    """
+    reversed_by = move.made if is_back else move.undone
+    state = "before is null and after is not null and source is null" if is_back else "after is null"
+    marks = ", ".join("?" * len(reversed_by))
+    undos = f"undoing.seq in ({marks}) and by > ? and by < ?"
+    query = f"select min(by) from undoing join touch on touch.seq = by where {undos} and path = ? and {state}"  # noqa: S608
+    (first,) = database.execute(query, (*reversed_by, after, before, move.source)).fetchone()
+    return before if first is None else int(first)
 
 
 def _each(undoes: Iterable[Seq], parts: Sequence[Part]) -> Iterator[tuple[Seq, list[WorkspacePath] | None]]:

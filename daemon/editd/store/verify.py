@@ -8,8 +8,11 @@ meanwhile, if no pack is removed and the history keeps its start.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import sys
 import tempfile
+import threading
 from typing import TYPE_CHECKING
 
 import pygit2
@@ -17,7 +20,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store import commit_message
-from editd.store.commit_log import transactions_of
+from editd.store.commit_message import transactions_of
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
@@ -27,17 +30,27 @@ from editd.store.git_objects import (
     object_id,
     tree_changes,
 )
-from editd.store.git_repository import CONFIG, open_store
-from editd.store.head import REF, read_head
-from editd.store.history_start import NAME as FLOOR
-from editd.store.history_start import read_history_start
+from editd.store.git_repository import (
+    CONFIG,
+    REF,
+    SHALLOW,
+    Manifest,
+    open_store,
+    packs_in,
+    read_head,
+    read_history_start,
+    read_manifest,
+    shared_lock,
+)
 from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
-from editd.store.manifest import Manifest, packs_in, read_manifest
-from editd.store.pack_reader import Pack, offsets_in, verify_index, verify_pack
+from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
+from editd.system.frames import read_frame, write_frame
+from editd.system.process import exit_fast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
 NAMED_MAX = 20  # objects or transactions in one message
@@ -170,7 +183,7 @@ def _of_head(store: str, folder: str, own: set[Oid] | None) -> Iterator[Damage]:
 
 def _of_floor(store: str, known: Oid | None, own: set[Oid] | None) -> Iterator[Damage]:
     """Yield the damage of the floor's file. `known` is the floor by the manifest."""
-    path = os.path.join(store, FLOOR)
+    path = os.path.join(store, SHALLOW)
     try:
         commit = read_history_start(store).commit
     except HistoryDamaged as damage:
@@ -412,3 +425,36 @@ def _first_difference(path: str, other: str, last: int) -> str | None:
         database.close()
         fresh.close()
     return None
+
+
+# The process in which a `check` verifies the whole history, while packing goes on.
+#
+# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+# Each check starts one. It writes nothing but an index of its own beside the verified one. It ends with the
+# daemon, however long the check would have taken.
+
+
+def main() -> None:
+    """Serve one request: `{through}` → `{problems, damaged}`, as `verify_full` has them."""
+    request = read_frame(sys.stdin.buffer)
+    if request is None:
+        return
+    folder = sys.argv[1]
+    threading.Thread(target=_end_with_the_daemon, daemon=True).start()
+    with shared_lock(os.path.join(folder, "store.git")):
+        for name in os.listdir(folder):
+            if name.startswith(MADE):  # left by an interrupted check
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        problems, is_damaged = verify_full(folder, request["through"])
+    write_frame(sys.stdout.buffer, {"problems": problems, "damaged": is_damaged})
+
+
+def _end_with_the_daemon() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        continue
+    os._exit(0)  # the next check removes the temporary index
+
+
+if __name__ == "__main__":
+    main()
+    exit_fast()

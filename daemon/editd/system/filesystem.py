@@ -33,6 +33,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
@@ -73,6 +75,7 @@ if _renameat2 is not None:
 _statx = getattr(_libc, "statx", None)  # the same
 if _statx is not None:
     _statx.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
+_UNREAD = ctypes.create_string_buffer(_STATX_BYTES)  # for `refresh`, whose caller reads the attributes itself
 
 
 class OpenFolder(Protocol):
@@ -82,6 +85,10 @@ class OpenFolder(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+    def close(self) -> None:
+        """Close the folder, as `with` does at its end."""
+        ...
 
     def stat(self, name: bytes) -> os.stat_result | None:
         """Return the lstat result of `name`; None if it does not exist."""
@@ -196,13 +203,10 @@ class Disk(Protocol):
         ...
 
 
-class RealFolder:
+class RealFolder(Struct, eq=False):
     """A folder by its descriptor."""
 
-    __slots__ = ("descriptor",)
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    descriptor: int
 
     def __enter__(self) -> Self:
         return self
@@ -210,6 +214,9 @@ class RealFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        os.close(self.descriptor)
+
+    def close(self) -> None:
         os.close(self.descriptor)
 
     def stat(self, name: bytes) -> os.stat_result | None:
@@ -320,9 +327,11 @@ class RealDisk:
         self._descriptor = os.open(self.root, _FOLDER_FLAGS)
         # Kept open: a failed write is reported once, to descriptors that were open at the time (syncfs(2)).
         self._to_sync = RealFolder(self._descriptor).open_itself()
-        self._identity = _identity(os.fstat(self._descriptor))
+        root_status = os.fstat(self._descriptor)
+        self._identity = root_status.st_dev, root_status.st_ino
         self.device = self._identity[0]
-        self.is_walking = walk or not _may_openat2(self._descriptor)
+        self.is_walking = walk
+        self.is_walking = walk or not self._may_openat2()
         """Whether folders are opened name by name for want of openat2: equally safe."""
         self.can_sync_whole = _may_syncfs()
         self.can_exchange = self.has_leases = True
@@ -337,7 +346,12 @@ class RealDisk:
     def folder(self, path: bytes) -> RealFolder:
         if not path:
             return RealFolder(os.dup(self._descriptor))
-        opened = _walk(self._descriptor, path) if self.is_walking else _openat2(self._descriptor, path)
+        if self.is_walking:
+            return RealFolder(_walk(self._descriptor, path))
+        while (opened := _syscall(_SYS_OPENAT2, self._descriptor, path, _HOW, len(_HOW))) < 0:
+            number = ctypes.get_errno()
+            if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; retry
+                raise OSError(number, os.strerror(number), path)
         return RealFolder(opened)
 
     def sync(self, path: bytes = b"") -> None:
@@ -368,9 +382,19 @@ class RealDisk:
             if found is not None and stat.S_ISREG(found.st_mode):
                 _fsync(folder.open(name))
 
+    def _may_openat2(self) -> bool:
+        try:
+            with self.folder(b"."):
+                return True
+        except OSError as error:
+            if error.errno not in _FORBIDDEN:
+                raise
+            return False  # if the folder itself may not be entered, the walk raises that
+
     def is_root_in_place(self) -> bool:
         try:
-            return _identity(os.lstat(self.root)) == self._identity
+            present = os.lstat(self.root)
+            return (present.st_dev, present.st_ino) == self._identity
         except (FileNotFoundError, NotADirectoryError):
             return False
 
@@ -492,8 +516,8 @@ def refresh(descriptor: int, name: bytes = b"") -> None:
     On a shared file system it caches sizes and times for some seconds. On a local one this does nothing.
     """
     flags = _AT_STATX_FORCE_SYNC | (_AT_SYMLINK_NOFOLLOW if name else _AT_EMPTY_PATH)
-    if _statx is not None:  # the caller reads the refreshed attributes itself
-        _statx(descriptor, name, flags, _STATX_BASIC_STATS, ctypes.create_string_buffer(_STATX_BYTES))
+    if _statx is not None:
+        _statx(descriptor, name, flags, _STATX_BASIC_STATS, _UNREAD)
 
 
 def write_whole(descriptor: int, content: bytes) -> None:
@@ -510,6 +534,16 @@ def write_at(descriptor: int, content: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written
+
+
+def attributes_of(descriptor: int) -> list[str]:
+    """Return the names of the extended attributes, ACLs included; none without support in the file system."""
+    try:
+        return os.listxattr(descriptor)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return []
 
 
 def file_flags(descriptor: int) -> int:
@@ -557,10 +591,6 @@ _NO_LEASE = (
 )
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
 def mount_id(descriptor: int) -> bytes:
     """Return the id of the mount that an open file is on; b"" if libc or the kernel has no such id."""
     found = ctypes.create_string_buffer(_STATX_BYTES)
@@ -570,28 +600,8 @@ def mount_id(descriptor: int) -> bytes:
     return found.raw[_MOUNT] if is_known else b""
 
 
-def _may_openat2(root: int) -> bool:
-    try:
-        os.close(_openat2(root, b"."))
-    except OSError as error:
-        if error.errno not in _FORBIDDEN:
-            raise
-        return False  # if the folder itself may not be entered, the walk raises that
-    return True
-
-
-def _openat2(root: int, path: bytes) -> int:
-    while True:
-        descriptor: int = _syscall(_SYS_OPENAT2, root, path, _HOW, len(_HOW))
-        if descriptor >= 0:
-            return descriptor
-        number = ctypes.get_errno()
-        if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; retry
-            raise OSError(number, os.strerror(number), path)
-
-
 def _walk(root: int, path: bytes) -> int:
-    """Do as `_openat2`, one name at a time."""
+    """Do as openat2(2) in `RealDisk.folder`, one name at a time."""
     if path.startswith(b"/") or b".." in path.split(b"/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     folder = os.dup(root)

@@ -28,7 +28,7 @@ from watchdog.events import DirModifiedEvent, FileSystemEvent, FileSystemEventHa
 from watchdog.observers.api import BaseObserver, EventEmitter
 
 from editd.system import inotify
-from editd.system.regular_file import git_folder
+from editd.system.files import git_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

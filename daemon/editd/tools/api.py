@@ -1,25 +1,108 @@
-"""The interface between a dialect's tools and the changeset under construction.
+"""The tool API: a call with its arguments, the workspace as a tool sees it, and the text of the answer.
 
 A tool takes a call with the original system's argument names. It reads and changes files through
-`ToolApi`, and returns an answer in that system's words. It never touches the disk or the history:
+`ToolApi`, and returns an answer in the words of that system. It never touches the disk or the history:
 `tools.context` implements `ToolApi` on the changeset so far.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from editd.edits.replace import Replacement, fitted, replace
+from editd.edits.search import Span, lost_returns, with_plain_line_ends
+from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.edits.regex import Match, Search
-    from editd.edits.replace import Replacement
-    from editd.tools.tool_text import ToolText
+    from editd.edits.search import Match, Search
     from editd.values.changeset import ReadMark
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
+
+
+# The text of a file as the dialects see it, with LF line ends and without its byte order mark.
+#
+# New text takes the line ends of the text it replaces, line for line in a mixed file. A byte outside the
+# replaced spans never changes. The file keeps its encoding and byte order mark.
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """A file's text: `raw` has its own line ends, `text` has LF. Offsets refer to `text`."""
+
+    path: WorkspacePath
+    raw: str
+    text: str = field(init=False)
+    _lost: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", with_plain_line_ends(self.raw))
+        object.__setattr__(self, "_lost", lost_returns(self.raw))
+
+    def with_replacements(self, replacements: Iterable[Replacement]) -> str:
+        """Return `raw` with the replacements made; Overlap if two of them overlap."""
+        return replace(self.raw, [self._of_raw(replacement) for replacement in replacements])
+
+    def _of_raw(self, replacement: Replacement) -> Replacement:
+        span = Span(self._raw_offset(replacement.start), self._raw_offset(replacement.end))
+        old, new = self.text[replacement.start : replacement.end], replacement.text
+        if with_plain_line_ends(new) == old:
+            return Replacement(span.start, span.end, self.raw[span.start : span.end])
+        return Replacement(span.start, span.end, fitted(new, old, self.raw, span))
+
+    def _raw_offset(self, offset: int) -> int:
+        return offset + bisect_left(self._lost, offset)
+
+
+# Arguments of a tool's call, and the refusal of a missing or mistyped one by its name.
+
+
+def text_of(arguments: Mapping[str, Any], name: str, *, may_be_empty: bool = True) -> str:
+    """Return the argument; InvalidParams if it is missing or not a string."""
+    if name not in arguments:
+        raise InvalidParams(f"`{name}` is missing.", hint="Send it as a string.", data={"argument": name})
+    value = arguments[name]
+    if not isinstance(value, str):
+        raise InvalidParams(
+            f"`{name}` must be a string, not {kind_of(value)}.", hint="Send it as a string.",
+            data={"argument": name},
+        )  # fmt: skip
+    if not value and not may_be_empty:
+        raise InvalidParams(f"`{name}` is empty.", hint="Send a value.", data={"argument": name})
+    return value
+
+
+def refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
+    unknown = sorted(set(arguments) - known)
+    if unknown:
+        raise InvalidParams(
+            f"`{unknown[0]}` is no argument of this tool.",
+            hint=f"It takes {', '.join(sorted(known))}.",
+            data={"argument": unknown[0]},
+        )
+
+
+def kind_of(value: object) -> str:
+    """Return the JSON name of the value's type."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"
 
 
 class ToolSettings(Struct, frozen=True):
@@ -95,7 +178,7 @@ class ToolApi(Protocol):
         ...
 
     def matches(self, search: Search) -> tuple[Match, ...]:
-        """Return the matches of `search`; raises NeedsSearch if it has no result yet (see `edits.regex`)."""
+        """Return the matches of `search`; raises NeedsSearch if it has no result yet (see `edits.search`)."""
         ...
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
@@ -118,7 +201,7 @@ class ToolDefinition(Struct, frozen=True):
     is_destructive: bool = True
     is_idempotent: bool = False
     returns_content: bool = False  # the reply to the request holds the final content of each file
-    undoes: Callable[[Mapping[str, Any]], str | None] = field(default=lambda _arguments: None)
+    undoes: Callable[[Mapping[str, Any]], str | None] = lambda _arguments: None
     """Return the file whose last edit by the session the call undoes, as the call names it.
 
     For such a call, `run` is never called.

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.replace import Replacement, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
 from editd.values.changeset import Base, ReadMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.tools.api import ToolApi
-    from editd.tools.tool_text import ToolText
+    from editd.tools.api import ToolApi, ToolText
     from editd.values.path import WorkspacePath
 
 OWN = ""  # the reader that sends the request, unlike a reader that a tool names

@@ -9,7 +9,7 @@ M2  A warning reports each match that is not exact.
 M3  A malformed diff is refused if the original misreads it: an unclosed section, a marker inside another
     section, lines that two blocks replace.
 
-Ignores line ends and encodings: text and diff have LF here, see `tools.tool_text`.
+Ignores line ends and encodings: text and diff have LF here, see `tools.api`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace as with_fields
 
-from editd.edits.lines import JS_WHITE_SPACE, js_trim, numbered, offsets
-from editd.edits.replace import Replacement, no_match, replace
+from editd.edits.replace import JS_WHITE_SPACE, Replacement, js_trim, no_match, numbered, offsets, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import text_of
+from editd.tools.api import Dialect, ToolDefinition, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -26,11 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from editd.edits.lines import offsets, runs
-from editd.edits.replace import Replacement, no_match, note_applied_hunk
+from editd.edits.replace import Replacement, no_match, note_applied_hunk, offsets, runs
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, refuse_unknown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

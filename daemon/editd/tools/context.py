@@ -13,11 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.edits.preconditions import version_at
-from editd.edits.regex import SearchResults
-from editd.edits.search import with_plain_line_ends
+from editd.edits.search import SearchResults, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
-from editd.tools.api import ToolSettings
-from editd.tools.tool_text import ToolText
+from editd.tools.api import ToolSettings, ToolText
 from editd.values import changeset
 from editd.values.changeset import Base, Delete, Move
 from editd.values.content import FILE, FileState, Text
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.plan import PlanBuilder
-    from editd.edits.regex import Match, Search, SearchSource
     from editd.edits.replace import Replacement
+    from editd.edits.search import Match, Search, SearchSource
     from editd.errors import Refused
     from editd.tools.api import Dialect, ToolDefinition
     from editd.values.changeset import ReadMark

@@ -26,14 +26,12 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import ToolApi
-    from editd.tools.tool_text import ToolText
+    from editd.tools.api import ToolApi, ToolText
     from editd.values.path import WorkspacePath
 
 _ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.lines import JS_WHITE_SPACE, numbered, offsets
-from editd.edits.regex import Search
-from editd.edits.replace import Replacement, no_match
-from editd.edits.search import Span, lines_of, nearest, occurrences, with_plain_line_ends
+from editd.edits.replace import JS_WHITE_SPACE, Replacement, no_match, numbered, offsets
+from editd.edits.search import Search, Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.edits.regex import Match
+    from editd.edits.search import Match
     from editd.tools.api import ToolApi
 
 _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # characters with a meaning in an expression

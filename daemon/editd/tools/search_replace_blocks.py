@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.lines import offsets
-from editd.edits.replace import Replacement, no_match
+from editd.edits.replace import Replacement, no_match, offsets
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 from editd.tools.fuzzy_match import (
     POINTS_MAX,

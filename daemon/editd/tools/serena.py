@@ -15,20 +15,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.edits.gitignore import Rule, is_ignored, rules_of
-from editd.edits.lines import numbered
-from editd.edits.regex import Match, Search
-from editd.edits.replace import Replacement, no_match
-from editd.edits.search import Span, lines_of, nearest, overlapping, with_plain_line_ends
+from editd.edits.replace import Replacement, no_match, numbered
+from editd.edits.search import Match, Search, Span, lines_of, nearest, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import ToolApi
-    from editd.tools.tool_text import ToolText
+    from editd.tools.api import ToolApi, ToolText
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
 _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})

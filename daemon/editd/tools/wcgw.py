@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.tools.api import Dialect, ToolDefinition
-from editd.tools.arguments import kind_of, refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, kind_of, refuse_unknown, text_of
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.values.changeset import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import ToolApi
+    from editd.tools.api import ToolApi, ToolText
     from editd.tools.search_replace_blocks import Applied
-    from editd.tools.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 Ranges = tuple[tuple[int, int], ...]  # of lines, from 1, both ends included

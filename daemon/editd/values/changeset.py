@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
+from editd.values.content import FileState
+from editd.values.transaction import PathChange
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from editd.values.content import FileState, GitMode, Version
+    from editd.values.content import GitMode, Version
     from editd.values.path import WorkspacePath
 
 
@@ -134,26 +137,8 @@ Edit = FileEdit | Tool
 OnStale = Literal["reject", "merge"]
 
 
-class Change(Struct, frozen=True):
-    """The planned effect on one path: its state before and after; None is "no such file".
-
-    A move is two changes: the old path's after is None, and the new path's `source` is the old path.
-    """
-
-    path: WorkspacePath
-    before: FileState | None
-    after: FileState | None
-    source: WorkspacePath | None = None
-
-    @property
-    def kind(self) -> Literal["added", "modified", "deleted", "renamed", "mode"]:
-        if self.source is not None:
-            return "renamed"
-        if self.before is None:
-            return "added"
-        if self.after is None:
-            return "deleted"
-        return "mode" if self.before.version == self.after.version else "modified"
+class Change(PathChange[FileState], frozen=True):
+    """The planned effect on one path, with the contents."""
 
 
 class FileReport(Struct, frozen=True):

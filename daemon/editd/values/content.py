@@ -58,6 +58,23 @@ class FileState:
         """Return the same file with other bytes."""
         return FileState(content, self.mode, self.permissions)
 
+    def with_mode(self, mode: GitMode) -> FileState:
+        """Return the same file with git's `mode`.
+
+        Git records one bit: everybody who may read the file may execute it, or nobody may. The file's other
+        permission bits are kept.
+        """
+        if mode == self.mode:
+            return self
+        permissions = self.permissions
+        if SYMLINK in (mode, self.mode) or permissions is None:
+            permissions = None
+        elif mode == EXECUTABLE:
+            permissions |= (permissions & 0o444) >> 2
+        else:
+            permissions &= ~0o111
+        return FileState(self.content, mode, permissions, self.version)
+
 
 def mode_of(st_mode: int) -> GitMode:
     """Return git's mode for a regular file or symlink (the owner's x bit decides, as in git)."""

@@ -35,6 +35,37 @@ _NAME_ENDS = re.compile(
 )  # NTFS ends a name at its stream's name, and git at a byte that is not UTF-8
 
 
+def _parsed(text: str) -> WorkspacePath:
+    if not text or "\0" in text:
+        raise InvalidParams(
+            "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
+            hint="Give the path relative to the workspace's root.",
+        )
+    try:
+        is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
+    except UnicodeEncodeError:
+        raise InvalidParams(
+            "A path holds a surrogate that encodes no byte.",
+            hint="Send names that are not UTF-8 as bytes.",
+        ) from None
+    if is_long:
+        told = {"path": _shown(text)}
+        raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
+    if text.startswith("/"):
+        raise PathOutside(
+            f"{_shown(text)} is absolute.",
+            hint="Give the path relative to the workspace's root.",
+            data={"path": text},
+        )
+    for name in text.split("/"):
+        _check_name(name, text)
+    return WorkspacePath(text)
+
+
+def _raw_of(path: WorkspacePath) -> bytes:
+    return path.text.encode("utf-8", "surrogateescape")
+
+
 class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edit needs some forty hashes
     """A relative path that stays inside the workspace, `/` between names, no `.` or `..`.
 
@@ -44,15 +75,22 @@ class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edi
 
     text: str
 
-    @classmethod
-    def parse(cls, text: str) -> WorkspacePath:
-        """Return the path, or refuse it: InvalidParams, PathOutside or PathProtected."""
-        return _parsed(text)
+    if TYPE_CHECKING:
 
-    @property
-    def raw(self) -> bytes:
-        """The path in bytes, for the kernel."""
-        return self.text.encode("utf-8", "surrogateescape")
+        @staticmethod
+        def parse(text: str) -> WorkspacePath:
+            """Return the path, or refuse it: InvalidParams, PathOutside or PathProtected."""
+            ...
+
+        @property
+        def raw(self) -> bytes:
+            """The path in bytes, for the kernel."""
+            ...
+
+    else:
+        # The same files are edited again and again, and an edit needs the bytes of its path some ten times.
+        parse = staticmethod(functools.lru_cache(maxsize=1024)(_parsed))
+        raw = property(functools.lru_cache(maxsize=4096)(_raw_of))
 
     @property
     def folder(self) -> str:
@@ -115,32 +153,10 @@ def is_protected_name(name: str) -> bool:
     return any(_NAME_ENDS.split(part, 1)[0].rstrip(". ") in (".git", "git~1") for part in folded.split("\\"))
 
 
-@functools.lru_cache(maxsize=1024)  # the same files are edited again and again
-def _parsed(text: str) -> WorkspacePath:
-    if not text or "\0" in text:
-        raise InvalidParams(
-            "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
-            hint="Give the path relative to the workspace's root.",
-        )
-    try:
-        is_long = len(text) > PATH_BYTES_MAX or len(os.fsencode(text)) > PATH_BYTES_MAX
-    except UnicodeEncodeError:
-        raise InvalidParams(
-            "A path holds a surrogate that encodes no byte.",
-            hint="Send names that are not UTF-8 as bytes.",
-        ) from None
-    if is_long:
-        told = {"path": _shown(text)}
-        raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
-    if text.startswith("/"):
-        raise PathOutside(
-            f"{_shown(text)} is absolute.",
-            hint="Give the path relative to the workspace's root.",
-            data={"path": text},
-        )
-    for name in text.split("/"):
-        _check_name(name, text)
-    return WorkspacePath(text)
+def split_path(path: bytes) -> tuple[bytes, bytes]:
+    """Split a path into its folder (b"" for the root) and its name."""
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
 
 
 def _check_name(name: str, text: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NewType
+from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from editd.values.content import GitMode, Version
+    from editd.values.content import FileState, GitMode, Version
     from editd.values.path import WorkspacePath
 
 Seq = NewType("Seq", int)
@@ -28,14 +28,19 @@ class Entry(Struct, frozen=True):
     permissions: int | None = None
 
 
-class Touch(Struct, frozen=True):
-    """The effect of a transaction on one path, by name only: no content."""
+State = TypeVar("State", bound="FileState | Entry")
+
+
+class PathChange(Struct, Generic[State], frozen=True):
+    """The effect on one path: its state before and after; None is "no such file".
+
+    A move is two changes: the old path's after is None, and the new path's `source` is the old path.
+    """
 
     path: WorkspacePath
-    before: Entry | None
-    after: Entry | None
+    before: State | None
+    after: State | None
     source: WorkspacePath | None = None
-    undone_by: Seq | None = None  # the transaction in force that undid this path
 
     @property
     def kind(self) -> ChangeKind:
@@ -46,6 +51,12 @@ class Touch(Struct, frozen=True):
         if self.after is None:
             return "deleted"
         return "mode" if self.before.version == self.after.version else "modified"
+
+
+class Touch(PathChange[Entry], frozen=True):
+    """The effect of a transaction on one path, by name only: no content."""
+
+    undone_by: Seq | None = None  # the transaction in force that undid this path
 
 
 class Authorship(Struct, frozen=True):

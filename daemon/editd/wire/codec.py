@@ -11,17 +11,63 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import math
 import re
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from editd.wire.errors import Malformed, shown
 from editd.wire.limits import LIMITS
 from editd.wire.messages import REQUESTS, Params
-from editd.wire.validation import check_words
+
+if TYPE_CHECKING:
+    from editd.wire.messages import Message
+
+
+# The names and messages in a request: valid Unicode, and of a sensible length.
+#
+# They go into commit messages, the index and every `log`, and the engine relies on them. Paths and content
+# may be any bytes, and are not checked here.
+
+NAMES = frozenset({
+    "actor", "session", "request_id", "name", "token", "changeset", "lease", "exec", "tx", "at", "from", "to",
+    "since", "until", "branch", "author",
+})  # fmt: skip
+TEXTS = frozenset({"message", "command"})
+GROUPS = frozenset({"filter"})  # maps with names in them
+
+
+def check_words(given: Message, where: str) -> None:
+    """Raise Malformed (invalid_params) for an invalid name or message in `given`."""
+    for attribute, name in _words_of(type(given)):
+        value = getattr(given, attribute)
+        for word in value if isinstance(value, list) else [value]:
+            if isinstance(word, str):
+                _check(word, f"{where}: `{name}`", is_name=name in NAMES)
+        if name in GROUPS and value is not None and not isinstance(value, list):
+            check_words(value, f"{where}: {name}")
+
+
+def _check(value: str, what: str, *, is_name: bool) -> None:
+    shortest, longest = (1, LIMITS.name_length_max) if is_name else (0, LIMITS.message_length_max)
+    if not shortest <= len(value) <= longest:
+        raise Malformed("invalid_params", f"{what} is between {shortest} and {longest} characters long.")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Malformed("invalid_params", f"{what} is text, and these bytes are not UTF-8.") from None
+
+
+@functools.cache
+def _words_of(kind: type[Message]) -> tuple[tuple[str, str], ...]:
+    """Return the attribute and the wire name of each field to check."""
+    fields = ((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
+    return tuple(pair for pair in fields if pair[1] in NAMES | TEXTS | GROUPS)
+
 
 Typed = TypeVar("Typed")
 
@@ -102,10 +148,13 @@ def _has_more_values(body: bytes, most: int) -> bool:
     return True
 
 
+_AS_IS = frozenset({str, bool, type(None)})
+
+
 def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
     """Return `value` with every text as a `str`. Raises Malformed (invalid_params) for other types."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _AS_IS:
         return value
     if kind is int or kind is float:
         return _number(value)
@@ -114,13 +163,16 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
     if depth == LIMITS.nesting_max:
         raise Malformed("invalid_params", f"The message is nested more than {LIMITS.nesting_max} deep.")
     if kind is list:
-        return [plain(item, from_json=from_json, depth=depth + 1) for item in value]
+        return [
+            item if type(item) in _AS_IS else plain(item, from_json=from_json, depth=depth + 1)
+            for item in value
+        ]
     if kind is dict:
         if from_json and len(value) == 1 and (raw := _from_base64(value.get("base64"))) is not None:
             return text_of(raw)
         return {
             key if type(key) is str else _key(key): (
-                item if type(item) is str else plain(item, from_json=from_json, depth=depth + 1)
+                item if type(item) in _AS_IS else plain(item, from_json=from_json, depth=depth + 1)
             )
             for key, item in value.items()
         }

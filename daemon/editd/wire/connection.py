@@ -58,14 +58,11 @@ class Connection:
     def __init__(self) -> None:
         self.waiting = 0
         self.closed = False
+        self.kept = 0
+        """The number of bytes that were fed and are not part of a taken message."""
         self._ids: set[Id] = set()
         self._frames: Frames | None = None
         self._envelope: Envelope = JsonRpc("line")  # also for errors to clients with an unknown encoding
-
-    @property
-    def kept(self) -> int:
-        """The number of bytes that were fed and are not part of a taken message."""
-        return 0 if self._frames is None else self._frames.kept
 
     @property
     def errors_as_text(self) -> bool:
@@ -91,21 +88,26 @@ class Connection:
             frames, self._envelope = _FIRST_BYTES.get(data[0], _unknown)()
             self._frames = frames
         self._frames.feed(data)
+        self.kept = self._frames.kept
 
     def feed_end(self) -> None:
         """Note the end of the client's stream: a last line needs no line end."""
         if isinstance(self._frames, LineFrames):
             self._frames.feed(b"\n")
+            self.kept = self._frames.kept
 
     def take(self) -> Incoming | None:
         """Return the next complete message, or None if there is none."""
-        while not self.closed and self._frames is not None:
+        while self.kept and not self.closed and (frames := self._frames) is not None:
             try:
-                value = next(self._frames)
+                value = next(frames)
             except StopIteration:
+                self.kept = frames.kept
                 return None
             except Malformed as malformed:
+                self.kept = frames.kept
                 return self._bad(None, malformed)
+            self.kept = frames.kept
             if (incoming := self._opened(value)) is not None:
                 return incoming
         return None
@@ -126,7 +128,7 @@ class Connection:
 
     def end(self, error: Error) -> bytes:
         """Read no more of the stream, drop its buffer, and return the bytes of the error."""
-        self.closed, self._frames = True, None
+        self.closed, self._frames, self.kept = True, None, 0
         return self._envelope.error(None, error)
 
     def notify(self, method: str, params: Any) -> bytes:
@@ -176,7 +178,7 @@ class Connection:
     def _bad(self, to: Id | None, malformed: Malformed) -> BadRequest:
         if malformed.fatal:
             self.closed = True
-            self._frames = None  # with its buffer
+            self._frames, self.kept = None, 0  # with its buffer
         return BadRequest(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
 
 
@@ -210,10 +212,10 @@ class UnknownFrames(Frames):
 
     def feed(self, data: bytes) -> None:
         """Drop the data, which cannot be read."""
+        self.kept = len(data)
 
-    @property
-    def kept(self) -> int:
-        return 0
+    def __init__(self) -> None:
+        self.kept = 0
 
     def __next__(self) -> Any:
         raise Malformed(

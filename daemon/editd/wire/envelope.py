@@ -172,7 +172,7 @@ def _only_map(call_id: Any, rest: list[Any]) -> Any:
 
 
 def _checked_id(value: Any) -> Id:
-    if _is_id(value):
+    if isinstance(value, int | str) and not isinstance(value, bool):
         return value
     raise _invalid(None, "An id is an integer or a string.")
 

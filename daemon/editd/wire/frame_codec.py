@@ -22,14 +22,12 @@ from editd.wire.limits import KIB, LIMITS, MIB
 class Frames(Iterator[Any], Protocol):
     """The complete messages of one stream, as plain values with `bytes` in them."""
 
+    kept: int
+    """The number of bytes that were fed and are not part of a taken message."""
+
     @abstractmethod
     def feed(self, data: bytes) -> None:
         """Add incoming bytes."""
-
-    @property
-    @abstractmethod
-    def kept(self) -> int:
-        """The number of bytes that were fed and are not part of a taken message."""
 
 
 class MessagePackFrames(Frames):
@@ -41,6 +39,7 @@ class MessagePackFrames(Frames):
         self._message_bytes_max = message_bytes_max
         self._values_left = LIMITS.values_max
         is_daemons = length_max is None
+        self.kept = 0
         self._fed = 0
         self._begun = 0  # the offset of the incomplete message in the whole stream
         self._overfull = False
@@ -59,10 +58,6 @@ class MessagePackFrames(Frames):
             max_map_len=LIMITS.map_length_max if length_max is None else length_max,
         )
 
-    @property
-    def kept(self) -> int:
-        return self._fed - self._begun
-
     def _count(self, made: Any) -> Any:
         """Count each new array and map: a million empty ones are small on the wire, and large in memory."""
         self._values_left -= 1 + len(made)
@@ -76,12 +71,13 @@ class MessagePackFrames(Frames):
         except msgpack.BufferFull:
             self._overfull = True
         self._fed += len(data)
+        self.kept = self._fed - self._begun
 
     def __next__(self) -> Any:
         try:
             value = self._unpacker.unpack()
         except msgpack.OutOfData:
-            if self._overfull or self._fed - self._begun > self._message_bytes_max:
+            if self._overfull or self.kept > self._message_bytes_max:
                 raise _too_large(self._message_bytes_max) from None
             raise StopIteration from None
         except (msgpack.FormatError, TypeError):  # TypeError: a map's key is a map or an array
@@ -93,6 +89,7 @@ class MessagePackFrames(Frames):
                 raise _unreadable("The keys of a map are strings.") from None
             raise Malformed("too_large", f"The message is over a limit: {error}.", fatal=True) from None
         self._begun = self._unpacker.tell()
+        self.kept = self._fed - self._begun
         self._values_left = LIMITS.values_max
         return value
 
@@ -101,15 +98,13 @@ class LineFrames(Frames):
     """JSON, one message a line; empty lines are skipped."""
 
     def __init__(self) -> None:
+        self.kept = 0
         self._buffer = bytearray()
         self._searched = 0
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
-
-    @property
-    def kept(self) -> int:
-        return len(self._buffer)
+        self.kept = len(self._buffer)
 
     def __next__(self) -> Any:
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
@@ -118,6 +113,7 @@ class LineFrames(Frames):
             line = bytes(self._buffer[:end]).strip()
             del self._buffer[: end + 1]
             self._searched = 0
+            self.kept = len(self._buffer)
             if line:
                 return decode_json(line)
         self._searched = len(self._buffer)
@@ -130,15 +126,13 @@ class HeaderFrames(Frames):
     """JSON after a header with its length, as in LSP: `Content-Length: 52`, an empty line."""
 
     def __init__(self) -> None:
+        self.kept = 0
         self._buffer = bytearray()
         self._body_bytes: int | None = None
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
-
-    @property
-    def kept(self) -> int:
-        return len(self._buffer)
+        self.kept = len(self._buffer)
 
     def __next__(self) -> Any:
         if self._body_bytes is None:
@@ -148,13 +142,14 @@ class HeaderFrames(Frames):
             raise StopIteration
         body = bytes(self._buffer[:length])
         del self._buffer[:length]
-        self._body_bytes = None
+        self._body_bytes, self.kept = None, len(self._buffer)
         return decode_json(body)
 
     def _take_header(self) -> int | None:
         """Return the length in the header, or None while it is incomplete."""
         if self._buffer[:1].isspace():  # a line end after a body sent by hand
             self._buffer = self._buffer.lstrip()
+            self.kept = len(self._buffer)
         end = _HEADER_END.search(self._buffer, 0, LIMITS.header_bytes_max)
         if end is None:
             if len(self._buffer) >= LIMITS.header_bytes_max:
@@ -162,6 +157,7 @@ class HeaderFrames(Frames):
             return None
         header = bytes(self._buffer[: end.start()])
         del self._buffer[: end.end()]
+        self.kept = len(self._buffer)
         return _content_length(header)
 
 

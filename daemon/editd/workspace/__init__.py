@@ -1,1 +1,1 @@
-"""The workspace's files: read, watched over, and published; nothing here knows the history."""
+"""The workspace's files: reading, watching and publishing them. Nothing here depends on the history."""

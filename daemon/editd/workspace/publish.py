@@ -1,11 +1,12 @@
-"""Publishing: each change put in place by one step that can be taken back, and the taking back.
+"""Publishing: put each change in place by one reversible step, and revert the steps after a failure.
 
-A step is noted with what takes it back as soon as it has happened, before what came out is looked at (C4).
-Taking back is done by the same means with a look of its own: what somebody wrote onto our version
-meanwhile is newer than all, and stays. What then has no place is an orphan, and is returned.
+Each step is recorded together with its inverse as soon as it has happened, before the replaced content is
+checked (C4). Reverting uses the same operations and the same check: if another program has meanwhile written
+onto our version, its content is the newest, and stays. Content that then has no path is an orphan, and is
+returned.
 
-The folders stay open until it is over: what was done in one is taken back in that one, also where somebody
-has moved it away or put a symlink in its place.
+The folders stay open until the end. So a step is reverted in the folder in which it was done, even if another
+program has moved that folder or has put a symlink in its place.
 """
 
 from __future__ import annotations
@@ -20,142 +21,178 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.system.filesystem import NO_SUCH_VERB
-from editd.workspace.directories import NO_WAY, folders_below, is_folder, make_folders, remove_folder
-from editd.workspace.metadata import permissions_for
-from editd.workspace.open_target import OpenTarget, holds, identity_of, open_regular
-from editd.workspace.staged_change import split
-from editd.workspace.temp_files import refresh_metadata, remove_temporary, write_temporary
+from editd.values.path import split_path
+from editd.workspace.directories import UNREACHABLE, folders_below, is_folder, make_folders, remove_folder
+from editd.workspace.temp_files import (
+    OpenTarget,
+    holds,
+    identity_of,
+    open_regular,
+    permissions_for,
+    refresh_metadata,
+    remove_temporary,
+    write_temporary,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
+    from editd.workspace.replaced_files import TempFilePool
     from editd.workspace.staged_change import StagedChange
-    from editd.workspace.temp_file_pool import TempFilePool
 
-SITES_OPEN_MAX = 64  # the newest; what was done before those is taken back by its path
+TARGETS_OPEN_MAX = 64  # the newest; older steps are reverted by path
 
-_CHANGED_PLACES = NO_WAY | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENXIO}
-"""What the disk says where somebody has put something else, or taken it away, since the plan was made."""
+_CHANGED_MEANWHILE = UNREACHABLE | {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENXIO}
+"""Errors that mean that another program has replaced or removed something since the plan was made."""
 
 
 class UnexpectedContent(Exception):
-    """A path does not hold what the plan says that it held."""
+    """A path does not have the content that the plan expects."""
+
+
+class ConcurrentWrite(Exception):
+    """Another program wrote first. Its content is in place; the staging is STAGED, for the caller to discard.
+
+    `paths` are the paths with such content. `orphans` are contents that other programs wrote at a path that
+    now has newer content: put them into the history first, then discard.
+    """
+
+    def __init__(
+        self, paths: Sequence[WorkspacePath], orphans: Sequence[tuple[WorkspacePath, FileState]]
+    ) -> None:
+        super().__init__(", ".join(path.text for path in paths))
+        self.paths = list(paths)
+        self.orphans = list(orphans)
+
+
+class PublishFailed(Exception):
+    """A step could not be reverted: files are in doubt, and temporaries are left.
+
+    `path` is the path of that step; `orphans` as in `ConcurrentWrite`. The cause is the error of the revert.
+    """
+
+    def __init__(self, path: WorkspacePath, orphans: Sequence[tuple[WorkspacePath, FileState]]) -> None:
+        super().__init__(path.text)
+        self.path = path
+        self.orphans = list(orphans)
 
 
 class PublishStep(Struct, frozen=True):
-    """Something that was done for a path, and what takes it back and returns an orphan, if it leaves one."""
+    """A step for a path, and its inverse, which returns the orphan if it leaves one."""
 
     path: WorkspacePath
     undo: Callable[[], FileState | None]
 
 
 class Publisher:
-    """One transaction's steps, in the order in which they were done."""
+    """The steps of one transaction, in the order in which they were done."""
 
     def __init__(
         self, disk: Disk, spares: TempFilePool | None, *, is_exchanging: bool, clear: Callable[[], None]
     ) -> None:
-        """`clear` removes the temporaries of earlier transactions, some perhaps in a folder that is to go."""
+        """`clear` removes the temporaries of earlier transactions, which may be in a folder to be removed."""
         self._disk = disk
         self._spares = spares
         self._is_exchanging = is_exchanging
         self._clear = clear
-        self._sites: dict[StagedChange, OpenTarget] = {}
+        self._targets: dict[StagedChange, OpenTarget] = {}
         self.done: list[PublishStep] = []
 
     def close(self) -> None:
-        """Let go of the folders, and of what the steps hold: nothing is to be taken back any more."""
-        self.done.clear()  # each knows us: else both contents of a file stay until garbage is collected
-        for item in list(self._sites):
+        """Close the folders and drop the steps: nothing can be reverted any more."""
+        self.done.clear()  # a cycle of references: otherwise contents stay in memory until garbage collection
+        for item in list(self._targets):
             self._close(item)
 
     def put(self, item: StagedChange) -> None:
-        """Put one change in place. Raises Differs where the path does not hold `before`; OSError, Refused.
+        """Put one change in place.
 
-        In each case `done` has what is to be taken back, this item's steps among it.
+        Raises UnexpectedContent if the path does not have `before`; OSError, Refused. On an error, `done` has
+        the steps to revert, including those of this item.
         """
         change = item.change
         try:
-            if change.after is not None and item.aside != item.folder:
+            if change.after is not None and item.temp_dir != item.folder:
                 make_folders(self._disk, item.folder, partial(self._note_folder, item))
-            site = self._site(item)
+            target = self._target(item)
             if change.after is None:
-                self._delete(site)
+                self._delete(target)
             elif change.before is None:
-                self._create(site)
+                self._create(target)
             elif item.is_mode_only:
-                self._change_mode(site)
+                self._change_mode(target)
             elif self._is_exchanging:
-                self._exchange(site)
+                self._exchange(target)
             else:
-                self._rename(site)
+                self._rename(target)
         except OSError as error:
-            if error.errno in _CHANGED_PLACES:
+            if error.errno in _CHANGED_MEANWHILE:
                 raise UnexpectedContent from error
             raise
 
-    def _exchange(self, site: OpenTarget) -> None:
-        before = site.item.change.before
-        there = site.folder.stat(site.item.name)
-        if there is None or identity_of(there) != site.item.cloned:  # Touched since it was staged.
-            if not site.target_holds(before):  # Seen now, it need not be taken back; readers see no flicker.
+    def _exchange(self, target: OpenTarget) -> None:
+        before = target.item.change.before
+        status = target.folder.stat(target.item.name)
+        if status is None or identity_of(status) != target.item.cloned_from:  # Changed since it was staged.
+            if not target.target_holds(before):  # A check first saves a revert that readers would see.
                 raise UnexpectedContent
-            refresh_metadata(site)
+            refresh_metadata(target)
+        item = target.item
         try:
-            site.exchange()
+            target.folder.exchange(item.name, target.temp_dir, item.temporary)
         except OSError as error:
-            if error.errno == errno.EXDEV and site.item.is_spare:
-                self._exchange_beside(site)
+            if error.errno == errno.EXDEV and target.item.is_spare:
+                self._exchange_beside(target)
                 return
             if error.errno not in NO_SUCH_VERB:
                 raise
-            self._rename(site)
+            self._rename(target)
             return
-        self._note(site.item, self._take_back)
-        if not site.temporary_holds(before):  # C4: the look at what came out.
+        self._note(item, self._undo_exchange)
+        if not holds(target.temp_dir, item.temporary, item.change.path, before):  # C4: the replaced content
             raise UnexpectedContent
 
-    def _exchange_beside(self, site: OpenTarget) -> None:
-        """The spare cannot get there, since the folder is another mount: do it with a temporary beside."""
-        item, spares = site.item, self._spares
+    def _exchange_beside(self, target: OpenTarget) -> None:
+        """Exchange with a temporary beside the target instead, because the folder is on another mount."""
+        item, spares = target.item, self._spares
         assert spares is not None
         assert item.change.after is not None
         spares.refuse(item.folder)
         remove_temporary(self._disk, item, spares)
         item.is_spare = False
-        write_temporary(self._disk, site.folder, item, item.change.after)
-        self._sites[item] = OpenTarget(item, site.folder, site.folder)
-        self._exchange(self._sites[item])
+        write_temporary(self._disk, target.folder, item, item.change.after)
+        self._targets[item] = OpenTarget(item, target.folder, target.folder)
+        self._exchange(self._targets[item])
 
-    def _rename(self, site: OpenTarget) -> None:
-        item, before = site.item, site.item.change.before
-        if not site.target_holds(before):
+    def _rename(self, target: OpenTarget) -> None:
+        item, before = target.item, target.item.change.before
+        if not target.target_holds(before):
             raise UnexpectedContent
-        refresh_metadata(site)
-        self._keep_by_link(site)
+        refresh_metadata(target)
+        self._link_replaced(target)
         try:
-            site.replace()
+            target.replace()
         except OSError:
             self._remove_link(item)
             raise
-        self._note(item, self._write_back)
+        self._note(item, self._undo_rename)
         if item.is_linked and not self._link_holds(item, before):  # C4
             raise UnexpectedContent
 
-    def _keep_by_link(self, site: OpenTarget) -> None:
-        """Let what is about to be replaced keep a name, so that it can be looked at afterwards.
+    def _link_replaced(self, target: OpenTarget) -> None:
+        """Link the file that is about to be replaced into the quarantine, to be checked afterwards.
 
-        What is written in place meanwhile is found there. A save by a rename is not: see `Disk.weaker`.
+        A write into the open file is found there. A save by a rename is not: see `Disk.weaker`.
         """
-        item = site.item
+        item = target.item
         before = item.change.before
         if self._spares is None or item.is_spare or before is None or before.is_symlink:
             return
-        with suppress(OSError):  # on another mount, or where a file has one name only
-            site.folder.link(item.name, self._spares.folder, item.temporary)
+        with suppress(OSError):  # on another mount, or without hard links in the file system
+            target.folder.link(item.name, self._spares.folder, item.temporary)
             item.is_linked = True
 
     def _remove_link(self, item: StagedChange) -> None:
@@ -168,192 +205,191 @@ class Publisher:
         assert self._spares is not None
         return holds(self._spares.folder, item.temporary, item.change.path, state)
 
-    def _delete(self, site: OpenTarget) -> None:
-        before = site.item.change.before
-        if not site.target_holds(before):
+    def _delete(self, target: OpenTarget) -> None:
+        before = target.item.change.before
+        if not target.target_holds(before):
             raise UnexpectedContent
-        site.extract()
-        self._note(site.item, self._put_in_again)
-        if not site.temporary_holds(before):  # C4
+        target.extract()
+        self._note(target.item, self._undo_delete)
+        if not target.temporary_holds(before):  # C4
             raise UnexpectedContent
 
-    def _create(self, site: OpenTarget) -> None:
+    def _create(self, target: OpenTarget) -> None:
         try:
-            site.insert()
+            target.insert()
         except FileExistsError:
-            found = site.folder.stat(site.item.name)
-            if found is None or not stat.S_ISDIR(found.st_mode):
+            status = target.folder.stat(target.item.name)
+            if status is None or not stat.S_ISDIR(status.st_mode):
                 raise
-            self._remove_emptied(site.item)
-            site.insert()
-        self._note(site.item, self._take_out_again)
+            self._remove_empty_folders(target.item)
+            target.insert()
+        self._note(target.item, self._undo_create)
 
-    def _change_mode(self, site: OpenTarget) -> None:
-        item, after = site.item, site.item.change.after
+    def _change_mode(self, target: OpenTarget) -> None:
+        item, after = target.item, target.item.change.after
         assert after is not None
-        descriptor = open_regular(site.folder, item.name)
+        descriptor = open_regular(target.folder, item.name)
         if descriptor is None:
             raise UnexpectedContent
         try:
-            there = os.fstat(descriptor)
-            if not site.target_holds(item.change.before):
+            status = os.fstat(descriptor)
+            if not target.target_holds(item.change.before):
                 raise UnexpectedContent
-            os.fchmod(descriptor, permissions_for(there.st_mode, executable=after.is_executable))
-            self.done.append(PublishStep(item.change.path, partial(self._change_mode_back, item, there)))
-            if not _is_same_file(site.folder.stat(item.name), there):
+            os.fchmod(descriptor, permissions_for(status.st_mode, executable=after.is_executable))
+            self.done.append(PublishStep(item.change.path, partial(self._undo_mode_change, item, status)))
+            if not _is_same_file(target.folder.stat(item.name), status):
                 raise UnexpectedContent
         finally:
             os.close(descriptor)
 
-    def _remove_emptied(self, item: StagedChange) -> None:
-        """Remove the folder in whose place a file comes, with the empty ones in it, or raise ENOTEMPTY."""
+    def _remove_empty_folders(self, item: StagedChange) -> None:
+        """Remove the folder that the file replaces, and the empty folders in it, or raise ENOTEMPTY."""
         self._clear()
         top = item.change.path.raw
         if not is_folder(self._disk, top):
-            return  # Clearing has removed it.
+            return  # `clear` has removed it.
         for path in reversed(folders_below(self._disk, top)):
-            there = remove_folder(self._disk, path)
-            self.done.append(PublishStep(item.change.path, partial(self._make_folder_again, path, there)))
-        for other in [other for other in self._sites if (other.folder + b"/").startswith(top + b"/")]:
-            self._close(other)  # If its folder is made again, that is another one.
+            status = remove_folder(self._disk, path)
+            self.done.append(PublishStep(item.change.path, partial(self._undo_folder_removal, path, status)))
+        for other in [other for other in self._targets if (other.folder + b"/").startswith(top + b"/")]:
+            self._close(other)  # If its folder is created again, it is a different one.
 
     def _note(self, item: StagedChange, undo: Callable[[StagedChange], FileState | None]) -> None:
         self.done.append(PublishStep(item.change.path, partial(undo, item)))
 
     def _note_folder(self, item: StagedChange, path: bytes) -> None:
-        self.done.append(PublishStep(item.change.path, partial(self._remove_folder_again, path)))
+        self.done.append(PublishStep(item.change.path, partial(self._undo_folder_creation, path)))
 
-    # Taking back
+    # Reverting
 
-    def _take_back(self, item: StagedChange) -> FileState | None:
-        """Undo an exchange. If what comes out is not ours, it is newer than what went in: it goes back."""
-        site = self._site(item)
+    def _undo_exchange(self, item: StagedChange) -> FileState | None:
+        """Undo an exchange. If the content that comes out is not ours, it is newer, and goes back."""
+        target = self._target(item)
         try:
-            site.exchange()
-            if site.temporary_holds(item.change.after):
+            target.exchange()
+            if target.temporary_holds(item.change.after):
                 return None
-            site.exchange()
+            target.exchange()
         except FileNotFoundError:
-            pass  # Somebody has deleted it meanwhile, and so it stays.
-        return site.quarantine()
+            pass  # Another program has deleted it meanwhile, and it stays deleted.
+        return target.quarantine()
 
-    def _write_back(self, item: StagedChange) -> None:
-        """Undo a rename over, unless somebody has written something newer.
+    def _undo_rename(self, item: StagedChange) -> None:
+        """Undo a rename over the target, unless another program has written newer content.
 
-        What was replaced comes back where it has kept a name, otherwise it is written anew. Where something
-        newer stands, it is left to the second look.
+        The replaced file comes back from its link, or is written again without one. The quarantine's check
+        handles newer content.
         """
         before = item.change.before
         assert before is not None
-        site = self._site(item)
-        if not site.target_holds(item.change.after):
+        target = self._target(item)
+        if not target.target_holds(item.change.after):
             return
         if item.is_linked:
-            self._put_link_back(site)
+            self._restore_link(target)
             return
-        write_temporary(self._disk, site.aside, item, before)
-        site.replace()
+        write_temporary(self._disk, target.temp_dir, item, before)
+        target.replace()
 
-    def _put_link_back(self, site: OpenTarget) -> None:
-        """Let the link take the target's place, and our version the link's.
+    def _restore_link(self, target: OpenTarget) -> None:
+        """Rename the link over the target, and keep our version under the link's name.
 
-        A program that opened our version may write to it yet, so it is kept for the second look, too.
+        A program that has opened our version may still write to it, so the quarantine checks that, too.
         """
-        item = site.item
+        item = target.item
         assert self._spares is not None
-        kept = self._spares.folder
+        quarantine = self._spares.folder
         ours = item.temporary + b"-ours"
         item.is_linked = False
         with suppress(OSError):
-            site.folder.link(item.name, kept, ours)
+            target.folder.link(item.name, quarantine, ours)
             item.is_linked = item.is_taken_back = True
-        kept.replace(item.temporary, site.folder, item.name)
+        quarantine.replace(item.temporary, target.folder, item.name)
         if item.is_taken_back:
-            kept.replace(ours, kept, item.temporary)
+            quarantine.replace(ours, quarantine, item.temporary)
 
-    def _put_in_again(self, item: StagedChange) -> FileState | None:
+    def _undo_delete(self, item: StagedChange) -> FileState | None:
         """Undo a deletion."""
-        site = self._site(item)
+        target = self._target(item)
         try:
-            site.insert()
+            target.insert()
         except FileNotFoundError:
-            return None  # Somebody has removed the temporary.
+            return None  # Another program has removed the temporary.
         except FileExistsError:
-            return site.quarantine()
+            return target.quarantine()
         return None
 
-    def _take_out_again(self, item: StagedChange) -> FileState | None:
+    def _undo_create(self, item: StagedChange) -> FileState | None:
         """Undo a creation."""
-        site = self._site(item)
+        target = self._target(item)
         try:
-            site.extract()
+            target.extract()
         except FileNotFoundError:
-            return None  # Somebody has deleted it.
-        if site.temporary_holds(item.change.after):
+            return None  # Another program has deleted it.
+        if target.temporary_holds(item.change.after):
             return None
         try:
-            site.insert()
+            target.insert()
         except FileExistsError:
-            return site.quarantine()
+            return target.quarantine()
         return None
 
-    def _change_mode_back(self, item: StagedChange, there: os.stat_result) -> None:
-        descriptor = open_regular(self._site(item).folder, item.name)
+    def _undo_mode_change(self, item: StagedChange, status: os.stat_result) -> None:
+        descriptor = open_regular(self._target(item).folder, item.name)
         if descriptor is None:
             return
         try:
-            if _is_same_file(os.fstat(descriptor), there):
-                os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+            if _is_same_file(os.fstat(descriptor), status):
+                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         finally:
             os.close(descriptor)
 
-    def _make_folder_again(self, path: bytes, there: os.stat_result) -> None:
-        above, name = split(path)
+    def _undo_folder_removal(self, path: bytes, status: os.stat_result) -> None:
+        parent, name = split_path(path)
         try:
-            with self._disk.folder(above) as folder:
+            with self._disk.folder(parent) as folder:
                 folder.make_folder(name)
-            with self._disk.folder(path) as made:
-                made.set_permissions(stat.S_IMODE(there.st_mode))
+            with self._disk.folder(path) as restored:
+                restored.set_permissions(stat.S_IMODE(status.st_mode))
         except OSError as error:
-            # Somebody has made it again, or has taken away what it lay in.
-            if error.errno != errno.EEXIST and error.errno not in NO_WAY:
+            # Another program has created it again, or has removed the folder above it.
+            if error.errno != errno.EEXIST and error.errno not in UNREACHABLE:
                 raise
 
-    def _remove_folder_again(self, path: bytes) -> None:
+    def _undo_folder_creation(self, path: bytes) -> None:
         try:
             remove_folder(self._disk, path)
         except OSError as error:
-            # Somebody has put something into it, or removed it.
-            if error.errno != errno.ENOTEMPTY and error.errno not in NO_WAY:
+            # Another program has put something into it, or removed it.
+            if error.errno != errno.ENOTEMPTY and error.errno not in UNREACHABLE:
                 raise
 
-    def _site(self, item: StagedChange) -> OpenTarget:
-        """The item's folders, as they were when it was put."""
-        site = self._sites.get(item)
-        if site is None:
+    def _target(self, item: StagedChange) -> OpenTarget:
+        """Return the item's open folders, the same as when it was put in place."""
+        target = self._targets.get(item)
+        if target is None:
             folder: OpenFolder = self._disk.folder(item.folder)
-            aside = folder
+            temp_dir = folder
             if item.is_spare:
                 assert self._spares is not None
-                aside = self._spares.folder
-            elif item.aside != item.folder:
+                temp_dir = self._spares.folder
+            elif item.temp_dir != item.folder:
                 try:
-                    aside = self._disk.folder(item.aside)
+                    temp_dir = self._disk.folder(item.temp_dir)
                 except OSError:
                     with folder:
                         raise
-            site = self._sites[item] = OpenTarget(item, folder, aside)
-            if len(self._sites) > SITES_OPEN_MAX:
-                self._close(next(iter(self._sites)))
-        return site
+            target = self._targets[item] = OpenTarget(item, folder, temp_dir)
+            if len(self._targets) > TARGETS_OPEN_MAX:
+                self._close(next(iter(self._targets)))
+        return target
 
     def _close(self, item: StagedChange) -> None:
-        site = self._sites.pop(item)
-        with site.folder:
-            if site.aside is not site.folder and not item.is_spare:
-                with site.aside:
-                    return
+        target = self._targets.pop(item)
+        target.folder.close()
+        if target.temp_dir is not target.folder and not item.is_spare:
+            target.temp_dir.close()
 
 
-def _is_same_file(found: os.stat_result | None, other: os.stat_result) -> bool:
-    return found is not None and (found.st_dev, found.st_ino) == (other.st_dev, other.st_ino)
+def _is_same_file(status: os.stat_result | None, other: os.stat_result) -> bool:
+    return status is not None and (status.st_dev, status.st_ino) == (other.st_dev, other.st_ino)

@@ -1,9 +1,9 @@
-"""The tree: what given paths of the workspace hold now.
+"""The reader: the current content of given paths of the workspace.
 
-Owns reading, and the one place where symbolic links are followed (`resolve`), staying inside the
-workspace by text and in fact. Whoever reads, writes or removes a path has resolved it before.
+Owns reading, and `resolve`, the only place where symlinks are followed; a path that leaves the workspace is
+refused. Callers resolve a path before they read, write or remove it.
 
-Never writes, never waits for a fifo or for another program, never remembers what it saw.
+Never writes, never waits for a FIFO or another program, and keeps nothing in memory.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from msgspec import Struct
 
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
 from editd.system.filesystem import read_whole, refresh, take_lease
-from editd.values.content import FileState, GitMode, mode_of
-from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name
-from editd.workspace.staged_change import split
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode
+from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name, split_path
 
 if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
 
-LINKS_MAX = 40  # symlinks on one way, as in the kernel (path_resolution(7))
-CHANGES_MAX = 8  # how often a name may become a link, a file, nothing while it is read, before we give up
-NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR})
-"""What the disk says where a path does not exist, because a folder above it does not."""
+LINKS_MAX = 40  # symlinks in one path, as in the kernel (path_resolution(7))
+CHANGES_MAX = 8  # retries while a name changes between symlink, file and missing
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+"""Errors of a path that does not exist because a folder above it does not."""
 _BECAME_ANOTHER = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENXIO})  # between stat and open
 
 
 class FileStat(Struct, frozen=True):
-    """What lstat says of a path, enough to tell whether it is still what it was."""
+    """The lstat result of a path, as far as needed to detect a change."""
 
     kind: Literal["file", "symlink", "folder", "other"]
     mode: int  # st_mode
@@ -47,60 +46,59 @@ class FileStat(Struct, frozen=True):
 
 
 class FileRead(NamedTuple):
-    """The bytes under a name, and git's mode and the permission bits that go with them."""
+    """The bytes under a name, with git's mode and the permission bits."""
 
     content: bytes
     mode: GitMode
     permissions: int | None
 
     def state(self) -> FileState:
-        """The same as a value, which costs its version's hashing."""
+        """Return the same as a FileState, which hashes the content for its version."""
         return FileState(self.content, self.mode, self.permissions)
 
 
 class WorkspaceReader:
-    """The workspace's files, read one path at a time."""
+    """Reads the workspace's files, one path at a time."""
 
     def __init__(self, disk: Disk, *, file_bytes_max: int) -> None:
         self._disk = disk
         self._file_bytes_max = file_bytes_max
 
     def read(self, path: WorkspacePath, *, quiet: bool = False) -> FileState | None:
-        """Return what `path` itself holds, a final symlink not followed; None if there is no such file.
+        """Return the content of `path`, without following a final symlink; None if it does not exist.
 
-        `quiet` reads while nobody has the file open for writing, so that it is never half of
-        somebody's save. Raises NotAFile for a folder, fifo, socket or device, TooLarge, InUse (only
-        when `quiet`), PathOutside where a folder above is a symlink (`resolve` first),
-        PermissionDenied and IoError as the file system says.
+        `quiet`: read only while no program has the file open for writing, so that the content is never half
+        of a save. Raises NotAFile for a folder, FIFO, socket or device, TooLarge, InUse (only with `quiet`),
+        PathOutside if a folder above is a symlink (`resolve` first), PermissionDenied and IoError.
         """
-        found = self.find(path, quiet=quiet)
-        return None if found is None else found.state()
+        content = self.find(path, quiet=quiet)
+        return None if content is None else content.state()
 
     def find(self, path: WorkspacePath, *, quiet: bool = False) -> FileRead | None:
-        """As `read`, without working out the version."""
+        """Read as `read` does, without computing the version."""
         try:
-            above, name = split(path.raw)
-            with self._disk.folder(above) as folder:
+            parent, _, name = path.raw.rpartition(b"/")
+            with self._disk.folder(parent) as folder:
                 return read_name(folder, name, path, quiet=quiet, bytes_max=self._file_bytes_max)
         except OSError as error:
-            if error.errno in NOWHERE:
+            if error.errno in MISSING:
                 return None
             raise refusal_of(error, path, "could not be read") from error
 
     def entry(self, path: WorkspacePath) -> FileStat | None:
-        """Return what lstat says of `path`; None if there is no such thing. Raises as `read` does."""
+        """Return the lstat result of `path`; None if it does not exist. Raises as `read` does."""
         try:
-            above, name = split(path.raw)
-            with self._disk.folder(above) as folder:
-                found = folder.stat(name)
+            parent, name = split_path(path.raw)
+            with self._disk.folder(parent) as folder:
+                status = folder.stat(name)
         except OSError as error:
-            if error.errno in NOWHERE:
+            if error.errno in MISSING:
                 return None
-            raise refusal_of(error, path, "could not be looked at") from error
-        return None if found is None else stat_result_of(found)
+            raise refusal_of(error, path, "could not be accessed") from error
+        return None if status is None else stat_result_of(status)
 
     def names(self, path: WorkspacePath | None) -> list[str] | None:
-        """The names in a folder (None: the root), sorted, folders with a final `/`; None for no folder.
+        """Return the sorted names in a folder (None: the root), folders with a final `/`; None for no folder.
 
         `.git` and editd's own temporary files are left out.
         """
@@ -109,43 +107,43 @@ class WorkspaceReader:
                 shown: list[str] = []
                 for name in folder.names():
                     text = os.fsdecode(name)
-                    found = (
+                    status = (
                         None
                         if is_protected_name(text) or text.startswith(TEMPORARY_PREFIX)
                         else folder.stat(name)
                     )
-                    if found is not None:
-                        shown.append(text + "/" if stat.S_ISDIR(found.st_mode) else text)
+                    if status is not None:
+                        shown.append(text + "/" if stat.S_ISDIR(status.st_mode) else text)
                 return sorted(shown)
         except OSError as error:
-            if error.errno in NOWHERE:
+            if error.errno in MISSING:
                 return None
             raise refusal_of(error, path or WorkspacePath("."), "could not be listed") from error
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
-        """Return the path that `path` leads to, every symlink followed, the final one too.
+        """Return `path` with every symlink followed, including a final one.
 
-        A symlink whose target is not there leads to that target's path. Raises PathOutside where the
-        way leaves the workspace or goes in a circle, PathProtected where it leads to what is protected.
+        A symlink to a missing target resolves to that target's path. Raises PathOutside if the path leaves
+        the workspace or has a cycle of symlinks, PathProtected if it resolves to a protected path.
         """
         return self._resolve(path, through_last=True)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
-        """Return `path` with every symlink above it followed; the final name is kept. As `resolve`."""
+        """Return `path` with every symlink above its final name followed. Raises as `resolve` does."""
         return self._resolve(path, through_last=False)
 
     def _resolve(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
         try:
-            above, name = split(path.raw)
-            with self._disk.folder(above) as folder:
+            parent, name = split_path(path.raw)
+            with self._disk.folder(parent) as folder:
                 if not through_last:
                     return path
-                found = folder.stat(name)
-                if found is None or not stat.S_ISLNK(found.st_mode):
+                status = folder.stat(name)
+                if status is None or not stat.S_ISLNK(status.st_mode):
                     return path
         except OSError as error:
-            if error.errno in NOWHERE:
-                return path  # The kernel met no symlink up to the name that is missing.
+            if error.errno in MISSING:
+                return path  # The kernel found no symlink before the missing name.
             if error.errno != errno.ELOOP:
                 raise refusal_of(error, path, "could not be resolved") from error
         try:
@@ -154,52 +152,52 @@ class WorkspaceReader:
             raise refusal_of(error, path, "could not be resolved") from error
 
     def _follow(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
-        """Walk the path name by name, as path_resolution(7) says, never above the root."""
-        ahead = deque(path.raw.split(b"/"))
-        behind: list[bytes] = []  # no symlink among them, so that `..` is the name before
+        """Follow the path name by name, as in path_resolution(7), never above the root."""
+        pending = deque(path.raw.split(b"/"))
+        resolved: list[bytes] = []  # without symlinks, so that `..` removes the last name
         links = 0
-        while ahead:
-            name = ahead.popleft()
+        while pending:
+            name = pending.popleft()
             if name in (b"", b"."):
                 continue
             if name == b"..":
-                if not behind:
+                if not resolved:
                     raise _outside(path)
-                behind.pop()
+                resolved.pop()
                 continue
-            target = self._link_at(behind, name) if ahead or through_last else None
+            target = self._link_at(resolved, name) if pending or through_last else None
             if target is None:
-                behind.append(name)
+                resolved.append(name)
                 continue
             links += 1
             if links > LINKS_MAX:
                 raise _unresolvable(path, errno.ELOOP)
             if target.startswith(b"/"):
                 target = self.inside(target, path)
-                behind.clear()
-            ahead.extendleft(reversed(target.split(b"/")))
-        if not behind:
+                resolved.clear()
+            pending.extendleft(reversed(target.split(b"/")))
+        if not resolved:
             raise NotAFile(
                 f"{path} leads to the workspace's root.",
                 hint="Give the path of a file.",
                 data={"path": path.text},
             )
-        return WorkspacePath.parse(os.fsdecode(b"/".join(behind)))
+        return WorkspacePath.parse(os.fsdecode(b"/".join(resolved)))
 
-    def _link_at(self, behind: list[bytes], name: bytes) -> bytes | None:
-        """Return the target of the symlink `name`; None if it is anything else or nothing."""
+    def _link_at(self, folders: list[bytes], name: bytes) -> bytes | None:
+        """Return the target of the symlink `name`; None if it is missing or no symlink."""
         try:
-            with self._disk.folder(b"/".join(behind)) as folder:
-                found = folder.stat(name)
-                is_link = found is not None and stat.S_ISLNK(found.st_mode)
+            with self._disk.folder(b"/".join(folders)) as folder:
+                status = folder.stat(name)
+                is_link = status is not None and stat.S_ISLNK(status.st_mode)
                 return folder.link_target(name) if is_link else None
         except OSError as error:
-            if error.errno in NOWHERE:
+            if error.errno in MISSING:
                 return None
             raise
 
     def inside(self, target: bytes, path: WorkspacePath) -> bytes:
-        """Return the part of an absolute symlink's target that lies below the root."""
+        """Return the part of an absolute symlink's target below the root. Raises PathOutside."""
         root = self._disk.root.rstrip(b"/") + b"/"
         if not (target + b"/").startswith(root):
             raise _outside(path)
@@ -209,27 +207,41 @@ class WorkspaceReader:
 def read_name(
     folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None = None
 ) -> FileRead | None:
-    """Return what `name` in an open folder holds; None if it is not there. Raises as `Tree.read`.
+    """Return the content of `name` in an open folder; None if it does not exist.
 
-    `path` is what to call it in a refusal.
+    Raises as `WorkspaceReader.read` does. `path` is the file's name in errors.
     """
     for _ in range(CHANGES_MAX):
         try:
-            return _read_once(folder, name, path, quiet=quiet, bytes_max=bytes_max)
+            status = folder.stat(name)
+            if status is None:
+                return None
+            if stat.S_ISLNK(status.st_mode):
+                return FileRead(folder.link_target(name), SYMLINK, None)
+            if not stat.S_ISREG(status.st_mode):  # before the open, because opening a device may have effects
+                raise _not_a_file(status, path)
+            try:
+                descriptor = folder.open(name)
+            except BlockingIOError:  # another program's write lease
+                raise InUse(path.text) from None
+            try:
+                return _read_open(descriptor, path, quiet=quiet, bytes_max=bytes_max)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             if error.errno not in _BECAME_ANOTHER:
                 raise
     raise InUse(path.text)
 
 
-def stat_result_of(found: os.stat_result) -> FileStat:
-    """The facts of a stat result that tell whether a path is what it was."""
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return FileStat(_kind_of(found.st_mode), found.st_mode, found.st_nlink, identity)
+def stat_result_of(status: os.stat_result) -> FileStat:
+    """Return the facts of a stat result that show whether the file has changed."""
+    identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return FileStat(_kind_of(status.st_mode), status.st_mode, status.st_nlink, identity)
 
 
 def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
-    """Say what the file system said: PathOutside, PermissionDenied or IoError. `what` "could not be …"."""
+    """Return PathOutside, PermissionDenied or IoError for `error`; `what` is "could not be …"."""
     if error.errno == errno.ELOOP:
         return _unresolvable(path, errno.ELOOP)
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -239,26 +251,6 @@ def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
             data={"path": path.text, "errno": error.errno, "errno_name": errno.errorcode[error.errno]},
         )
     return IoError(error, f"{path} {what}")
-
-
-def _read_once(
-    folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None
-) -> FileRead | None:
-    looked = folder.stat(name)
-    if looked is None:
-        return None
-    if stat.S_ISLNK(looked.st_mode):
-        return FileRead(folder.link_target(name), mode_of(looked.st_mode), None)
-    if not stat.S_ISREG(looked.st_mode):  # found out before it is opened: opening a device may do something
-        raise _not_a_file(looked, path)
-    try:
-        descriptor = folder.open(name)
-    except BlockingIOError:  # another program's write lease
-        raise InUse(path.text) from None
-    try:
-        return _read_open(descriptor, path, quiet=quiet, bytes_max=bytes_max)
-    finally:
-        os.close(descriptor)
 
 
 def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None) -> FileRead:
@@ -279,7 +271,8 @@ def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: 
         raise _too_large(path, bytes_max)
     if quiet and not is_leased and stat_result_of(os.fstat(descriptor)) != stat_result_of(before):
         raise InUse(path.text)
-    return FileRead(content, mode_of(before.st_mode), stat.S_IMODE(before.st_mode))
+    mode = EXECUTABLE if before.st_mode & stat.S_IXUSR else FILE  # the owner's x bit decides, as in git
+    return FileRead(content, mode, stat.S_IMODE(before.st_mode))
 
 
 def _kind_of(mode: int) -> Literal["file", "symlink", "folder", "other"]:
@@ -290,8 +283,8 @@ def _kind_of(mode: int) -> Literal["file", "symlink", "folder", "other"]:
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
-def _not_a_file(found: os.stat_result, path: WorkspacePath) -> NotAFile:
-    kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a fifo, a socket or a device"
+def _not_a_file(status: os.stat_result, path: WorkspacePath) -> NotAFile:
+    kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a fifo, a socket or a device"
     return NotAFile(
         f"{path} is {kind}.",
         hint="Give the path of a file or a symlink.",
@@ -310,14 +303,14 @@ def _too_large(path: WorkspacePath, bytes_max: int) -> TooLarge:
 def _outside(path: WorkspacePath) -> PathOutside:
     return PathOutside(
         f"{path} leads out of the workspace through a symbolic link.",
-        hint="Only what lies in the workspace can be read or edited.",
+        hint="Give a path that stays inside the workspace.",
         data={"path": path.text},
     )
 
 
 def _unresolvable(path: WorkspacePath, number: int) -> PathOutside:
     return PathOutside(
-        f"{path} goes through symbolic links that lead nowhere (ELOOP).",
-        hint="Give the path that the link leads to, or remove the circle.",
+        f"{path} goes through a cycle of symbolic links, or through too many of them (ELOOP).",
+        hint="Give the path that the link leads to, or remove the cycle.",
         data={"path": path.text, "errno": number, "errno_name": errno.errorcode[number]},
     )

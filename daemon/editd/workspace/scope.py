@@ -1,9 +1,10 @@
-"""Scope: which paths of the workspace editd looks after without being asked.
+"""Scope: the paths of the workspace that editd records, even before an edit touches them.
 
-Out of scope are git's own folders, our temporaries, the locks and swap files of editors, mounts that take
-two spellings for one name, what git ignores, and, where no git says anything, what is commonly generated.
-What git tracks is in although it is ignored. A path that is out comes in when an edit touches it, but no edit
-is taken on those mounts. Nested repositories and submodules each speak for their own files.
+Out of scope are git's own folders, editd's temporaries, locks and swap files of editors, mounts that ignore
+case or Unicode form in names, and ignored files. Without a git repository, folders of generated files are out
+of scope instead. Tracked files are in scope even if they are ignored. An edit takes a path that is out of
+scope into the history, but on a mount of that kind it is refused. Nested repositories and submodules have
+their own rules.
 """
 
 from __future__ import annotations
@@ -11,61 +12,72 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from editd.system.name_collisions import folding_mounts
+from editd.errors import PermissionDenied
+from editd.system.files import replace_file_durably
+from editd.system.mounts import MountEvents, folding_mounts, mounts, mounts_below
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
 from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
-    from editd.workspace.git_ignore import IgnoreRules
+    from collections.abc import Callable, Iterable
 
-# What a build or an install makes again, and nobody wants undone. Only where no git says what is ignored.
+    from editd.workspace.git_worktree import GitIndex, IgnoreRules
+
+
+# Folders of generated files, of which nobody wants an undo. Used only without a git repository.
 GENERATED = frozenset(
     {"node_modules", ".venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
      ".hypothesis", ".gradle", ".next", ".svelte-kit", ".terraform", ".direnv"}
 )  # fmt: skip
 _GENERATED_BESIDE = {"target": b"Cargo.toml", "build": b"build.gradle", "vendor": b"composer.json"}
-_GENERATED_WITH = (b"CACHEDIR.TAG", b"pyvenv.cfg")  # a folder that holds one of these says so itself
-# Of Emacs a lock and what it saves by itself; of Vim a swap file, and what it tries a folder out with.
+_GENERATED_WITH = (b"CACHEDIR.TAG", b"pyvenv.cfg")  # marker files of such folders
+# Locks and auto-save files of Emacs; swap files of Vim, and its test whether a folder is writable.
 _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class WorkspaceScope:
-    """Decides by the repositories' ignore rules as they are when it is made."""
+    """Applies the repositories' ignore rules as of its construction."""
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(os.path.realpath(root))
         self._rules: dict[bytes, IgnoreRules | None] = {}
         self._folding: frozenset[bytes] | None = None
-        self._places: dict[bytes, tuple[IgnoreRules | None, bool]] = {}
-        self._way = _Way(self._root)
+        self._states: dict[bytes, tuple[IgnoreRules | None, bool]] = {}
+        self._cursor = _FolderCursor(self._root)
 
     def is_in(self, path: WorkspacePath) -> bool:
-        """Is this path looked after? For a single path; walking asks `takes` folder by folder."""
+        """Return whether this path is in scope. For single paths; a walk calls `takes` folder by folder."""
         raw = path.raw
         if len(raw) > PATH_BYTES_MAX:
             return False
-        rules, is_taken = self._place(raw.rpartition(b"/")[0])
+        rules, is_taken = self._state_of(raw.rpartition(b"/")[0])
         if is_taken and self.takes(raw, rules, is_folder=False):
             return True
         is_kept_out = any(map(self.is_kept_out, ways_down(raw, ())))
         return rules is not None and not is_kept_out and rules.tracks(raw)
 
-    def _place(self, folder: bytes) -> tuple[IgnoreRules | None, bool]:
-        """The rules that hold in a folder, and whether it is in; of one that is out, those that say so."""
-        if b"" not in self._places:
-            self._places[b""] = self.rules(b"", None), True
-        for way in ways_down(folder, self._places):
-            rules, is_taken = self._places[way.rpartition(b"/")[0]]
+    def _state_of(self, folder: bytes) -> tuple[IgnoreRules | None, bool]:
+        """Return the rules in force in a folder, and whether it is in scope.
+
+        For a folder out of scope, the rules are those that exclude it.
+        """
+        if b"" not in self._states:
+            self._states[b""] = self.rules(b"", None), True
+        for way in ways_down(folder, self._states):
+            rules, is_taken = self._states[way.rpartition(b"/")[0]]
             is_taken = is_taken and self.takes(way, rules, is_folder=True)
-            self._places[way] = (self.rules(way, rules) if is_taken else rules), is_taken
-        return self._places[folder]
+            self._states[way] = (self.rules(way, rules) if is_taken else rules), is_taken
+        return self._states[folder]
 
     def takes(self, path: bytes, rules: IgnoreRules | None, *, is_folder: bool) -> bool:
-        """Is `path`, in a folder that is in and where `rules` hold, in too? None: no git says anything."""
+        """Return whether `path` is in scope, if its folder is, under `rules` (None: no git repository)."""
         if self.is_kept_out(path):
             return False
         if not is_folder and _EDITORS_OWN.fullmatch(path.rpartition(b"/")[2]):
@@ -75,30 +87,30 @@ class WorkspaceScope:
         return not rules.ignores(path, is_folder=is_folder)
 
     def is_kept_out(self, path: bytes) -> bool:
-        """Is `path` out of scope whatever git says? Because of its name, or as a mount that folds names."""
+        """Return whether `path` is never in scope: by its name, or as a mount that ignores case or form."""
         if self._folding is None:
             self._folding = frozenset(folding_mounts(self._root))
         return path in self._folding or is_never_ours(path.rpartition(b"/")[2])
 
     def rules(self, folder: bytes, above: IgnoreRules | None) -> IgnoreRules | None:
-        """The rules that hold in `folder`: its own repository's if it is one's top, else those from above."""
+        """Return the rules in force in `folder`: its own repository's, or `above` if it is no top of one."""
         if folder not in self._rules:
             self._rules[folder] = self._own_rules(folder)
         return self._rules[folder] or above
 
     def _own_rules(self, folder: bytes) -> IgnoreRules | None:
-        if not self._way.has(folder, b".git"):
+        if not self._cursor.has(folder, b".git"):
             return None if folder else self._rules_above()
         return _rules_of(os.path.join(self._root, folder) if folder else self._root, folder, b"")
 
     def _rules_above(self) -> IgnoreRules | None:
-        """The workspace may be a folder in a repository: of one that ignores it whole, nothing is asked."""
-        place = self._root
-        while (above := os.path.dirname(place)) != place:
-            place = above
-            if not os.path.lexists(os.path.join(place, b".git")):
+        """Return the rules of a repository around the workspace; None if that one ignores it as a whole."""
+        worktree = self._root
+        while (above := os.path.dirname(worktree)) != worktree:
+            worktree = above
+            if not os.path.lexists(os.path.join(worktree, b".git")):
                 continue
-            rules = _rules_of(place, b"", os.path.relpath(self._root, place) + b"/")
+            rules = _rules_of(worktree, b"", os.path.relpath(self._root, worktree) + b"/")
             if rules is not None:
                 return None if rules.ignores(b"", is_folder=False) else rules
         return None
@@ -109,15 +121,16 @@ class WorkspaceScope:
         if text in GENERATED:
             return True
         sign = _GENERATED_BESIDE.get(text)
-        if sign is not None and self._way.has(above, sign):
+        if sign is not None and self._cursor.has(above, sign):
             return True
-        return any(self._way.has(path, sign) for sign in _GENERATED_WITH)
+        return any(self._cursor.has(path, sign) for sign in _GENERATED_WITH)
 
 
-class _Way:
-    """The way from the root to the folder asked for last, which is kept open.
+class _FolderCursor:
+    """An open descriptor of the last queried folder below the root.
 
-    A folder below it is reached from there. So a walk down costs one step for each folder, however deep.
+    A folder below it is opened relative to it. So a walk downwards costs one step for each folder, at any
+    depth.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -129,9 +142,9 @@ class _Way:
         self._close()
 
     def has(self, folder: bytes, name: bytes) -> bool:
-        """Return whether a folder holds `name`, whatever that is."""
+        """Return whether a folder contains `name`, of any kind."""
         try:
-            self._go_to(folder)
+            self._move_to(folder)
             os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -139,7 +152,7 @@ class _Way:
             return False
         return True
 
-    def _go_to(self, folder: bytes) -> None:
+    def _move_to(self, folder: bytes) -> None:
         if self._descriptor >= 0 and folder == self._folder:
             return
         is_below = self._descriptor >= 0 and folder.startswith(self._folder + b"/")
@@ -155,12 +168,188 @@ class _Way:
 
 
 def is_never_ours(name: bytes) -> bool:
-    """Is this a name that is out of scope wherever it stands: git's own, or a temporary of ours?"""
+    """Return whether this name is out of scope in every folder: git's own, or a temporary of editd."""
     return is_temporary(name) or is_protected_name(os.fsdecode(name))
 
 
-def _rules_of(place: bytes, top: bytes, above: bytes) -> IgnoreRules | None:
-    """`Rules.of`. Where there is no git, libgit2 is not loaded: half of the time to start a survey."""
-    from editd.workspace.git_ignore import IgnoreRules
+def _rules_of(worktree: bytes, top: bytes, above: bytes) -> IgnoreRules | None:
+    """Call `IgnoreRules.of`. Without a repository, libgit2 is not loaded: half of a scan worker's start."""
+    from editd.workspace.git_worktree import IgnoreRules
 
-    return IgnoreRules.of(place, top, above)
+    return IgnoreRules.of(worktree, top, above)
+
+
+# The paths that the baseline left out because of its budget: not recorded until an edit touches them.
+
+_UNCAPTURED_FILE = "uncovered"
+
+
+def load_uncovered(folder: str) -> frozenset[bytes]:
+    """Return the paths saved in the state folder `folder`."""
+    try:
+        with open(os.path.join(folder, _UNCAPTURED_FILE), "rb") as file:
+            return frozenset(file.read().split(b"\0")) - {b""}
+    except FileNotFoundError:
+        return frozenset()
+
+
+def save_uncovered(folder: str, paths: frozenset[bytes]) -> None:
+    """Save the paths durably, so that such a file is never recorded as newly created. Raises OSError."""
+    replace_file_durably(os.path.join(folder, _UNCAPTURED_FILE), b"\0".join(sorted(paths)))
+
+
+# Hidden folders: folders with recorded files over which a file system was mounted later.
+#
+# Their files exist but cannot be seen, so they are not recorded as deleted. The files on the mount are
+# different files, unknown to the history. The state folder has a list of the mounts that are part of the
+# workspace. A mount that is not in this list was made while no daemon ran.
+
+_MOUNTS_FILE = "mounts"  # of the file in the state folder
+
+
+class HiddenFolders:
+    """The hidden folders of one workspace."""
+
+    def __init__(self, root: str, state: str, has_files: Callable[[WorkspacePath], bool]) -> None:
+        """Compare the mounts below `root` with the list in the state folder `state`.
+
+        `has_files` returns whether the history has a file at or below a path. If there is no list yet, the
+        present mounts hide nothing.
+        """
+        self._root = os.fsencode(root)
+        self._path = os.path.join(state, _MOUNTS_FILE)
+        self._has_files = has_files
+        self._events = MountEvents()
+        self._known: set[tuple[bytes, int]] = set()  # path and number
+        self._folders: set[bytes] = set()
+        self._lock = threading.Lock()
+        now = self._current()
+        saved = self._saved()
+        self._store(now, {path for path, _ in now if saved is not None and path not in saved})
+
+    def close(self) -> None:
+        """Stop watching the mounts."""
+        self._events.close()
+
+    def folder_over(self, path: WorkspacePath) -> str:
+        """Return the hidden folder that contains `path`; "" if none does."""
+        self._refresh()
+        raw = path.raw
+        for folder in self._folders:
+            if raw == folder or raw.startswith(folder + b"/"):
+                return os.fsdecode(folder)
+        return ""
+
+    def refuse(self, path: WorkspacePath) -> None:
+        """Raise PermissionDenied if `path` is in a hidden folder."""
+        self._refresh()
+        if self._folders and (folder := self.folder_over(path)):
+            raise PermissionDenied(
+                f"{path} is hidden: a file system was mounted over {folder}.",
+                hint=f"Unmount {folder}. To record the files on the mount instead, delete the hidden files, "
+                "then mount it again.",
+                data={"path": path.text},
+            )
+
+    def descriptions(self) -> list[str]:
+        """Return a sentence for each hidden folder."""
+        self._refresh()
+        return [
+            f"{os.fsdecode(folder)} is hidden by a file system that was mounted over it: editd records "
+            "nothing in it until you unmount that file system."
+            for folder in sorted(self._folders)
+        ]
+
+    def _refresh(self) -> None:
+        with self._lock:  # the engine may work in a thread during a `status` request
+            if not self._events.events():
+                return
+            now = self._current()
+            self._store(now, {path for path, _ in now - self._known})
+
+    def _store(self, now: set[tuple[bytes, int]], new: set[bytes]) -> None:
+        """Store which of the new mounts hide recorded files, and save the list of the others."""
+        paths = {path for path, _ in now}
+        hiding = {path for path in new if self._has_files(WorkspacePath(os.fsdecode(path)))}
+        self._folders = (self._folders & paths) | hiding
+        self._known = now
+        shown = paths - self._folders
+        if shown != self._saved():
+            with suppress(OSError):  # At the next start, an unsaved mount hides its own files.
+                replace_file_durably(self._path, b"\0".join(sorted(shown)))
+
+    def _saved(self) -> set[bytes] | None:
+        """Return the mounts in the saved list; None if there is none."""
+        try:
+            with open(self._path, "rb") as file:
+                return set(file.read().split(b"\0")) - {b""}
+        except OSError:
+            return None
+
+    def _current(self) -> set[tuple[bytes, int]]:
+        return {(path, mount.number) for path, mount in mounts_below(self._root, mounts()).items()}
+
+
+# The folders to watch: those in scope, and those with recorded files out of scope.
+#
+# The watcher's thread queries it folder by folder from the root down; `add` is called from another thread.
+
+FRESH_SECONDS = 1.0  # how long the ignore rules are cached
+FRESH_SHARE = 10  # so many times longer for each second spent on applying them, deep in a tree
+
+
+class WatchSet:
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._also: frozenset[bytes] = frozenset()
+        self._renew()
+
+    def add(self, folders: Iterable[bytes]) -> set[bytes]:
+        """Add these folders and those above them; return the topmost of the new ones."""
+        new: set[bytes] = set()
+        also = set(self._also)
+        for folder in folders:
+            missing = ways_down(folder, also)
+            new.update(missing[:1])
+            also.update(missing)
+        self._also = frozenset(also)
+        return new
+
+    def has(self, folder: bytes) -> bool:
+        """Return whether this folder is to be watched."""
+        if folder in self._also:
+            return True
+        began = time.monotonic()
+        if began - self._renewed_at > FRESH_SECONDS * max(1.0, FRESH_SHARE * self._spent_seconds):
+            self._renew()
+        is_in = self._is_in_scope(folder)
+        self._spent_seconds += time.monotonic() - began
+        return is_in
+
+    def _renew(self) -> None:
+        self._scope = WorkspaceScope(self._root)
+        self._indexes: dict[bytes, GitIndex | None] = {}
+        self._known: dict[bytes, tuple[IgnoreRules | None, bool]] = {
+            b"": (self._scope.rules(b"", None), True)
+        }
+        self._renewed_at = time.monotonic()
+        self._spent_seconds = 0.0
+
+    def _is_in_scope(self, folder: bytes) -> bool:
+        if len(folder) > PATH_BYTES_MAX:
+            return False
+        for way in ways_down(folder, self._known):
+            rules, is_in = self._known[way.rpartition(b"/")[0]]
+            is_in = is_in and self._is_taken(way, rules)
+            self._known[way] = (self._scope.rules(way, rules) if is_in else rules), is_in
+        return self._known[folder][1]
+
+    def _is_taken(self, folder: bytes, rules: IgnoreRules | None) -> bool:
+        if self._scope.takes(folder, rules, is_folder=True):
+            return True
+        if rules is None or self._scope.is_kept_out(folder):
+            return False
+        if rules.worktree not in self._indexes:
+            self._indexes[rules.worktree] = rules.index()
+        index = self._indexes[rules.worktree]
+        return index is not None and index.is_tracked(rules.inside(folder), is_folder=True)

@@ -1,74 +1,79 @@
-"""An item: one change on its way into the files, and the names that it goes by on the disk.
+"""Staged changes: the changes of one transaction on their way into the files.
 
-Owns the names of temporaries, and what can be told of a change without looking at the disk.
+Owns the names of temporaries, and the checks before publishing: which changes cannot be published, and why.
 """
 
 from __future__ import annotations
 
 import os
+import stat
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.values.path import TEMPORARY_PREFIX
+from editd.errors import NotAFile, PermissionDenied
+from editd.system.filesystem import RealFolder
+from editd.system.mounts import folding_elsewhere
+from editd.values.content import SYMLINK
+from editd.values.path import TEMPORARY_PREFIX, split_path
+from editd.workspace.directories import UNREACHABLE, folders_below, open_nearest, stat_directory
+from editd.workspace.reader import refusal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
+    from editd.values.path import WorkspacePath
+
 
 _PREFIX = TEMPORARY_PREFIX.encode()
 
 
 class StagedChange(Struct, eq=False):
-    """A change with its target, `name` in `folder`, and its temporary, `temporary` in `aside`."""
+    """A change with its target, `name` in `folder`, and its temporary, `temporary` in `temp_dir`."""
 
     change: Change
     folder: bytes
     name: bytes
     temporary: bytes
-    aside: bytes  # `folder`, unless that cannot be made yet, or is to go
-    is_spare: bool = False  # the temporary is a spare: it lies in the daemon's own folder, not in `aside`
-    is_linked: bool = False  # what it replaces has the temporary's name in the daemon's own folder
-    is_taken_back: bool = False  # that is our own version, which `before` has replaced again
-    cloned: tuple[int, int, int] | None = None  # device, inode, ctime_ns of whose metadata the temporary has
-    lost: list[str] = field(default_factory=list)  # what the file has and will not keep, or not get back
+    temp_dir: bytes  # `folder`, unless that cannot be created yet, or will be deleted
+    is_mode_only: bool = False  # see the function
+    is_spare: bool = False  # the temporary is from the pool, in the daemon's own folder instead of `temp_dir`
+    is_linked: bool = False  # the replaced file has a link in the daemon's own folder
+    is_taken_back: bool = False  # that link is our own version, after a revert to `before`
+    cloned_from: tuple[int, int, int] | None = None  # identity of the file that the metadata was copied from
+    lost_metadata: list[str] = field(default_factory=list)  # names
 
     @property
     def warning(self) -> str:
-        """What is lost, as a sentence; "" where nothing is."""
-        if not self.lost:
+        """Return a sentence about the lost metadata; "" if there is none."""
+        if not self.lost_metadata:
             return ""
-        what = ", ".join(self.lost)
+        names = ", ".join(self.lost_metadata)
         if self.change.after is None:
-            return f"{self.change.path}: an undo brings back its bytes and its mode, but not {what}."
-        return f"{self.change.path}: {what} could not be kept."
-
-    @property
-    def is_mode_only(self) -> bool:
-        """Whether the same file is to have other permissions, which needs no temporary."""
-        change = self.change
-        if change.before is None or change.after is None or change.source is not None:
-            return False
-        if change.before.version != change.after.version:
-            return False
-        return not (change.before.is_symlink or change.after.is_symlink)
+            return f"{self.change.path}: an undo brings back its bytes and its mode, but not {names}."
+        return f"{self.change.path}: {names} could not be kept."
 
 
-def item_of(change: Change, temporary: bytes = b"") -> StagedChange:
-    """Return the item of a change; its temporary is beside its target."""
-    folder, name = split(change.path.raw)
-    return StagedChange(change, folder, name, temporary, folder)
+def is_mode_only(change: Change) -> bool:
+    """Return whether only the file's permissions change, which needs no temporary."""
+    before, after = change.before, change.after
+    if before is None or after is None or before.version != after.version:
+        return False
+    return change.source is None and SYMLINK not in (before.mode, after.mode)
 
 
-def split(path: bytes) -> tuple[bytes, bytes]:
-    """Return the folder of a path, b"" for the root, and its name."""
-    folder, _, name = path.rpartition(b"/")
-    return folder, name
+def item_of(change: Change, temporary: bytes) -> StagedChange:
+    """Return a staged change whose temporary is beside its target."""
+    folder, _, name = change.path.raw.rpartition(b"/")
+    return StagedChange(change, folder, name, temporary, folder, is_mode_only(change))
 
 
 def temporary_name(token: str, index: int) -> bytes:
-    """The name of the temporary of a transaction's change, by the transaction's token and its index."""
+    """Return the name of a temporary, from the transaction's token and the index of the change."""
     return f"{TEMPORARY_PREFIX}{token}-{index}".encode()
 
 
@@ -78,14 +83,182 @@ def token_of(name: bytes) -> str:
 
 
 def is_temporary(name: bytes) -> bool:
-    """Whether a name is one of those that editd keeps for its own temporary files."""
+    """Return whether a name is one of editd's temporaries."""
     return name.startswith(_PREFIX)
 
 
 def folder_that_stays(folder: bytes, created: AbstractSet[str]) -> bytes:
-    """Return `folder`, or the one above it that will still be one when the paths `created` are files."""
+    """Return `folder`, or the nearest above it that stays a folder when the paths `created` become files."""
     names = folder.split(b"/")
     for depth in range(len(names)):
         if os.fsdecode(b"/".join(names[: depth + 1])) in created:
             return b"/".join(names[:depth])
     return folder
+
+
+class StagingState(StrEnum):
+    """The state of a staging."""
+
+    STAGED = "staged"
+    PUBLISHED = "published"
+    FINISHED = "finished"
+    DISCARDED = "discarded"
+    HALF = "half"
+
+
+TRANSITIONS: dict[StagingState, frozenset[StagingState]] = {
+    StagingState.STAGED: frozenset({StagingState.PUBLISHED, StagingState.DISCARDED, StagingState.HALF}),
+    StagingState.PUBLISHED: frozenset({StagingState.FINISHED}),
+    StagingState.FINISHED: frozenset({StagingState.FINISHED}),
+    StagingState.DISCARDED: frozenset({StagingState.DISCARDED}),
+    StagingState.HALF: frozenset(),
+}
+
+
+class StagedFiles(Struct, eq=False):
+    """One transaction's changes on their way into the files."""
+
+    token: str
+    items: list[StagedChange] = field(default_factory=list)
+    folders_made: list[bytes] = field(default_factory=list)
+    state: StagingState = StagingState.STAGED
+    warnings: tuple[str, ...] = ()  # about the metadata that files lose, or that an undo cannot restore
+
+    def become(self, state: StagingState) -> None:
+        """Enter the next state; an assertion fails if the table does not allow it."""
+        assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
+        self.state = state
+
+
+# Checks before publishing: which changes cannot be published, and why.
+#
+# Policy: editd does not break a hard link, does not write a read-only file although a rename could, and
+# replaces nothing but files and symlinks.
+
+
+def check_publishable(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
+    """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`."""
+    deleted: set[bytes] = set()
+    pending_paths: set[WorkspacePath] = set()
+    for change in pending:
+        pending_paths.add(change.path)
+        (deleted.add if change.after is None else deleted.discard)(change.path.raw)
+    for change in changes:
+        (deleted.add if change.after is None else deleted.discard)(change.path.raw)
+    checker = _Checker(disk, deleted)
+    for change in changes:
+        if change.path in pending_paths:
+            continue  # By then the file at this path is our own.
+        try:
+            checker.check(change)
+        except OSError as error:
+            raise refusal_of(error, change.path, "could not be accessed") from error
+
+
+def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
+    """Return whether `path` is on a mount that ignores case or Unicode form in names. Raises Refused."""
+    try:
+        with open_nearest(disk, split_path(path.raw)[0]) as folder:
+            assert isinstance(folder, RealFolder)
+            return bool(folding_elsewhere(folder, disk.device))
+    except OSError as error:
+        if error.errno in UNREACHABLE:  # A folder has just been deleted or replaced by a symlink.
+            return False
+        raise refusal_of(error, path, "could not be accessed") from error
+
+
+class _Checker(Struct, frozen=True):
+    disk: Disk
+    deleted: AbstractSet[bytes]  # paths that will be deleted by then
+
+    def check(self, change: Change) -> None:
+        parent, _, name = change.path.raw.rpartition(b"/")
+        try:
+            with self.disk.folder(parent) as folder:
+                assert isinstance(folder, RealFolder)
+                if os.fstat(folder.descriptor).st_dev != self.disk.device:
+                    self._check_folding(change.path, folder)
+                status = folder.stat(name)
+                if status is not None:
+                    self._check_target(change, name, status, folder)
+        except OSError as error:
+            if error.errno not in UNREACHABLE:
+                raise
+            if change.after is not None:
+                self._check_parents(change.path)
+
+    def _check_target(self, change: Change, name: bytes, status: os.stat_result, folder: OpenFolder) -> None:
+        path, is_deleted = change.path, change.after is None
+        if stat.S_ISDIR(status.st_mode):
+            if is_deleted or not self._is_emptied(path.raw):
+                raise _not_a_file(path, "is a folder that is not empty")
+            return
+        is_file = stat.S_ISREG(status.st_mode)
+        if not (is_file or stat.S_ISLNK(status.st_mode)):
+            raise _not_a_file(path, "is a fifo, a socket or a device")
+        if is_deleted and not folder.is_writable():
+            raise _denied(path, "is in a folder that editd may not write to", "Make the folder writable.")
+        if not is_file:
+            return
+        if status.st_nlink > 1 and not is_deleted:
+            raise _denied(
+                path,
+                f"is hard-linked: {status.st_nlink} names share it, and replacing one would break the link",
+                "Break the link first (copy the file, and move the copy over it), or edit it outside.",
+            )
+        if is_mode_only(change):
+            if os.geteuid() not in (0, status.st_uid):
+                raise _denied(path, "belongs to another user", "Only its owner can change its mode.")
+        elif not status.st_mode & stat.S_IWUSR or not folder.is_writable(name):
+            raise _denied(
+                path, "is read-only", "Make it writable first (chmod u+w), if an edit should change it."
+            )
+
+    def _check_parents(self, path: WorkspacePath) -> None:
+        """Refuse if a name above `path` is not a folder and will not be deleted."""
+        names = path.raw.split(b"/")[:-1]
+        for depth, name in enumerate(names):
+            ancestor = b"/".join(names[: depth + 1])
+            with self.disk.folder(b"/".join(names[:depth])) as folder:
+                self._check_folding(path, folder)
+                status = folder.stat(name)
+            if status is None or ancestor in self.deleted:
+                return
+            if not stat.S_ISDIR(status.st_mode):
+                folder_name = os.fsdecode(ancestor)
+                raise _not_a_file(path, f"cannot be in {folder_name}, which is not a folder", folder_name)
+
+    def _check_folding(self, path: WorkspacePath, folder: OpenFolder) -> None:
+        """Refuse if two spellings are one file: leases, undo and `protect` compare paths.
+
+        They never are on the root's own file system.
+        """
+        assert isinstance(folder, RealFolder)
+        if folding := folding_elsewhere(folder, self.disk.device):
+            raise _denied(
+                path,
+                f"is on a file system that ignores {folding} in names",
+                "Edit it outside of editd, or move it to a file system that distinguishes all names.",
+            )
+
+    def _is_emptied(self, top: bytes) -> bool:
+        """Return whether the folder `top` will contain nothing but empty folders."""
+        for path in folders_below(self.disk, top):
+            with self.disk.folder(path) as folder:
+                for name in folder.names():
+                    is_folder = stat.S_ISDIR(stat_directory(folder, name).st_mode)
+                    if not (is_folder or path + b"/" + name in self.deleted or is_temporary(name)):
+                        return False
+        return True
+
+
+def _denied(path: WorkspacePath, fact: str, hint: str) -> PermissionDenied:
+    return PermissionDenied(f"{path} {fact}.", hint=hint, data={"path": path.text})
+
+
+def _not_a_file(path: WorkspacePath, fact: str, obstacle: str | None = None) -> NotAFile:
+    return NotAFile(
+        f"{path} {fact}.",
+        hint="Choose another path, or move the obstacle away in the same changeset.",
+        data={"path": path.text, "obstacle": obstacle or path.text},
+    )

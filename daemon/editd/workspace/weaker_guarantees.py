@@ -1,6 +1,6 @@
-"""Shortfalls: what the file systems of a workspace cannot give, as sentences for `status`.
+"""Weaker guarantees: the promises that a workspace's file systems cannot keep, as sentences for `status`.
 
-Looks at the mounts each time it is asked, since they come and go while the daemon runs.
+Reads the mounts at each call, because they change while the daemon runs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.system.clock import boot_id
 from editd.system.filesystem import missing_calls, open_folder
-from editd.system.mounts import mount_of, mounts, mounts_below
-from editd.system.name_collisions import folding_mounts
+from editd.system.mounts import folding_mounts, mount_of, mounts, mounts_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,73 +21,73 @@ if TYPE_CHECKING:
 SHOWN = 3  # paths in one sentence
 
 _NO_PROC = (
-    "The mounts cannot be listed, since /proc is missing: whether the files lie on a disk of this machine, "
-    "and whether other file systems are mounted below, is not known."
+    "The mounts cannot be listed, because /proc is missing: whether the files are on a disk of this machine, "
+    "and whether other file systems are mounted below, is unknown."
 )
 _NO_BOOT_ID = (
-    "The boot id cannot be read, since /proc is missing: each start recovers as after a power cut, "
-    "and takes a file that another program has emptied or cut off meanwhile for a torn one."
+    "The boot id cannot be read, because /proc is missing: each start recovers as after a power cut, and "
+    "repairs a file that another program has emptied or truncated meanwhile as if the power cut had torn it."
 )
 _ELSEWHERE = (
-    "The state folder lies on another file system than the workspace: what a program writes into a file "
-    "that it was just opening when it was replaced may be missed."
+    "The state folder is on another file system than the workspace: if a program opens a file at the moment "
+    "of its replacement, editd may miss its write."
 )
 _RENAMING = (
     "The configuration has files published by a check and a rename: "
-    "what another program saves just between the two is lost."
+    "a save by another program between the two is lost."
 )
 _OTHER_MOUNT = (
-    "another mount: what a program writes into a file there that it was just opening when it was replaced "
-    "may be missed."
+    "another mount: if a program opens a file there at the moment of its replacement, editd may miss "
+    "its write."
 )
 _TWO_SIDED = (
-    "shared with others: what they write on their side makes no notice and is found by `settle`, and by a "
-    "scan every 30 seconds; leases do not see that they are writing."
+    "shared with others: their writes raise no events, so `settle` and a scan every 30 seconds find them. "
+    "Leases do not detect that they are writing."
 )
-_VOLATILE = "not durable: nothing of it outlives the next stop of the machine, even after a sync."
+_VOLATILE = "not durable: the next shutdown or crash of the machine deletes it, even after a sync."
 _FOLDING = "and out of scope: files such as README.md and readme.md are one file there"
 
 
 class WeakerGuarantees:
-    """What one workspace has to do without."""
+    """The promises that one workspace cannot have."""
 
     def __init__(self, disk: RealDisk, state: str, *, publish: str = "exchange") -> None:
         self._disk = disk
         self._is_renaming = publish == "rename"
         known = mounts()
-        with disk.folder(b"") as root, open_folder(state) as kept:
-            self.is_state_beside = os.fstat(root.descriptor).st_dev == os.fstat(kept.descriptor).st_dev
+        with disk.folder(b"") as root, open_folder(state) as folder:
+            self.is_state_beside = os.fstat(root.descriptor).st_dev == os.fstat(folder.descriptor).st_dev
             self._mount = mount_of(root.descriptor, known)
-            self._state_mount = mount_of(kept.descriptor, known)
+            self._state_mount = mount_of(folder.descriptor, known)
 
     def facts(self) -> dict[str, Any]:
-        """Return the kind of file system, and the names of what is missing."""
+        """Return the kind of file system, and the names of the missing system calls."""
         missing = missing_calls(self._disk) + ([] if mounts() is not None else ["/proc"])
         return {"file_system": None if self._mount is None else self._mount.kind, "missing": missing}
 
     def weaker(self) -> list[str]:
-        """Return what is promised less here than on a local disk, a sentence each."""
-        told = list(self._disk.weaker)
+        """Return a sentence for each promise that is weaker here than on a local disk."""
+        sentences = list(self._disk.weaker)
         if self._is_renaming:
-            told.append(_RENAMING)
+            sentences.append(_RENAMING)
         if not self.is_state_beside:
-            told.append(_ELSEWHERE)
+            sentences.append(_ELSEWHERE)
         if not boot_id():
-            told.append(_NO_BOOT_ID)
+            sentences.append(_NO_BOOT_ID)
         known = mounts()
         if known is None:
-            return [*told, _NO_PROC]
+            return [*sentences, _NO_PROC]
         for name, mount in (("The workspace", self._mount), ("The history", self._state_mount)):
-            told += [f"{name} ({mount.kind}) is {what}" for what in _faults_of(mount)] if mount else []
-        return told + list(self._of_mounts_below(known))
+            sentences += [f"{name} ({mount.kind}) is {fault}" for fault in _faults_of(mount)] if mount else []
+        return sentences + list(self._of_mounts_below(known))
 
     def uncovered(self) -> list[str]:
-        """Return what is left out because of its file system."""
+        """Return sentences about the mounts left out because of their file system."""
         folding = folding_mounts(self._disk.root)
         return [f"{_some(folding)} {_is_or_are(folding)} another file system {_FOLDING}."] if folding else []
 
     def is_deaf(self, is_watched: Callable[[bytes], bool]) -> bool:
-        """Whether somebody may write to a folder that is watched without a notice."""
+        """Return whether other programs may write to a watched folder without an event."""
         if self._mount is not None and self._mount.is_two_sided:
             return True
         below = mounts_below(self._disk.root, mounts())

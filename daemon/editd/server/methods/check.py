@@ -3,63 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import contextlib
+import logging
+from typing import TYPE_CHECKING
 
-from editd.errors import Refused
+from editd.errors import HistoryDamaged, IoError, Refused
+from editd.server import convert
+from editd.server.method_call import PendingAnswer
 from editd.store.journal import JournalPosition, frames, read_while_written
+from editd.store.repair import Repair
 from editd.wire import messages
+from editd.workspace.reader import WorkspaceReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from editd.server.dispatch import ClientState, MethodCall, Services
-
-
-class CheckMethods:
-    def __init__(
-        self, services: Services, later: Callable[[Coroutine[Any, Any, None], MethodCall], None]
-    ) -> None:
-        self._services = services
-        self._engine = services.engine
-        self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
-            messages.Check: self._check
-        }
-
-    def _check(self, params: messages.Check, caller: ClientState, call: MethodCall) -> None:
-        del params, caller
-        self._later(self._answer(call), call)
-
-    async def _answer(self, call: MethodCall) -> None:
-        self._engine.check_in_place()
-        await self._services.scanner.settle(self._engine, self._services.queue)
-        problems = await problems_of_history(self._services)
-        await self._services.queue.idle()
-        problems += self._disagreements(problems)
-        call.reply(messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None))
-
-    def _disagreements(self, known: list[str]) -> list[str]:
-        """Return disagreements of index, head and files, and the engine's fault unless it is `known`."""
-        history = self._engine.history
-        problems = [f"The files and the history differ: {path}" for path in self._services.scanner.unrecorded]
-        broken = self._engine.broken
-        if broken is not None:
-            file = broken.data.get("file")
-            is_known = any(broken.message in said or (file and file in said) for said in known)
-            return problems if is_known else [*problems, broken.text()]
-        try:
-            counted = history.index.count(history.floor.seq)
-        except Refused as refusal:
-            return [*problems, refusal.text()]
-        if counted != history.head - history.floor.seq:
-            problems.append(
-                f"The index has {counted} transactions after {history.floor.seq}, "
-                f"the history {history.head - history.floor.seq}."
-            )
-        return problems
+    from editd.server.method_call import Answer, ClientState
+    from editd.server.methods import Services
+    from editd.system.filesystem import RealDisk
 
 
-async def problems_of_history(services: Services) -> list[str]:
+async def check(services: Services, _params: messages.Check, _caller: ClientState) -> messages.CheckResult:
+    services.engine.check_in_place()
+    with contextlib.suppress(IoError):  # The scanner has it in `unrecorded`.
+        await services.scanner.settle(services.engine, services.queue)
+    problems = await _problems_of_history(services)
+    problems += await services.queue.run(lambda: _disagreements(services, problems))
+    return messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None)
+
+
+def _disagreements(services: Services, known: list[str]) -> list[str]:
+    """Return disagreements of index, head and files, and the engine's fault unless it is `known`."""
+    history = services.engine.history
+    problems = [f"The files and the history differ: {path}" for path in services.scanner.unrecorded]
+    broken = services.engine.broken
+    if broken is not None:
+        file = broken.data.get("file")
+        is_known = any(broken.message in said or (file and file in said) for said in known)
+        return problems if is_known else [*problems, broken.text()]
+    try:
+        counted = history.index.count(history.floor.seq)
+    except Refused as refusal:
+        return [*problems, refusal.text()]
+    if counted != history.head - history.floor.seq:
+        problems.append(
+            f"The index has {counted} transactions after {history.floor.seq}, "
+            f"the history {history.head - history.floor.seq}."
+        )
+    return problems
+
+
+async def _problems_of_history(services: Services) -> list[str]:
     """Return the problems of store, index and journal, as sentences. Raises ShuttingDown."""
     problems = await services.background.check()
     journal = services.engine.history.journal.folder
@@ -80,3 +72,107 @@ def _of_journal(folder: str) -> list[str]:
     except OSError as error:
         return [f"The journal cannot be read: {error}."]
     return []
+
+
+# The method `check` with `repair`: planned while the history is open, carried out when it is closed.
+#
+# A repair rewrites the files that the engine has open, so it is the last action of a daemon. It is refused
+# if something would be lost. Otherwise the daemon ends, repairs once the history is closed, and answers.
+
+log = logging.getLogger(__name__)
+
+LOST_NAMED_MAX = 1000  # in one answer
+
+
+class Repairs:
+    def __init__(self, folder: str, disk: RealDisk, stop: asyncio.Event, file_bytes_max: int) -> None:
+        """`folder` is the state folder; setting `stop` ends the daemon for a repair."""
+        self._folder = folder
+        self._tree = WorkspaceReader(disk, file_bytes_max=file_bytes_max)
+        self._stop = stop
+        self._waiting: PendingAnswer | None = None  # the request for the repair at the end
+
+    async def repair(self, params: messages.Check, services: Services | None) -> Answer:
+        """Plan a repair; if there is something to do, end the daemon for it, and answer then.
+
+        `services` are those of the open history, if it is open. Raises Refused.
+        """
+        try:
+            repair = await self._planned(services)
+        except OSError as error:
+            raise _failure(error) from error
+        if repair is None or (not repair.done and not repair.lost):
+            return messages.CheckResult(ok=True, problems=[], repaired=[], lost=[], aside=None)
+        if repair.lost and not params.lose:
+            raise _would_lose(repair)
+        if self._waiting is not None:
+            raise HistoryDamaged("A repair is under way.", hint="Connect again when it is done.")
+        self._waiting = PendingAnswer()
+        self._stop.set()
+        return self._waiting
+
+    async def _planned(self, services: Services | None) -> Repair | None:
+        """Return the plan of a repair; None if a check finds no problem. Raises Refused, OSError.
+
+        A plan needs a history that does not change: in one that grows meanwhile, the new half would look
+        lost. A check does not need that, so nobody waits if all is well.
+        """
+        loop = asyncio.get_running_loop()
+        if services is None:
+            return await loop.run_in_executor(None, self._plan)
+        engine = services.engine
+        if engine.broken is None and not await _problems_of_history(services):
+            return None
+        async with services.background.exclusively():
+            if engine.broken is not None:  # so no edit can come in between
+                return await loop.run_in_executor(None, self._plan)
+
+            def plan() -> Repair:
+                with contextlib.suppress(Refused):  # the index may be what is damaged
+                    engine.history.index.flush()
+                return self._plan()
+
+            return await services.queue.run_in_thread(plan)
+
+    async def finish(self) -> None:
+        """Carry out the requested repair. The history is closed by now."""
+        if self._waiting is None:
+            return
+        call = self._waiting.call
+        try:
+            repair, aside = await asyncio.get_running_loop().run_in_executor(None, self._carry_out)
+        except (Refused, OSError) as error:
+            log.critical("the repair failed: %s", error)
+            call.refuse(error if isinstance(error, Refused) else _failure(error))
+            return
+        for sentence in (*repair.done, *(f"lost: {lost}" for lost in repair.lost)):
+            log.warning("repaired: %s", sentence)
+        call.reply(
+            messages.CheckResult(ok=True, problems=[], repaired=repair.done, lost=repair.lost, aside=aside)
+        )
+
+    def _plan(self) -> Repair:
+        return Repair(self._folder, self._held)
+
+    def _carry_out(self) -> tuple[Repair, str | None]:
+        repair = self._plan()
+        return repair, repair.carry_out()
+
+    def _held(self, path: str) -> bytes | None:
+        try:
+            state = self._tree.read(convert.known_path(path))
+        except (Refused, OSError):
+            return None
+        return None if state is None else state.content
+
+
+def _would_lose(repair: Repair) -> HistoryDamaged:
+    return HistoryDamaged(
+        f"A repair would lose {len(repair.lost)} things that cannot be brought back: {repair.lost[0]}",
+        hint="Nothing was changed. To accept this loss, run `editctl check --repair --yes`.",
+        data={"lost": repair.lost[:LOST_NAMED_MAX], "repaired": repair.done[:LOST_NAMED_MAX]},
+    )
+
+
+def _failure(error: OSError) -> IoError:
+    return IoError(error, "The history could not be repaired")

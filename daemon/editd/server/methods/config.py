@@ -9,15 +9,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
-from editd.engine.policy import EditPolicy
-from editd.values.glob import Glob
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
-    from editd.server.dispatch import ClientState, MethodCall
+    from editd.server.method_call import ClientState, Handler
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +33,7 @@ class Configuration:
         self._problem: str | None = None
         self._waiting: list[str] = []
         self._takers: list[Callable[[Config], None]] = []
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
-            messages.ConfigReload: self._asked
-        }
+        self.methods: dict[type[messages.Params], Handler] = {messages.ConfigReload: self._asked}
 
     def take(self, taker: Callable[[Config], None]) -> None:
         """Call `taker` with the configuration, now and whenever it changes."""
@@ -84,12 +80,6 @@ class Configuration:
             "restart": self._waiting,
         }
 
-    def _asked(self, params: messages.ConfigReload, caller: ClientState, call: MethodCall) -> None:
-        del params, caller
+    def _asked(self, _params: messages.ConfigReload, _caller: ClientState) -> messages.ConfigReloadResult:
         applied, restart = self.reload()
-        call.reply(messages.ConfigReloadResult(applied=applied, restart=restart))
-
-
-def rules_of(config: Config) -> EditPolicy:
-    """Return the limits of the configuration on all clients."""
-    return EditPolicy(tuple(Glob.parse(text) for text in config.protect), config.history.quota)
+        return messages.ConfigReloadResult(applied=applied, restart=restart)

@@ -5,36 +5,34 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
+from editd.server import convert
+from editd.server.method_call import PendingAnswer
 from editd.store.commit_message import rfc3339
-from editd.values.glob import parse_all
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from editd.engine.access import AccessControl
     from editd.engine.leases import LeaseRequest
-    from editd.server.dispatch import ClientState, MethodCall
     from editd.server.engine_queue import EngineQueue
+    from editd.server.method_call import ClientState, Handler
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.values.glob import Glob
-    from editd.values.lease import Lease
     from editd.values.path import WorkspacePath
+    from editd.values.session import Lease
     from editd.values.transaction import Touch, Transaction
 
 WAIT_SECONDS_MAX = 86400.0
 LOOK_SECONDS = 0.25  # between two checks that waiting clients are still connected
 
 
-class WaitingLease(Struct, frozen=True):
+class WaitingLease(PendingAnswer):
     """A client that waits for its lease."""
 
     caller: ClientState
-    call: MethodCall
     timer: asyncio.TimerHandle
 
 
@@ -52,7 +50,7 @@ class LeaseMethods:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_looking = False
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
+        self.methods: dict[type[messages.Params], Handler] = {
             messages.LeaseAcquire: self._acquire,
             messages.LeaseRenew: self._renew,
             messages.LeaseRelease: self._release,
@@ -82,9 +80,11 @@ class LeaseMethods:
 
     # ── the methods ──
 
-    def _acquire(self, params: messages.LeaseAcquire, caller: ClientState, call: MethodCall) -> None:
+    def _acquire(
+        self, params: messages.LeaseAcquire, caller: ClientState
+    ) -> messages.LeaseAcquireResult | WaitingLease:
         session = self._sessions.own(params.session, caller)
-        paths = parse_all(params.paths, "A lease")
+        paths = convert.globs(params.paths, "A lease")
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")
@@ -95,32 +95,28 @@ class LeaseMethods:
         except Leased:
             if not seconds:
                 raise
-            self._wait(session, paths, params.ttl, seconds, caller, call)
-            return
-        self._answer(lease, call)
+            return self._wait(session, paths, params.ttl, seconds, caller)
+        result = self._granted(lease)
         self._pass_on()
+        return result
 
     def _wait(
-        self,
-        session: str,
-        paths: tuple[Glob, ...],
-        ttl: float,
-        seconds: float,
-        caller: ClientState,
-        call: MethodCall,
-    ) -> None:
+        self, session: str, paths: tuple[Glob, ...], ttl: float, seconds: float, caller: ClientState
+    ) -> WaitingLease:
         def ended(result: Lease | Refused) -> None:
-            self._waiting.pop(wait).timer.cancel()
+            del self._waiting[wait]
+            waiting.timer.cancel()
             if isinstance(result, Refused):
-                call.refuse(result)
+                waiting.call.refuse(result)
             else:
-                self._answer(result, call)
+                waiting.call.reply(self._granted(result))
 
         wait = self._leases.wait(session, paths, ttl, ended)
         timer = self._loop.call_later(seconds, lambda: self._queue.when_idle(lambda: self._give_up(wait)))
-        self._waiting[wait] = WaitingLease(caller, call, timer)
+        waiting = self._waiting[wait] = WaitingLease(caller, timer)
         if not self._is_looking:
             self._look_again()
+        return waiting
 
     def _look_again(self) -> None:
         self._is_looking = bool(self._waiting)
@@ -130,7 +126,7 @@ class LeaseMethods:
     def _look_who_is_gone(self) -> None:
         """Drop the waiting requests of closed connections, which could not receive their leases."""
         for wait, waiting in tuple(self._waiting.items()):
-            if waiting.caller.listener is not None and waiting.caller.listener.is_gone:
+            if waiting.caller.listener.is_gone:
                 waiting.timer.cancel()
                 self._give_up(wait)
         self._look_again()
@@ -149,27 +145,24 @@ class LeaseMethods:
         )
         self._pass_on()
 
-    def _renew(self, params: messages.LeaseRenew, caller: ClientState, call: MethodCall) -> None:
+    def _renew(self, params: messages.LeaseRenew, caller: ClientState) -> messages.LeaseRenewResult:
         self._pass_on()
         self._sessions.admit_as(self._leases.get(params.lease).session, caller)
         lease = self._leases.renew(params.lease, params.ttl, self._clock.now_us())
         self._tell("renewed", lease)
-        call.reply(
-            messages.LeaseRenewResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
-        )
         self._pass_on()
+        return messages.LeaseRenewResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
 
-    def _release(self, params: messages.LeaseRelease, caller: ClientState, call: MethodCall) -> None:
+    def _release(self, params: messages.LeaseRelease, caller: ClientState) -> messages.Empty:
         lease = self._leases.get(params.lease)
         if not params.force:
             self._sessions.admit_as(lease.session, caller)
         self._leases.release(lease.id)
         self._tell("released", lease)
-        call.reply(messages.Empty())
         self._pass_on()
+        return messages.Empty()
 
-    def _list(self, params: messages.LeaseList, caller: ClientState, call: MethodCall) -> None:
-        del params, caller
+    def _list(self, _params: messages.LeaseList, _caller: ClientState) -> messages.LeaseListResult:
         self._pass_on()
         leases = [
             messages.LeaseEntry(
@@ -181,12 +174,12 @@ class LeaseMethods:
             )
             for lease in self._leases
         ]
-        call.reply(messages.LeaseListResult(leases=leases, waiting=self._leases.waiting))
+        return messages.LeaseListResult(leases=leases, waiting=self._leases.waiting)
 
-    def _answer(self, lease: Lease, call: MethodCall) -> None:
+    def _granted(self, lease: Lease) -> messages.LeaseAcquireResult:
         self._tell("granted", lease)
-        call.reply(
-            messages.LeaseAcquireResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
+        return messages.LeaseAcquireResult(
+            lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us)
         )
 
     # ── end of leases and the next holder ──

@@ -10,7 +10,8 @@ import asyncio
 import getpass
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -18,23 +19,20 @@ from msgspec.structs import replace
 from editd.engine import net_changes
 from editd.engine.publish_worker import Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
-from editd.server.child_process import PYTHON, answering
+from editd.server import convert
+from editd.server.child_process import PYTHON, RequestProcess
 from editd.store.index import LogQuery
-from editd.values.path import WorkspacePath
-from editd.values.transaction import Published
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from editd.engine.engine import Engine
     from editd.errors import Refused
-    from editd.server.dispatch import ClientState, MethodCall
-    from editd.server.engine_queue import EngineQueue
-    from editd.server.maintenance import Maintenance
-    from editd.store.session_store import SessionStore
+    from editd.server.method_call import ClientState
+    from editd.server.methods import Services
     from editd.system.frames import Frame
-    from editd.values.transaction import Transaction
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Seq, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -44,158 +42,151 @@ PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
 
 
-class PublishMethods:
-    def __init__(
-        self,
-        root: str,
-        engine: Engine,
-        queue: EngineQueue,
-        background: Maintenance,
-        registry: SessionStore,
-        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
-    ) -> None:
-        """`later` runs the work that an answer waits for, and answers with its refusal."""
-        self._registry = registry
-        self._argv = [*PYTHON, "editd.engine.publish_worker", root, engine.history.folder]
-        self._engine = engine
-        self._queue = queue
-        self._background = background
-        self._later = later
-        self._line = asyncio.Lock()
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
-            messages.Publish: self._publish
-        }
+def publish(
+    services: Services, params: messages.Publish, caller: ClientState
+) -> Awaitable[messages.PublishResult]:
+    services.engine.check_in_place()
+    if isinstance(services.engine.broken, HistoryDamaged):
+        raise services.engine.broken
+    if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
+        raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
+    named = [params.session] if isinstance(params.session, str) else params.session
+    sessions = named if named is not None else [caller.session] if caller.session is not None else []
+    chosen = _range(services, params) if params.from_ is not None or params.to is not None else None
+    if chosen is not None and named is not None:
+        raise InvalidParams("`session` already names what to publish.", hint="Leave out `from` and `to`.")
+    if chosen is None and not sessions:
+        raise InvalidParams(
+            "Nothing to publish is named.",
+            hint="Name a `session`, or give `from` and `to`, both included.",
+        )
+    if chosen is None:
+        chosen = _of_sessions(services, sessions)
+    publication = _publication(params, chosen, sessions if params.from_ is params.to is None else [])
+    return _published(services, publication, chosen)
 
-    def _publish(self, params: messages.Publish, caller: ClientState, call: MethodCall) -> None:
-        self._engine.check_in_place()
-        if isinstance(self._engine.broken, HistoryDamaged):
-            raise self._engine.broken
-        if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
-            raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
-        named = [params.session] if isinstance(params.session, str) else params.session
-        sessions = named if named is not None else [caller.session] if caller.session is not None else []
-        chosen = self._range(params) if params.from_ is not None or params.to is not None else None
-        if chosen is not None and named is not None:
-            raise InvalidParams("`session` already names what to publish.", hint="Leave out `from` and `to`.")
-        if chosen is None and not sessions:
-            raise InvalidParams(
-                "Nothing to publish is named.",
-                hint="Name a `session`, or give `from` and `to`, both included.",
-            )
-        if chosen is None:
-            chosen = self._of_sessions(sessions)
-        publication = _publication(params, chosen, sessions if params.from_ is params.to is None else [])
 
-        async def publish() -> None:
-            async with self._line:
-                await self._packed(int(chosen[-1].seq))
-                answer = await self._ask(request_of(publication))
-                refusal = refused_by(answer)
-                if refusal is not None:
-                    await self._explain(refusal, publication, chosen)
-                    raise refusal
-            result = msgspec.convert(answer, messages.PublishResult)
-            await self._queue.idle()
-            self._record(result)
-            call.reply(result)
+async def _published(
+    services: Services, publication: Publication, chosen: list[Transaction]
+) -> messages.PublishResult:
+    async with services.publishing:
+        await _packed(services, int(chosen[-1].seq))
+        answer = await _ask(services, request_of(publication))
+        refusal = refused_by(answer)
+        if refusal is not None:
+            await _explain(services, refusal, publication, chosen)
+            raise refusal
+    result = msgspec.convert(answer, messages.PublishResult)
+    await services.queue.run(partial(_record, services, result))
+    return result
 
-        self._later(publish(), call)
 
-    async def _explain(self, refusal: Refused, asked: Publication, chosen: list[Transaction]) -> None:
-        """Name the other sessions' transactions that cause a conflict, if it disappears with them."""
-        files = refusal.data.get("files") if refusal.code == Conflict.code else None
-        if not files:
-            return
-        await self._queue.idle()
-        path = WorkspacePath(files[0]["path"])
-        mine = {transaction.seq for transaction in chosen}
-        last = max(mine)
-        before = self._engine.history.index.log(LogQuery(paths=(path,), before=int(last)), OTHERS_MAX)
-        others = [tx for tx in net_changes.effective(before[::-1]) if tx.seq not in mine]
+async def _explain(
+    services: Services, refusal: Refused, asked: Publication, chosen: list[Transaction]
+) -> None:
+    """Name the other sessions' transactions that cause a conflict, if it disappears with them."""
+    files = refusal.data.get("files") if refusal.code == Conflict.code else None
+    if not files:
+        return
+    path = convert.known_path(files[0]["path"])
+    others = await services.queue.run(partial(_others, services, path, {tx.seq for tx in chosen}))
 
-        def runs(left_out: Transaction | None) -> tuple[net_changes.PathChanges, ...]:
-            taken = [*chosen, *(tx for tx in others if tx is not left_out)]
-            made = net_changes.path_changes(sorted(taken, key=lambda tx: tx.seq))
-            return tuple(run for run in made if path in (run.path, run.source))
+    def runs(left_out: Transaction | None) -> tuple[net_changes.PathChanges, ...]:
+        taken = [*chosen, *(tx for tx in others if tx is not left_out)]
+        made = net_changes.path_changes(sorted(taken, key=lambda tx: tx.seq))
+        return tuple(run for run in made if path in (run.path, run.source))
 
-        if not others:
-            return
-        trials = (runs(None), *(runs(other) for other in others))
-        since = min(asked.since, others[0].time_us // 1_000_000)
-        answer = await self._ask(request_of(replace(asked, trials=trials, since=since)))
-        clean = answer.get("clean")
-        if clean is None or not clean[0]:
-            return
-        needed = [tx for tx, is_clean in zip(others, clean[1:], strict=True) if not is_clean] or others
-        _blame(refusal, path, needed)
+    if not others:
+        return
+    trials = (runs(None), *(runs(other) for other in others))
+    since = min(asked.since, others[0].time_us // 1_000_000)
+    answer = await _ask(services, request_of(replace(asked, trials=trials, since=since)))
+    clean = answer.get("clean")
+    if clean is None or not clean[0]:
+        return
+    needed = [tx for tx, is_clean in zip(others, clean[1:], strict=True) if not is_clean] or others
+    _blame(refusal, path, needed)
 
-    def _record(self, result: messages.PublishResult) -> None:
-        """Record the transactions in the commit, so that a rollback leaves them alone."""
-        if not result.commit:
-            return
-        try:
-            self._registry.put_published(result.transactions, Published(result.commit, result.branch))
-        except IoError as error:  # The commit is made: a refusal now would be untrue.
-            log.error("the publication of %s is not recorded: %s", result.commit, error.text())
 
-    def _range(self, params: messages.Publish) -> list[Transaction]:
-        """Return all transactions from `from` to `to`, except those that only took in old files."""
-        history = self._engine.history
-        first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
-        last = history.head if params.to is None else history.find(params.to).seq
-        found = self._log(LogQuery(after=first - 1, before=last + 1))
-        found = [transaction for transaction in found if transaction.kind != "baseline"]
-        if not found:
+def _others(services: Services, path: WorkspacePath, mine: set[Seq]) -> list[Transaction]:
+    """Return the transactions of a file before the last of `mine` that are in force and not of `mine`."""
+    before = services.engine.history.index.log(LogQuery(paths=(path,), before=int(max(mine))), OTHERS_MAX)
+    return [tx for tx in net_changes.effective(before[::-1]) if tx.seq not in mine]
+
+
+def _record(services: Services, result: messages.PublishResult) -> None:
+    """Record the transactions in the commit, so that a rollback leaves them alone."""
+    if not result.commit:
+        return
+    try:
+        services.guard.registry.put_published(result.transactions, convert.published(result))
+    except IoError as error:  # The commit is made: a refusal now would be untrue.
+        log.error("the publication of %s is not recorded: %s", result.commit, error.text())
+
+
+def _range(services: Services, params: messages.Publish) -> list[Transaction]:
+    """Return all transactions from `from` to `to`, except those that only took in old files."""
+    history = services.engine.history
+    first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
+    last = history.head if params.to is None else history.find(params.to).seq
+    found = _log(services, LogQuery(after=first - 1, before=last + 1))
+    found = [transaction for transaction in found if transaction.kind != "baseline"]
+    if not found:
+        raise NoChange(
+            f"Nothing was changed in transactions {first} to {last}.",
+            hint="Run `log` to list all transactions.",
+        )
+    return found
+
+
+def _of_sessions(services: Services, sessions: Sequence[str]) -> list[Transaction]:
+    """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
+    found = net_changes.effective(_log(services, LogQuery(sessions=tuple(sessions))))
+    for session in sessions:
+        if all(transaction.authorship.session != session for transaction in found):
             raise NoChange(
-                f"Nothing was changed in transactions {first} to {last}.",
-                hint="Run `log` to list all transactions.",
+                f"No edit of the session {session!r} is in force.",
+                hint="Run `log` with this session to list its transactions.",
             )
-        return found
+    return found
 
-    def _of_sessions(self, sessions: Sequence[str]) -> list[Transaction]:
-        """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
-        found = net_changes.effective(self._log(LogQuery(sessions=tuple(sessions))))
-        for session in sessions:
-            if all(transaction.authorship.session != session for transaction in found):
-                raise NoChange(
-                    f"No edit of the session {session!r} is in force.",
-                    hint="Run `log` with this session to list its transactions.",
-                )
-        return found
 
-    def _log(self, wanted: LogQuery) -> list[Transaction]:
-        """Rising."""
-        found = self._engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
-        if len(found) > TRANSACTIONS_MAX:
-            raise InvalidParams(f"A commit is made of at most {TRANSACTIONS_MAX} transactions.")
-        return found[::-1]
+def _log(services: Services, wanted: LogQuery) -> list[Transaction]:
+    """Rising."""
+    found = services.engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
+    if len(found) > TRANSACTIONS_MAX:
+        raise InvalidParams(f"A commit is made of at most {TRANSACTIONS_MAX} transactions.")
+    return found[::-1]
 
-    async def _packed(self, through: int) -> None:
-        await self._background.pack()
-        await self._queue.idle()
-        if self._engine.history.packed < through:
-            raise Broken("The history could not be packed.", hint="See the daemon's log, and retry.")
 
-    async def _ask(self, request: Frame) -> Frame:
-        """Return the answer of a process started for this request."""
-        async with answering(self._argv, request) as (child, answer):
-            try:
-                async with asyncio.timeout(PUBLISH_SECONDS_MAX):
-                    said = await answer
-            except TimeoutError:
-                child.kill()
-                raise Timeout(
-                    f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was "
-                    "ended.",
-                    hint="Check `git log` before you retry. If git itself gets stuck in this "
-                    "repository, one of its files may be a FIFO, or its disk does not answer.",
-                ) from None
-        if said is None:
-            return {
-                "refused": "internal_error", "message": "The process that publishes died.", "data": {},
-                "hint": "Check `git log` before you retry: the commit may have been made.",
-            }  # fmt: skip
-        return said
+async def _packed(services: Services, through: int) -> None:
+    await services.background.pack()
+    if services.engine.history.packed < through:
+        raise Broken("The history could not be packed.", hint="See the daemon's log, and retry.")
+
+
+async def _ask(services: Services, request: Frame) -> Frame:
+    """Return the answer of a process started for this request."""
+    argv = [*PYTHON, "editd.engine.publish_worker", services.root, services.engine.history.folder]
+    process = RequestProcess(argv)
+    try:
+        async with asyncio.timeout(PUBLISH_SECONDS_MAX):
+            said = await process.ask(request)
+    except TimeoutError:
+        process.kill()
+        raise Timeout(
+            f"The process that publishes was not done within {PUBLISH_SECONDS_MAX:g} s, and was ended.",
+            hint="Check `git log` before you retry. If git itself gets stuck in this "
+            "repository, one of its files may be a FIFO, or its disk does not answer.",
+        ) from None
+    finally:
+        await process.close()
+    if said is None:
+        return {
+            "refused": "internal_error", "message": "The process that publishes died.", "data": {},
+            "hint": "Check `git log` before you retry: the commit may have been made.",
+        }  # fmt: skip
+    return said
 
 
 def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:

@@ -1,4 +1,4 @@
-"""The methods `session.*`, and the check that a connection may act in a session's name."""
+"""The methods `session.*` and `exec.*`, and the check that a connection may act in a session's name."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
+from editd.engine.external_changes import ExecSpans
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
-from editd.store.read_version_store import ReadVersionStore
-from editd.store.session_store import SessionStore
-from editd.values.glob import parse_all
-from editd.values.session import Bounds
+from editd.server import convert
+from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from editd.engine.commands import Apply
     from editd.engine.engine import Engine
-    from editd.server.dispatch import ClientState, MethodCall
+    from editd.engine.external_changes import ExecSpan
     from editd.server.engine_queue import EngineQueue
+    from editd.server.method_call import ClientState, Handler
     from editd.server.subscriptions import Subscriptions
+    from editd.server.watcher import WorkspaceWatcher
     from editd.store.index import Index
-    from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
     from editd.workspace.reader import WorkspaceReader
+
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class SessionMethods:
         self._queue = queue
         self._subscriptions = subscriptions
         self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
+        self.methods: dict[type[messages.Params], Handler] = {
             messages.SessionOpen: self._open,
             messages.SessionClose: self._close,
         }
@@ -129,12 +131,12 @@ class SessionMethods:
 
     # ── the methods ──
 
-    def _open(self, params: messages.SessionOpen, caller: ClientState, call: MethodCall) -> None:
+    def _open(self, params: messages.SessionOpen, caller: ClientState) -> messages.SessionOpenResult:
         scope = params.scope or messages.Scope()
         session, token = self._sessions.open(
             self._new_name(params.name) if params.fresh else params.name,
             actor=params.actor,
-            bounds=Bounds(_globs(scope.write), _globs(scope.read)),
+            bounds=convert.bounds(scope),
             on_stale=params.on_stale,
             unread=params.unread,
             ttl=params.ttl,
@@ -144,7 +146,7 @@ class SessionMethods:
         caller.session = session.name
         caller.name = session.actor or caller.name
         self._tell("opened", session.name)
-        call.reply(messages.SessionOpenResult(session=session.name, token=token))
+        return messages.SessionOpenResult(session=session.name, token=token)
 
     def _new_name(self, name: str) -> str:
         """Return `name`, or the first free of `NAME-2`, `NAME-3` …, which no session has or had."""
@@ -167,12 +169,12 @@ class SessionMethods:
                 free = middle
         return numbered(free)
 
-    def _close(self, params: messages.SessionClose, caller: ClientState, call: MethodCall) -> None:
+    def _close(self, params: messages.SessionClose, caller: ClientState) -> messages.Empty:
         if params.force and params.session is not None:
             self._end(params.session, "closed")
         else:
             self._end(self.own(params.session, caller), "closed")
-        call.reply(messages.Empty())
+        return messages.Empty()
 
     def _end(self, name: str, what: str) -> None:
         self._sessions.close(name)
@@ -218,5 +220,102 @@ class SessionMethods:
         return self._guard.clock.now_us()
 
 
-def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
-    return None if texts is None else parse_all(texts, "A scope")
+# The methods `exec.*`: a command's span begins and ends when all changes made before are recorded.
+
+
+class ExecMethods:
+    def __init__(
+        self, engine: Engine, queue: EngineQueue, watching: WorkspaceWatcher, sessions: SessionMethods
+    ) -> None:
+        self._queue = queue
+        self._watching = watching
+        self._sessions = sessions
+        self._brackets = ExecSpans()
+        engine.outside_authorship = self._brackets.authorship
+        self.methods: dict[type[messages.Params], Handler] = {
+            messages.ExecBegin: self._begin,
+            messages.ExecEnd: self._end,
+        }
+
+    def recorded(self, transaction: Transaction) -> None:
+        self._brackets.recorded(transaction)
+
+    def leave(self, caller: ClientState) -> list[Coroutine[Any, Any, None]]:
+        """Return the work that ends the spans of a closed connection; they keep their commands' changes."""
+        lost = self._brackets.of(caller.number)
+        for bracket in lost:
+            bracket.how = "its end is not known"
+        return [self._end_lost(bracket) for bracket in lost]
+
+    async def _end_lost(self, bracket: ExecSpan) -> None:
+        try:
+            await self._settle_and_end(bracket)
+        except (Refused, OSError):
+            return  # nobody waits for an answer
+        except Exception:  # our bug
+            log.exception("the end of a command could not be recorded")
+
+    def _begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
+        session = params.session if params.session is not None else caller.session
+        actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
+        reader = caller.reader(session)
+        if not params.command:
+            raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
+
+        def begin() -> messages.ExecBeginResult:
+            if caller.is_gone:
+                raise Refused("The connection is closed.")
+            bracket = self._brackets.begin(caller.number, reader, actor, session, params.command)
+            self._watching.pause()
+            return messages.ExecBeginResult(exec=bracket.name)
+
+        async def settle_and_begin() -> messages.ExecBeginResult:
+            await self._watching.settle()
+            return await self._queue.run(begin)
+
+        return settle_and_begin()
+
+    def _end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
+        bracket = self._brackets.get(params.exec, caller.number)
+        bracket.how = f"exit status {params.status}"
+        return self._ended(bracket)
+
+    async def _ended(self, bracket: ExecSpan) -> messages.ExecEndResult:
+        await self._settle_and_end(bracket)
+        made = None if bracket.newest is None else convert.transaction_result(bracket.newest)
+        return messages.ExecEndResult(transaction=made)
+
+    async def _settle_and_end(self, bracket: ExecSpan) -> None:
+        def end() -> None:
+            if self._brackets.end(bracket.name):
+                self._watching.resume()
+
+        try:
+            await self._watching.settle()
+        finally:
+            await self._queue.run(end)
+
+
+# Recalled reads: a reconnecting client restores the versions that it had read, to have its edits checked.
+
+
+def restore_reads(
+    sightings: Sequence[messages.ReadVersion], caller: ClientState, guard: AccessControl, queue: EngineQueue
+) -> None:
+    """Record these versions as read by the connection. Raises InvalidParams, PathOutside.
+
+    An open session is left out: its reads are known here, or it is in doubt.
+    """
+    known = [
+        (caller.reader(name), convert.path(one.path), convert.read_mark(one.version))
+        for one in sightings
+        for name in [one.session if one.session is not None else caller.session]
+        if name is None or guard.sessions.get(name) is None
+    ]
+
+    def note() -> None:
+        for reader, path, sight in known:
+            if guard.seen.by(reader, path) is None:
+                guard.seen.note(reader, path, sight)
+
+    queue.when_idle(note)

@@ -2,106 +2,81 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.commands import ConflictReport, Outcome, Restore, Undo, Write
+from editd.engine.commands import ConflictReport, Outcome, Restore, Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, LastUndoOf, Latest, Scope
 from editd.errors import InvalidParams
 from editd.server import convert
-from editd.values.glob import Glob, check_count
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from editd.server.dispatch import ClientState, MethodCall, Services
-    from editd.server.methods.sessions import SessionMethods
+    from editd.server.method_call import ClientState, PendingAnswer
+    from editd.server.methods import Services
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
 
-WILDCARDS = frozenset("*?[\\")
+
+def undo(services: Services, params: messages.Undo, caller: ClientState) -> PendingAnswer:
+    return _take_back(services, params, caller, scope_of(params, caller.session), "undo")
 
 
-class UndoMethods:
-    def __init__(
-        self,
-        services: Services,
-        sessions: SessionMethods,
-        later: Callable[[Coroutine[Any, Any, None], MethodCall], None],
-    ) -> None:
-        """`later` runs the work that an answer waits for, and answers with its refusal."""
-        self._services = services
-        self._sessions = sessions
-        self._later = later
-        self.methods: dict[type[messages.Params], Callable[[Any, ClientState, MethodCall], None]] = {
-            messages.Undo: self._undo,
-            messages.Redo: self._redo,
-            messages.Rollback: self._rollback,
-            messages.Restore: self._restore,
-        }
+def redo(services: Services, params: messages.Redo, caller: ClientState) -> PendingAnswer:
+    authorship = _authorship(services, params, caller)
+    return _take_back(services, params, caller, LastUndoOf(authorship.session), "redo")
 
-    def _undo(self, params: messages.Undo, caller: ClientState, call: MethodCall) -> None:
-        self._take_back(params, caller, call, scope_of(params, caller.session), "undo")
 
-    def _redo(self, params: messages.Redo, caller: ClientState, call: MethodCall) -> None:
-        said = self._said(params, caller)
-        self._take_back(params, caller, call, LastUndoOf(said.session), "redo")
+def rollback(services: Services, params: messages.Rollback, caller: ClientState) -> PendingAnswer:
+    scope = BySession(params.session, params.since, params.include_published)
+    return _take_back(services, params, caller, scope, "rollback")
 
-    def _rollback(self, params: messages.Rollback, caller: ClientState, call: MethodCall) -> None:
-        scope = BySession(params.session, params.since, params.include_published)
-        self._take_back(params, caller, call, scope, "rollback")
 
-    def _take_back(
-        self,
-        params: messages.Undo | messages.Redo | messages.Rollback,
-        caller: ClientState,
-        call: MethodCall,
-        scope: Scope,
-        kind: Literal["undo", "redo", "rollback"],
-    ) -> None:
-        said = self._said(params, caller)
-        if params.own_only and said.session is None:
-            raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
-        request = Undo(
-            said, caller.reader(said.session), scope, kind,
-            on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
-            fingerprint=_fingerprint(params),
-        )  # fmt: skip
-        self._submit(request, call)
+def restore(services: Services, params: messages.Restore, caller: ClientState) -> Awaitable[PendingAnswer]:
+    authorship = _authorship(services, params, caller)
+    paths = None if params.paths is None else tuple(map(convert.path, params.paths))
+    if paths == ():
+        raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
+    reader = caller.reader(authorship.session)
+    request = Restore(authorship, reader, params.to, paths, params.dry_run, _fingerprint(params))
+    return _settle_and_restore(services, request)
 
-    def _restore(self, params: messages.Restore, caller: ClientState, call: MethodCall) -> None:
-        said = self._said(params, caller)
-        paths = None if params.paths is None else tuple(map(convert.path, params.paths))
-        if paths == ():
-            raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
-        request = Restore(
-            said, caller.reader(said.session), params.to, paths, params.dry_run, _fingerprint(params)
-        )
 
-        async def restore() -> None:
-            # Record earlier outside writes first: a restore puts back recorded content only.
-            await self._services.watching.settle()
-            self._submit(request, call)
+async def _settle_and_restore(services: Services, request: Restore) -> PendingAnswer:
+    # Record earlier outside writes first: a restore puts back recorded content only.
+    await services.watching.settle()
+    return services.queue.submit(request, partial(convert.outcome, diff=request.dry_run))
 
-        self._later(restore(), call)
 
-    def _said(
-        self,
-        params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore,
-        caller: ClientState,
-    ) -> Authorship:
-        own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
-        return convert.authorship_of(params, self._sessions.actor(own, caller), caller.session)
+def _take_back(
+    services: Services,
+    params: messages.Undo | messages.Redo | messages.Rollback,
+    caller: ClientState,
+    scope: Scope,
+    kind: Literal["undo", "redo", "rollback"],
+) -> PendingAnswer:
+    authorship = _authorship(services, params, caller)
+    if params.own_only and authorship.session is None:
+        raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
+    request = Undo(
+        authorship, caller.reader(authorship.session), scope, kind,
+        on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
+        fingerprint=_fingerprint(params),
+    )  # fmt: skip
+    return services.queue.submit(request, partial(_undo_result, is_dry=params.dry_run))
 
-    def _submit(self, request: Write, call: MethodCall) -> None:
-        def render(outcome: Outcome) -> messages.Message:
-            if isinstance(request, Restore):
-                return convert.outcome(outcome, diff=request.dry_run)
-            return _undo_result(outcome, is_dry=request.dry_run)
 
-        self._services.queue.submit(request, call, render)
+def _authorship(
+    services: Services,
+    params: messages.Undo | messages.Redo | messages.Rollback | messages.Restore,
+    caller: ClientState,
+) -> Authorship:
+    own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
+    return convert.authorship_of(params, services.sessions.actor(own, caller), caller.session)
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:
@@ -147,16 +122,11 @@ def _filter(given: messages.Filter, last: int | None) -> ByFilter:
         )
     if given.paths == []:
         raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")
-    check_count(given.paths or (), "A `filter`")
-    paths = tuple(map(_path_or_glob, given.paths or ()))
+    paths = convert.paths_or_globs(given.paths or (), "A `filter`")
     return ByFilter(
         convert.several(given.session), convert.several(given.actor), given.since, given.until, paths,
         convert.several(given.kind), last,
     )  # fmt: skip
-
-
-def _path_or_glob(text: str) -> WorkspacePath | Glob:
-    return Glob.parse(text) if WILDCARDS & {*text} else convert.path(text)
 
 
 def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
@@ -166,7 +136,7 @@ def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
 
 
 def _told(one: ConflictReport) -> dict[str, Any]:
-    told = one.told()
+    told = one.as_data()
     if "lines" in told:
         told["lines"] = [messages.LineRange(**region) for region in told["lines"]]
     return told

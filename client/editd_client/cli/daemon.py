@@ -1,0 +1,335 @@
+"""The daemon: `start`, `stop`, `status`, `workspaces`, `socket` and `settle`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct, to_builtins
+
+from editd.config import paths
+from editd.wire.messages import Result, Status
+from editd_client import requests
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.wire.messages import StatusResult
+    from editd_client.cli.invocation import Invocation
+
+
+@click.command("start")
+@as_json
+@click.pass_obj
+def start_verb(invocation: Invocation) -> None:
+    """Start the daemon, if none runs.
+
+    Other verbs start it, too. Use this in a script to be sure, or to wait for the start separately.
+
+    \b
+    Examples:
+      editctl start
+      editctl -C ~/src/project start
+    """
+    with invocation.client() as client:
+        status = client.status()
+    if not invocation.say_json(status):
+        output.echo(f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
+
+
+class Pid(Result):
+    """The only field of a daemon's status that is needed, so that a daemon of any version can be stopped."""
+
+    pid: int
+
+
+@click.command("stop")
+@as_json
+@click.pass_obj
+def stop_verb(invocation: Invocation) -> None:
+    """Stop the daemon, after it has finished its running requests.
+
+    Returns when the process has exited. Nothing is lost: the next `editctl` that needs a daemon
+    starts one. If none runs, exits with 3.
+
+    \b
+    Examples:
+      editctl stop
+      editctl stop || true     # in a script: also if none runs
+    """
+    with invocation.client(start=False) as client:
+        pid = client.ask(requests.call(Status(), Pid)).pid
+        with wait_for_exit(pid) as wait:
+            client.shutdown()
+            wait()
+    if invocation.json:
+        output.echo(output.json_text({}))
+    else:
+        output.echo(f"editd (pid {pid}) has ended")
+
+
+MIB = 1024 * 1024
+TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher to report
+BYTES = ("bytes", "quota")
+
+
+@click.command("status")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="The watcher, the journal, the history and the socket as well."
+)
+@as_json
+@click.pass_obj
+def status_verb(invocation: Invocation, verbose: bool) -> None:
+    """Show the status of the daemon and the workspace.
+
+    Starts no daemon. If none runs, exits with 3.
+
+    \b
+    Examples:
+      editctl status
+      editctl status -v
+      editctl status --json | jq .head
+      editctl status >/dev/null && echo running
+    """
+    with invocation.client(start=False) as client:
+        status = client.status()
+    if not invocation.say_json(status):
+        inside = {"socket": invocation.workspace.socket_path} if verbose else {}
+        for title, value in _rows(status, inside):
+            output.echo(output.paint(f"{title:<12}", "cyan") + output.plain(value))
+
+
+def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the usual rows; with `inside`, also the internals."""
+    yield "workspace", status.root
+    files = status.watcher.get("files") if status.state == "scanning" else None
+    scanned = f", {files:,} files so far" if files else ""
+    yield "state", status.state + scanned + (f": {status.reason}" if status.reason else "")
+    yield "head", f"transaction {status.head}" if status.head else "the baseline, no changes yet"
+    yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
+    if inside or status.sessions or status.leases:
+        yield "sessions", f"{status.sessions}, leases {status.leases}"
+    if inside:
+        yield "clients", str(status.clients)
+        yield "watcher", _pairs(status.watcher)
+        yield "journal", _pairs(status.journal)
+        yield "history", _pairs(status.history)
+        yield from inside.items()
+    elif status.watcher.get("state") in TROUBLED:
+        yield "watcher", str(status.watcher["state"])
+    if not inside and status.history.get("is_full"):
+        yield "history", "full, edits are refused: `editctl gc` frees space"
+    if status.config["problem"]:
+        yield "config", f"invalid, the previous one stays in force: {status.config['problem']}"
+    if status.config["restart"]:
+        yield "config", f"waiting for a restart: {', '.join(status.config['restart'])}"
+    for hook in status.hooks:
+        failed = (
+            ""
+            if hook["failure"] is None
+            else f", failed last at {output.local_time(hook['failure']['time'])}"
+        )
+        yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
+    if missing := status.system.get("missing"):
+        yield "does without", ", ".join(missing)
+    for sentence in status.weaker:
+        yield "weaker", sentence
+    for sentence in status.uncovered:
+        yield "not covered", sentence
+
+
+def _pairs(facts: dict[str, Any]) -> str:
+    """Return facts as `name value`, bytes in MiB, a true one by its name only; omit false and None."""
+    return ", ".join(
+        _pair(name, value) for name, value in facts.items() if value is not None and value is not False
+    )
+
+
+def _pair(name: str, value: object) -> str:
+    if value is True:
+        return name.removeprefix("is_")
+    if name in BYTES and isinstance(value, int):
+        return f"{name} {value / MIB:.1f} MiB".removeprefix("bytes ")
+    return f"{name} {value}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    if hours < 2:
+        return f"{minutes} min"
+    return f"{hours} h" if days < 2 else f"{days} days"
+
+
+class RunningWorkspace(Struct, frozen=True):
+    """One workspace, from its state folder."""
+
+    root: str
+    id: str
+    state_folder: str
+    running: bool
+    pid: int | None
+    exists: bool  # the workspace's folder; without it only the history remains
+
+
+@click.command("workspaces")
+@click.option("--running", is_flag=True, help="Only workspaces with a running daemon.")
+@as_json
+@click.pass_obj
+def workspaces_verb(invocation: Invocation, running: bool) -> None:
+    """List your workspaces, and the ones that have a running daemon.
+
+    Lists a workspace as long as its history exists. Starts no daemon.
+
+    \b
+    Examples:
+      editctl workspaces
+      editctl workspaces --running --json | jq -r '.workspaces[].root'
+    """
+    workspaces = [one for one in _workspaces() if one.running or not running]
+    if invocation.json:
+        output.echo(output.json_text({"workspaces": to_builtins(workspaces)}))
+        return
+    for one in workspaces:
+        state = f"running, pid {one.pid}" if one.running else "not running" if one.exists else "gone"
+        output.echo(f"{output.plain(one.root)}  {output.paint(state, 'green' if one.running else None)}")
+
+
+def _workspaces() -> Iterator[RunningWorkspace]:
+    """Yield the workspaces, sorted by their paths."""
+    histories = paths.histories_folder()
+    try:
+        names = os.listdir(histories)
+    except OSError:
+        return
+    roots = {name: _first_line(os.path.join(histories, name, "root")) for name in names}
+    for name, root in sorted(roots.items(), key=lambda item: item[1]):
+        if not root:
+            continue
+        state = os.path.join(histories, name)
+        is_running = paths.is_running(state)
+        pid = _first_line(os.path.join(state, "lock")).partition(" ")[0] if is_running else ""
+        yield RunningWorkspace(
+            root, name, state, is_running, int(pid) if pid.isdecimal() else None, os.path.isdir(root)
+        )
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a file of the state folder, or nothing if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.readline().rstrip(b"\n"))
+    except OSError:
+        return ""
+
+
+@click.command("socket")
+@as_json
+@click.pass_obj
+def socket_verb(invocation: Invocation) -> None:
+    """Print the path of the daemon's socket.
+
+    Starts the daemon if none answers, so that a program can connect to the printed path.
+
+    \b
+    Examples:
+      echo '{"jsonrpc": "2.0", "id": 1, "method": "status"}' | socat - UNIX:"$(editctl socket)"
+      nvim --cmd "let g:editd = sockconnect('pipe', '$(editctl socket)', {'rpc': v:true})"
+    """
+    invocation.client().close()
+    path = invocation.workspace.socket_path
+    if invocation.json:
+        output.echo(output.json_text({"socket": path}))
+    else:
+        output.echo(path)
+
+
+@click.command("settle")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit (default: 60).")
+@as_json
+@click.pass_obj
+def settle_verb(invocation: Invocation, timeout: float | None) -> None:
+    """Wait until the history has all changes of other programs.
+
+    Returns when every earlier change of a file is in the history, as a transaction by `outside`. In a
+    new workspace, also waits for the baseline. Afterwards `log` and `diff` are complete.
+
+    \b
+    Examples:
+      git pull && editctl settle && editctl log -n 1
+      editctl settle --timeout 5
+    """
+    with invocation.client() as client:
+        result = client.settle(timeout)
+    if not invocation.say_json(result):
+        output.echo(f"settled at transaction {result.head}" if result.head else "settled at the baseline")
+
+
+LOOK_SECONDS = 0.01  # between two checks, if the kernel has no pidfd
+END_SECONDS_MAX = 60.0  # a large transaction, or a repair, on a slow disk may be running
+
+
+@contextmanager
+def wait_for_exit(pid: int) -> Iterator[Callable[[], None]]:
+    """Yield a function that waits for the exit of that process, and raises Unreachable after a minute.
+
+    Enter it before the request to exit: the pidfd then refers to this daemon even if the pid is reused.
+    """
+    descriptor = _descriptor_of(pid)
+
+    def wait() -> None:
+        has_ended = _has_ended_soon(pid) if descriptor is None else _is_readable(descriptor)
+        if not has_ended:
+            raise Unreachable(f"The daemon (pid {pid}) did not exit within {END_SECONDS_MAX:.0f} s.")
+
+    try:
+        yield wait
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _descriptor_of(pid: int) -> int | None:
+    """Return a pidfd, or None if the kernel (gVisor) has none or a sandbox forbids it."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+            raise
+        return None
+
+
+def _is_readable(descriptor: int) -> bool:
+    gone = select.poll()  # not select(2), which takes no descriptor beyond 1023
+    gone.register(descriptor, select.POLLIN)
+    return bool(gone.poll(END_SECONDS_MAX * 1000))
+
+
+def _has_ended_soon(pid: int) -> bool:
+    """Poll for the process by its pid, which the kernel does not reuse that soon."""
+    until = time.monotonic() + END_SECONDS_MAX
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if _is_zombie(pid):
+            return True
+        time.sleep(LOOK_SECONDS)
+    return False
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether the process has exited, but its parent has not collected its status yet."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
+    return False

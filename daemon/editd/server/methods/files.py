@@ -1,0 +1,260 @@
+"""The methods of files and changesets: reading and comparing them, changing them, and staging changes."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from editd.edits.search import NeedsSearch
+from editd.engine.changesets import OpenChangeset
+from editd.engine.commands import Apply, Outcome, Reader
+from editd.engine.engine import Reading
+from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
+from editd.engine.replay import request_of
+from editd.engine.snapshot import DiskSnapshot
+from editd.errors import FileMissing, InvalidParams, Refused, Timeout
+from editd.server import convert
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from editd.edits.search import Search
+    from editd.server.method_call import Answer, ClientState, PendingAnswer
+    from editd.server.methods import Services
+    from editd.values.changeset import Edit
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+
+SETTLE_SECONDS = 60.0  # default
+
+
+def dialects(services: Services, _params: messages.Dialects, _caller: ClientState) -> messages.DialectsResult:
+    return convert.dialects(services.engine.tooling.dialects.values())
+
+
+def read(services: Services, params: messages.Read, caller: ClientState) -> Answer:
+    path = convert.path(params.path)
+    lines = convert.lines_wanted(params)
+    services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
+    if params.changeset is None:
+        try:
+            reading = services.engine.read(path, _reader(params.session, caller), params.at, lines)
+        except FileMissing as missing:
+            if params.at is None:
+                named = params.session if params.session is not None else caller.session
+                services.engine.suggest(missing, named)
+            raise
+        return convert.read_result(reading, lines, fallback=services.fallback_encoding)
+    changeset = services.changesets.get(params.changeset, caller.number)
+
+    def result(_: Outcome, view: DiskSnapshot) -> messages.ReadResult:
+        state = view.at(view.resolve(path))
+        if state is None:
+            raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
+        return convert.read_result(Reading(path, state), lines, fallback=services.fallback_encoding)
+
+    return staged(services, changeset, (), result)
+
+
+def stat(services: Services, params: messages.Stat, _caller: ClientState) -> messages.StatResult:
+    services.engine.check_in_place()
+    paths = [convert.path(path) for path in params.paths]
+    states = services.queries.states(paths)
+    return messages.StatResult(files=[convert.stat_entry(*pair) for pair in zip(paths, states, strict=True)])
+
+
+async def settle(services: Services, params: messages.Settle, _caller: ClientState) -> messages.SettleResult:
+    seconds = SETTLE_SECONDS if params.timeout is None else params.timeout
+    try:
+        async with asyncio.timeout(seconds):
+            await services.watching.settle()
+    except TimeoutError:
+        raise Timeout(
+            f"The workspace was not scanned within {seconds:g} s.",
+            hint="Retry with a larger timeout, in seconds.",
+        ) from None
+    return messages.SettleResult(head=services.engine.history.head)
+
+
+def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answer:
+    paths = None if params.paths is None else [convert.path(path) for path in params.paths]
+    if params.changeset is not None:
+        return _diff_staged(services, params, caller, None if paths is None else frozenset(paths))
+    history = services.engine.history
+    end = None if params.to is None else history.find(params.to).seq
+    start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
+    return _diff_between(services, start, end, paths)
+
+
+async def _diff_between(
+    services: Services, start: int, end: int | None, paths: list[WorkspacePath] | None
+) -> messages.DiffResult:
+    if end is None:
+        await services.watching.settle()
+    compare = partial(services.queries.changes_between, start, end, paths)
+    return convert.diff_result(await services.queue.run(compare))
+
+
+def _diff_staged(
+    services: Services, params: messages.Diff, caller: ClientState, wanted: frozenset[WorkspacePath] | None
+) -> Answer:
+    if params.from_ is not None or params.to is not None:
+        raise InvalidParams(
+            "`changeset` compares the staged files with the current ones.",
+            hint="Leave out `from` and `to`.",
+        )
+    changeset = services.changesets.get(params.changeset or "", caller.number)
+
+    def result(outcome: Outcome, _: DiskSnapshot) -> messages.DiffResult:
+        return convert.diff_result(outcome.changes, wanted)
+
+    return staged(services, changeset, (), result)
+
+
+def run_hooks(
+    services: Services, params: messages.HooksRun, caller: ClientState
+) -> Awaitable[messages.HooksRunResult]:
+    """Run the hooks on files as they are, and report the changes that they would make."""
+    engine = services.engine
+    engine.check_in_place()
+    paths = [convert.path(path) for path in params.paths]
+    for path in paths:
+        services.sessions.permit_reading(params.session, caller, path, engine.tree)
+    view = DiskSnapshot(engine.tree, engine.history, patient=False)
+    states = {path: _file(view, path) for path in map(view.resolve, paths)}
+    files = [PlannedFile(path, state.content, state.is_executable) for path, state in states.items()]
+    return _reported(services, job_for(files, engine.hooks, view.file_at), states)
+
+
+async def _reported(
+    services: Services, trial: HookJob | None, states: Mapping[WorkspacePath, FileState]
+) -> messages.HooksRunResult:
+    found = HookResult() if trial is None else await services.hooker.run(trial)
+    if isinstance(found, Refused):
+        raise found
+    return messages.HooksRunResult(
+        hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
+        files=[{"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states],
+        diff=convert.diff_of(found.changes(states)),
+        warnings=list(found.warnings),
+    )
+
+
+def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
+    state = view.at(path)
+    if state is None:
+        raise FileMissing(f"{path} does not exist.", data={"path": path.text})
+    return state
+
+
+def apply(services: Services, params: messages.Apply, caller: ClientState) -> PendingAnswer:
+    actor = services.sessions.actor(params.session, caller)
+    request = convert.apply(params, _reader(params.session, caller), actor, caller.session)
+    request = services.sessions.with_defaults(request)
+    content = params.return_content
+    if messages.Tool in map(type, params.edits):
+        content = content or services.engine.tooling.returns_content(request.edits)
+    render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
+    return services.queue.submit(request, render)
+
+
+def begin(services: Services, params: messages.Begin, caller: ClientState) -> messages.BeginResult:
+    actor = services.sessions.actor(params.session, caller)
+    authorship = convert.authorship_of(params, actor, caller.session)
+    name = services.changesets.begin(
+        caller.number, _reader(params.session, caller), authorship, params.on_stale
+    )
+    return messages.BeginResult(changeset=name)
+
+
+def stage(services: Services, params: messages.Stage, caller: ClientState) -> Answer:
+    changeset = services.changesets.get(params.changeset, caller.number)
+    edits = convert.edits(params.edits)
+    services.changesets.check_room(caller.number, edits)
+
+    def result(outcome: Outcome, _: DiskSnapshot) -> messages.ApplyResult:
+        services.changesets.add(params.changeset, caller.number, edits)
+        return convert.outcome(outcome, diff=True)
+
+    return staged(services, changeset, edits, result)
+
+
+def commit(services: Services, params: messages.Commit, caller: ClientState) -> PendingAnswer:
+    try:
+        changeset = services.changesets.get(params.changeset, caller.number)
+    except InvalidParams:
+        before = _committed_before(services, params)
+        if before is None:
+            raise
+        changeset = before
+    said = changeset.authorship
+    request = Apply(
+        tuple(changeset.edits),
+        replace(said, request_id=params.request_id),
+        changeset.reader,
+        params.on_stale or changeset.on_stale,
+        fingerprint=convert.fingerprint(params) if params.request_id is not None else "",
+        found=changeset.found,
+    )
+
+    def render(outcome: Outcome) -> messages.Message:
+        # A refused changeset stays, so that the client can correct it.
+        services.changesets.discard(params.changeset)
+        return convert.outcome(outcome)
+
+    services.sessions.admit_as(said.session, caller)
+    return services.queue.submit(services.sessions.with_defaults(request), render)
+
+
+def _committed_before(services: Services, params: messages.Commit) -> OpenChangeset | None:
+    """Return the changeset of a retry on a new connection: it is gone, but its request is known (C7)."""
+    if params.request_id is None:
+        return None
+    before = request_of(params.request_id, convert.fingerprint(params), services.engine.history)
+    return None if before is None else OpenChangeset(0, "", before.authorship)
+
+
+def abort(services: Services, params: messages.Abort, caller: ClientState) -> messages.Empty:
+    services.changesets.get(params.changeset, caller.number)
+    services.changesets.discard(params.changeset)
+    return messages.Empty()
+
+
+def staged(
+    services: Services,
+    changeset: OpenChangeset,
+    more: tuple[Edit, ...],
+    result: Callable[[Outcome, DiskSnapshot], messages.Message],
+) -> Answer:
+    """Return the `result` for the files as the changeset and `more` would leave them."""
+    try:
+        outcome, view = services.engine.staged(
+            (*changeset.edits, *more),
+            changeset.reader,
+            changeset.found,
+            changeset.authorship.session,
+            changeset.on_stale,
+        )
+    except NeedsSearch as need:
+        return _staged_after(services, need.search, changeset, more, result)
+    return result(outcome, view)
+
+
+async def _staged_after(
+    services: Services,
+    search: Search,
+    changeset: OpenChangeset,
+    more: tuple[Edit, ...],
+    result: Callable[[Outcome, DiskSnapshot], messages.Message],
+) -> Answer:
+    changeset.found[search] = await services.searcher.find(search)
+    return await services.queue.run(lambda: staged(services, changeset, more, result))
+
+
+def _reader(session: str | None, caller: ClientState) -> Reader:
+    """Return the reader of a request: the session if there is one, otherwise the connection."""
+    return caller.reader(session if session is not None else caller.session)

@@ -1,0 +1,519 @@
+"""Packs in git's format: reading, also around damage, writing, and cleanup after a killed writer."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import shutil
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.errors import HistoryDamaged
+from editd.store.git_objects import ObjectKind, Oid, object_id
+from editd.store.git_repository import COMPACTING, read_manifest
+from editd.system.files import replace_file, sync_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+
+# A writer of git packs: every object whole (no deltas), so that packing keeps up with eight busy clients.
+#
+# libgit2's PackBuilder, which searches for deltas, took three times as long in a prototype. It is used when
+# packs are combined (`repack`). Format: git's gitformat-pack(5): the pack, and its index of version 2.
+
+_TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
+_HEADER = struct.Struct(">4sII")
+_LARGE = 1 << 31  # larger offsets go into the index's table of 8-byte offsets
+_COPY_BYTES = 1 << 20
+UNFINISHED = ".tmp"  # the suffix of an unfinished index or `.keep`
+
+
+class PackWriter:
+    """One unfinished pack, streamed to a temporary file; memory grows only with the number of objects."""
+
+    def __init__(self, folder: str) -> None:
+        """Begin a pack in `folder`, the store's objects/pack; create it if missing. Raises OSError."""
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self._folder = folder
+        self._temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{id(self):x}")  # git gc removes tmp_*
+        try:
+            self._file = open(self._temporary, "w+b", opener=_opener)  # noqa: SIM115  # closed by finish or abandon
+        except OSError:
+            with contextlib.suppress(OSError):  # the open may fail after it has created the file
+                os.unlink(self._temporary)
+            raise
+        self._file.write(_HEADER.pack(b"PACK", 2, 0))
+        self._entries: dict[Oid, tuple[int, int]] = {}  # offset, CRC-32 of the packed bytes
+        self._offset = _HEADER.size
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, oid: Oid) -> bool:
+        return oid in self._entries
+
+    def add(self, kind: ObjectKind, content: bytes, oid: Oid | None = None) -> Oid:
+        """Add an object, once; return its id. A known `oid` saves the hashing."""
+        name = object_id(kind, content) if oid is None else oid
+        if name in self._entries:
+            return name
+        packed = _entry_header(_TYPES[kind], len(content)) + zlib.compress(content, 1)
+        self._file.write(packed)
+        self._entries[name] = (self._offset, zlib.crc32(packed))
+        self._offset += len(packed)
+        return name
+
+    def finish(self, *, keep: bool = False) -> str | None:
+        """Make pack and index durable under their names; return `pack-…`, or None for an empty pack.
+
+        With `keep`, no gc touches the pack until `release`. Raises OSError.
+        """
+        if not self._entries:
+            self.abandon()
+            return None
+        self._file.seek(0)
+        self._file.write(_HEADER.pack(b"PACK", 2, len(self._entries)))
+        checksum = self._checksum()
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(checksum)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        name = f"pack-{checksum.hex()}"
+        target = os.path.join(self._folder, name)
+        if keep:
+            replace_file(target + ".keep", b"editd\n", temporary=UNFINISHED)
+        os.rename(self._temporary, target + ".pack")  # before its index, without which git ignores it
+        replace_file(target + ".idx", index_of(self._entries, checksum), temporary=UNFINISHED)
+        sync_path(self._folder)
+        return name
+
+    def abandon(self) -> None:
+        """Remove the temporary file."""
+        with contextlib.suppress(OSError):  # on a full disk, the buffered bytes cannot be written either
+            self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+    def _checksum(self) -> bytes:
+        self._file.flush()
+        self._file.seek(0)
+        digest = hashlib.sha1()
+        while chunk := self._file.read(_COPY_BYTES):
+            digest.update(chunk)
+        return digest.digest()
+
+
+def index_of(entries: Mapping[Oid, tuple[int, int]], checksum: bytes) -> bytes:
+    """Return the .idx of version 2: a table of first bytes, then ids, CRCs and offsets in the ids' order.
+
+    `entries` has each object's offset and the CRC-32 of its packed bytes; `checksum` is the pack's.
+    """
+    oids = sorted(entries)
+    counts = [0] * 256
+    for oid in oids:
+        counts[oid[0]] += 1
+    total, fan_out = 0, list[int]()
+    for count in counts:
+        total += count
+        fan_out.append(total)
+    large = [o for o in (entries[oid][0] for oid in oids) if o >= _LARGE]
+    places = {offset: _LARGE | place for place, offset in enumerate(large)}
+    offsets = [places.get(entries[oid][0], entries[oid][0]) for oid in oids]
+    body = b"".join(
+        (
+            b"\xfftOc",
+            struct.pack(">I", 2),
+            struct.pack(">256I", *fan_out),
+            b"".join(oids),
+            struct.pack(f">{len(oids)}I", *(entries[oid][1] for oid in oids)),
+            struct.pack(f">{len(oids)}I", *offsets),
+            struct.pack(f">{len(large)}Q", *large),
+            checksum,
+        )
+    )
+    return body + hashlib.sha1(body).digest()
+
+
+def release(folder: str, name: str) -> None:
+    """Remove the `.keep` of a pack that is reachable from head."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, name + ".keep"))
+
+
+def _entry_header(kind: int, size: int) -> bytes:
+    """Encode the type and the size: four bits and then seven at a time, lowest first."""
+    byte, size = kind << 4 | size & 15, size >> 4
+    header = bytearray()
+    while size:
+        header.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    header.append(byte)
+    return bytes(header)
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+# A reader of git packs without git: it finds damage and whole objects, and rebuilds indexes.
+#
+# It needs no index. It reads the entries one after another, and after a damaged one it searches for the
+# next byte by byte. zlib's own checksum distinguishes an entry from noise. Format: git's gitformat-pack(5).
+# dulwich's reader was tried: it stops at the first damaged byte, so it cannot rescue what lies behind.
+
+_KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
+_BY_OFFSET, _BY_NAME = 6, 7
+_HEADER_BYTES, _TRAILER_BYTES = 12, 20
+_CHUNK = 1 << 16
+_KEPT_BYTES_MAX = 32 << 20  # of the bases of deltas, while a pack is read
+
+FOREIGN = "it is the index of another pack"
+
+
+class _Entry(Struct, frozen=True):
+    """One entry of the pack: its content, or a delta to its base."""
+
+    offset: int
+    end: int
+    kind: int
+    base: int | Oid | None
+    content: bytes
+
+
+def verify_pack(path: str) -> str | None:
+    """Read a pack whole; return its damage as a clause, or None."""
+    size = os.path.getsize(path)
+    if size < _HEADER_BYTES + _TRAILER_BYTES:
+        return f"it is cut off after {size} bytes"
+    digest = hashlib.sha1()
+    with open(path, "rb") as file:
+        head = file.read(8)
+        file.seek(0)
+        left = size - _TRAILER_BYTES
+        while left and (chunk := file.read(min(left, 1 << 20))):
+            digest.update(chunk)
+            left -= len(chunk)
+        trailer = file.read()
+    if head != b"PACK\0\0\0\2":
+        return "byte 0: its header is no pack's"
+    return None if digest.digest() == trailer else "its checksum is wrong"
+
+
+def verify_index(path: str, pack: str) -> str | None:
+    """Read the index of a pack whole; return its damage as a clause, or None."""
+    with open(path, "rb") as file:
+        content = file.read()
+    if len(content) < 1072 or content[:8] != b"\xfftOc\0\0\0\2":
+        return "byte 0: its header is no index's, or it is cut off"
+    if hashlib.sha1(content[:-20]).digest() != content[-20:]:
+        return "its checksum is wrong"
+    try:
+        with open(pack, "rb") as file:
+            file.seek(-_TRAILER_BYTES, os.SEEK_END)
+            trailer = file.read()
+    except OSError:
+        return None  # a fault of the pack, not of the index
+    return None if content[-40:-20] == trailer else FOREIGN
+
+
+def offsets_in(path: str) -> dict[Oid, int]:
+    """Return the objects in an index with their offsets. Raises ValueError if it cannot be read."""
+    with open(path, "rb") as file:
+        content = file.read()
+    if len(content) < 1072:
+        raise ValueError("cut off")
+    count = int.from_bytes(content[1028:1032], "big")
+    names, places = 1032, 1032 + 24 * count
+    if len(content) < places + 4 * count + 40:
+        raise ValueError("cut off")
+    offsets: dict[Oid, int] = {}
+    for number in range(count):
+        place = int.from_bytes(content[places + 4 * number : places + 4 * number + 4], "big")
+        if place & 1 << 31:
+            large = places + 4 * count + 8 * (place & (1 << 31) - 1)
+            place = int.from_bytes(content[large : large + 8], "big")
+        offsets[content[names + 20 * number : names + 20 * number + 20]] = place
+    return offsets
+
+
+class Pack:
+    """The whole objects of one pack, despite damage in it or in its index."""
+
+    def __init__(self, path: str) -> None:
+        """Read the whole pack. Raises OSError."""
+        self.path = path
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self._data: bytes | mmap.mmap = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""
+        self.holes: list[tuple[int, int]] = []  # from, to: ranges without a readable entry
+        self._places: dict[Oid, int] = {}
+        self._ends: dict[int, int] = {}
+        self._kept: dict[int, tuple[ObjectKind, bytes]] = {}
+        self._kept_bytes = 0
+        waiting: list[tuple[int, int | Oid]] = []
+        for entry in self._entries():
+            self._ends[entry.offset] = entry.end
+            if entry.base is None:
+                self._places[object_id(_KINDS[entry.kind], entry.content)] = entry.offset
+            else:
+                waiting.append((entry.offset, entry.base))
+        while waiting:
+            left = [(offset, base) for offset, base in waiting if not self._resolve(offset)]
+            if len(left) == len(waiting):
+                break  # their bases are gone
+            waiting = left
+
+    def close(self) -> None:
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    def __iter__(self) -> Iterator[Oid]:
+        return iter(tuple(self._places))
+
+    def __contains__(self, oid: Oid) -> bool:
+        return oid in self._places
+
+    def read(self, oid: Oid) -> tuple[ObjectKind, bytes]:
+        """Return an object's kind and content. KeyError if it is missing or damaged."""
+        content = self._object(self._places[oid])
+        if content is None:
+            raise KeyError(oid)
+        return content
+
+    def index(self) -> bytes:
+        """Rebuild the index, of version 2, from the pack."""
+        entries = {
+            oid: (offset, zlib.crc32(self._data[offset : self._ends[offset]]))
+            for oid, offset in self._places.items()
+        }
+        return index_of(entries, bytes(self._data[-_TRAILER_BYTES:]))
+
+    def _resolve(self, offset: int) -> bool:
+        content = self._object(offset)
+        if content is None:
+            return False
+        self._places[object_id(*content)] = offset
+        return True
+
+    def _object(self, offset: int, depth: int = 0) -> tuple[ObjectKind, bytes] | None:
+        """Return the object at `offset`; None if it or its base is damaged."""
+        if offset in self._kept:
+            return self._kept[offset]
+        entry = self._entry(offset)
+        if entry is None or depth > 4096:
+            return None
+        if entry.base is None:
+            return _KINDS[entry.kind], entry.content
+        place = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
+        base = None if place is None else self._object(place, depth + 1)
+        content = None if base is None else _made_of(base[1], entry.content)
+        if base is None or content is None:
+            return None
+        self._keep(offset, base[0], content)
+        return base[0], content
+
+    def _keep(self, offset: int, kind: ObjectKind, content: bytes) -> None:
+        """Keep an object that was made of a delta: others of its chain are made of it."""
+        self._kept_bytes += len(content)
+        if self._kept_bytes > _KEPT_BYTES_MAX:
+            self._kept.clear()
+            self._kept_bytes = len(content)
+        self._kept[offset] = kind, content
+
+    def _entries(self) -> Iterator[_Entry]:
+        at, end = _HEADER_BYTES, len(self._data) - _TRAILER_BYTES
+        hole: int | None = None
+        while at < end:
+            entry = self._entry(at)
+            if entry is None:
+                hole = at if hole is None else hole
+                at += 1
+                continue
+            if hole is not None:
+                self.holes.append((hole, at))
+                hole = None
+            yield entry
+            at = entry.end
+        if hole is not None:
+            self.holes.append((hole, end))
+
+    def _entry(self, at: int) -> _Entry | None:
+        head = self._head(at)
+        if head is None:
+            return None
+        kind, size, base, start = head
+        decoder = zlib.decompressobj()
+        parts: list[bytes] = []
+        place, length = start, 0
+        try:
+            while not decoder.eof:
+                chunk = self._data[place : place + _CHUNK]
+                if not chunk:
+                    return None
+                place += len(chunk)
+                part = decoder.decompress(chunk)
+                length += len(part)
+                if length > size:
+                    return None
+                parts.append(part)
+        except zlib.error:
+            return None
+        if length != size:
+            return None
+        return _Entry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
+
+    def _head(self, at: int) -> tuple[int, int, int | Oid | None, int] | None:
+        """Parse an entry's kind, size and base, and the offset of its content."""
+        head = self._data[at : at + 64]
+        try:
+            byte = head[0]
+            kind, size, shift, here = byte >> 4 & 7, byte & 15, 4, 1
+            while byte & 0x80:
+                byte = head[here]
+                size |= (byte & 0x7F) << shift
+                shift, here = shift + 7, here + 1
+            base: int | Oid | None = None
+            if kind == _BY_NAME:
+                base, here = bytes(head[here : here + 20]), here + 20
+            elif kind == _BY_OFFSET:
+                byte = head[here]
+                back, here = byte & 0x7F, here + 1
+                while byte & 0x80:
+                    byte = head[here]
+                    back, here = (back + 1) << 7 | byte & 0x7F, here + 1
+                base = at - back
+                if not _HEADER_BYTES <= base < at:
+                    return None
+            elif kind not in _KINDS:
+                return None
+        except IndexError:
+            return None
+        return kind, size, base, at + here
+
+
+def _made_of(base: bytes, delta: bytes) -> bytes | None:
+    """Apply a delta to its base; None if they do not fit."""
+    made: list[bytes] = []
+    try:
+        base_size, at = _size(delta, 0)
+        size, at = _size(delta, at)
+        if base_size != len(base):
+            return None
+        while at < len(delta):
+            code = delta[at]
+            at += 1
+            if code & 0x80:
+                start, at = _field(delta, at, code, range(4))
+                length, at = _field(delta, at, code, range(4, 7))
+                made.append(base[start : start + (length or 0x10000)])
+            elif code:
+                made.append(delta[at : at + code])
+                at += code
+            else:
+                return None
+    except IndexError:
+        return None
+    content = b"".join(made)
+    return content if len(content) == size else None
+
+
+def _size(delta: bytes, at: int) -> tuple[int, int]:
+    """Read a size of seven bits a byte; return it and the offset after it."""
+    value = shift = 0
+    while True:
+        byte = delta[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & 0x80:
+            return value, at
+
+
+def _field(delta: bytes, at: int, flags: int, bits: range) -> tuple[int, int]:
+    """Read a number with a byte for each flag that is set; return it and the offset after it."""
+    value = 0
+    for place, bit in enumerate(bits):
+        if flags & 1 << bit:
+            value |= delta[at] << 8 * place
+            at += 1
+    return value, at
+
+
+def whole_objects(paths: list[str], is_wanted: Callable[[Oid], bool]) -> Iterator[tuple[Oid, Pack]]:
+    """Yield every wanted object that is whole in these packs, with its pack."""
+    for path in paths:
+        pack = Pack(path)
+        for oid in pack:
+            if is_wanted(oid):
+                yield oid, pack
+
+
+# Cleanup of the files that a killed packing process has left among the packs, when the next one begins.
+#
+# A leftover `.keep` would exclude its pack from repacking forever. A pack without an index would use disk
+# space forever. The unfinished transactions are still in the journal.
+
+OTHERS = "tmp_gc_"  # files that a compaction may be writing now
+
+
+def tidy(packs: str) -> None:
+    """Remove unfinished files in `packs`, the store's objects/pack. Only for the one packing process.
+
+    A complete pack stays: its objects are in the history, or are packed again. A listed pack without an index
+    stays too: that is damage, not a leftover.
+    """
+    for name in _leavings(packs):
+        _remove(packs, name)
+
+
+def is_tidy(packs: str) -> bool:
+    """Return whether `tidy` has nothing to remove. Raises OSError."""
+    return next(_leavings(packs), None) is None
+
+
+def _leavings(packs: str) -> Iterator[str]:
+    names = set(os.listdir(packs))
+    for stem in _without_index(names):
+        if _is_left(packs, stem):
+            yield stem + ".pack"
+            if stem + ".idx" + UNFINISHED in names:
+                yield stem + ".idx" + UNFINISHED
+    for name in names:
+        is_temporary = name.startswith("tmp_") and not name.startswith(OTHERS)
+        if is_temporary or name.endswith((".keep", ".keep" + UNFINISHED)):
+            yield name
+
+
+def _without_index(names: AbstractSet[str]) -> set[str]:
+    """Return the packs without an index, which git ignores."""
+    stems = {name.removesuffix(".pack") for name in names if name.endswith(".pack")}
+    return {stem for stem in stems if f"{stem}.idx" not in names}
+
+
+def _is_left(packs: str, stem: str) -> bool:
+    """Return whether the pack is certainly unlisted, and no process is writing it."""
+    store = os.path.dirname(os.path.dirname(packs))
+    try:
+        manifest = read_manifest(store)
+    except HistoryDamaged:
+        return False
+    if manifest is None or stem in manifest.packs:
+        return False
+    is_being_made = os.path.exists(os.path.join(os.path.dirname(store), COMPACTING))
+    return not is_being_made and not os.path.exists(os.path.join(packs, stem + ".idx"))
+
+
+def _remove(packs: str, name: str) -> None:
+    path = os.path.join(packs, name)
+    with contextlib.suppress(OSError):  # A file that cannot be removed stays, and is harmless.
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)

@@ -1,0 +1,392 @@
+"""Replaced files: kept in quarantine for a moment, checked once more, and reused for the next edits.
+
+`Quarantine` has the files that a program may still write to, and `TempFilePool` the empty ones.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.errors import InUse, Refused
+from editd.system.filesystem import (
+    attributes_of,
+    file_flags,
+    free_inodes,
+    open_folder,
+    read_whole,
+    take_lease,
+)
+from editd.values.content import SYMLINK, version_of
+from editd.values.path import WorkspacePath
+from editd.workspace.directories import stat_directory
+from editd.workspace.reader import read_name
+from editd.workspace.staged_change import temporary_name, token_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from editd.system.filesystem import Disk, RealFolder
+    from editd.values.content import FileState, Version
+    from editd.workspace.staged_change import StagedChange
+
+
+# Quarantine: replaced files, kept for a moment because a program may still write to them.
+#
+# A program inside open(2) may have found the old file without having opened it yet when the file is
+# replaced. No lease shows that, and its write goes to a file that was already checked. So the file is kept,
+# outside of the workspace, and checked once more before it is removed (C4).
+
+KEPT_SECONDS = 1.0  # a thousand times the duration of an open(2) that does not block
+KEPT_SECONDS_MAX = 3.0  # under continuous edits, because the checks take a tenth of their time
+KEPT_BYTES_MAX = 256 * 1024 * 1024  # beyond it, the oldest are checked sooner
+CHECKS_MAX = 1000  # in one call: some 0.1 s of a thread
+
+
+class ReplacedFile(Struct):
+    """A file that was replaced."""
+
+    name: bytes
+    path: WorkspacePath | None = None  # None: left by a killed daemon
+    version: Version | None = None  # when it was replaced
+    size: int = 0
+    since: float | None = None  # first time in `due`
+    is_checked: bool = False  # and the result is recorded
+
+
+class QuarantineCheck(Struct, frozen=True):
+    """The result of a check of one file; only `file` if the file was unchanged and is removed."""
+
+    file: ReplacedFile
+    state: FileState | None = None  # new content, written after the replacement; the file still exists
+    spare: bytes | None = None  # its name in the pool, if it is reused
+    is_busy: bool = False  # a program has it open for writing
+    failure: OSError | None = None
+
+
+class Quarantine:
+    """The recently replaced files, in a folder of the daemon's own."""
+
+    def __init__(self, folder: str) -> None:
+        """Open `folder`, or create it. Raises OSError."""
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self._folder = open_folder(folder)
+        self.spares = TempFilePool(self._folder)
+        self._kept = deque(
+            ReplacedFile(name) for name in self._folder.names() if not self._remove_if_empty(name)
+        )
+        self._bytes = 0
+        self._due: list[ReplacedFile] = []  # under check
+
+    def keep(self, disk: Disk, item: StagedChange) -> bool:
+        """Take over the file that the item replaced; False if the caller must remove it."""
+        before = item.change.before
+        if before is None or before.mode == SYMLINK:
+            return False
+        try:
+            if not (item.is_spare or item.is_linked):  # otherwise it is in this folder already
+                with disk.folder(item.temp_dir) as temp_dir:
+                    temp_dir.move(item.temporary, self._folder, item.temporary)
+        except OSError:
+            return False
+        state = item.change.after if item.is_taken_back else before
+        assert state is not None
+        self._kept.append(ReplacedFile(item.temporary, item.change.path, state.version, len(state.content)))
+        self._bytes += len(state.content)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def unchecked(self) -> list[ReplacedFile]:
+        """Return the files that are not checked yet; a check sets `is_checked`."""
+        return [file for file in (*self._due, *self._kept) if not file.is_checked]
+
+    def stat(self, name: bytes) -> os.stat_result | None:
+        """Return the lstat result of a temporary's name in the quarantine; None if it does not exist."""
+        return self._folder.stat(name)
+
+    def read(self, name: bytes, path: WorkspacePath) -> FileState | None:
+        """Return the content of a file; None if it does not exist. `path` is its name in errors.
+
+        Raises InUse, and OSError.
+        """
+        content = read_name(self._folder, name, path, quiet=True)
+        return None if content is None else content.state()
+
+    def remove(self, name: bytes) -> None:
+        """Remove a file; a missing one is no error."""
+        with suppress(FileNotFoundError):
+            self._folder.remove(name)
+
+    def due(self, now: float | None, *, is_busy: bool = False) -> list[ReplacedFile]:
+        """Return the files that are old enough, to be passed to `check`, and its result to `written`.
+
+        `now` is in seconds of a monotonic clock; None at the daemon's end. `is_busy`: edits come without a
+        pause, so wait for one unless the check is urgent.
+        """
+        for file in reversed(self._kept):
+            if file.since is not None:
+                break
+            file.since = now
+        due: list[ReplacedFile] = []
+        self._due = due
+        if is_busy and not self._is_urgent(now):
+            return due
+        while self._kept and (now is None or len(due) < CHECKS_MAX):
+            file = self._kept[0]
+            is_old = now is None or file.since is None or now - file.since >= KEPT_SECONDS
+            if not is_old and self._bytes <= KEPT_BYTES_MAX:
+                break
+            due.append(self._kept.popleft())
+            self._bytes -= file.size
+        return due
+
+    def _is_urgent(self, now: float | None) -> bool:
+        """Return whether the pool needs files, or the quarantine is too large or its oldest file too old."""
+        since = self._kept[0].since if self._kept else None
+        is_late = now is not None and since is not None and now - since >= KEPT_SECONDS_MAX
+        return is_late or self.spares.is_low or self._bytes > KEPT_BYTES_MAX
+
+    def check(self, due: Sequence[ReplacedFile], *, at_the_end: bool = False) -> list[QuarantineCheck]:
+        """Check each file; remove or reuse it if it is unchanged. Runs in any thread: the disk is slow."""
+        return [self._check_file(file, at_the_end) for file in due]
+
+    def _check_file(self, file: ReplacedFile, at_the_end: bool) -> QuarantineCheck:
+        if file.version is not None and not at_the_end:
+            spare = self.spares.reuse(file.name, file.version)
+            if spare is not None:
+                return QuarantineCheck(file, spare=spare)
+        try:
+            path = file.path or WorkspacePath(os.fsdecode(file.name))
+            content = read_name(self._folder, file.name, path, quiet=not at_the_end)
+        except InUse:
+            return QuarantineCheck(file, is_busy=True)
+        except Refused:
+            content = None
+        except OSError as error:
+            return QuarantineCheck(file, failure=error)
+        state = None if content is None else content.state()
+        if state is not None and state.version != file.version:
+            return QuarantineCheck(file, state)
+        with suppress(OSError):
+            self.remove(file.name)
+        return QuarantineCheck(file)
+
+    def written(self, checks: Sequence[QuarantineCheck]) -> Generator[tuple[WorkspacePath | None, FileState]]:
+        """Yield the path and the content of each file that a program wrote to after it was replaced.
+
+        A file is removed when the next one is requested. If the caller cannot record it, a later check yields
+        it again. A file of a killed daemon is yielded without a path, whatever its content. If a file could
+        not be read, it is kept for another check, and its OSError is raised at the end.
+        """
+        for check in checks:
+            check.file.is_checked = True
+        changed = deque(check for check in checks if check.state is not None)
+        for check in checks:
+            if check.spare is not None:
+                self.spares.add(check.spare)
+            elif check.is_busy or check.failure is not None:  # the other files do not wait for it
+                check.file.since = None  # a program may have it open for days: check once a second
+                self._keep(check.file)
+        try:
+            while changed:
+                check = changed[0]
+                assert check.state is not None
+                yield check.file.path, check.state
+                changed.popleft()
+                with suppress(OSError):
+                    self.remove(check.file.name)
+        finally:
+            for check in changed:
+                self._keep(check.file)
+        for check in checks:
+            if check.failure is not None:
+                raise check.failure
+
+    def _keep(self, file: ReplacedFile) -> None:
+        self._kept.append(file)
+        self._bytes += file.size
+
+    def _remove_if_empty(self, name: bytes) -> bool:
+        """Remove a file if it is empty, such as an unused file of the pool; return whether it was."""
+        status = self.stat(name)
+        if status is None or status.st_size or not stat.S_ISREG(status.st_mode):
+            return False
+        self.remove(name)
+        return True
+
+
+# The temporary file pool: empty files created ahead, each ready to be exchanged with another file.
+#
+# Creating a file is the slowest step of staging (ext4 skips every recently deleted inode one by one). So an
+# edit of an existing file creates none: it writes into a file of the pool, called a spare, and exchanges it
+# with the target. The replaced file becomes a spare, too: it is emptied after its time in the quarantine,
+# if no program has it open and its content is in the history.
+#
+# A spare's name is that of a temporary. The transaction that takes the spare also takes the token in its
+# name, which saves a rename. After a crash, spares are found by that name, like every temporary.
+
+AHEAD = 1024  # edits of one client in a second, at full speed; after that, replaced files return
+BATCH = 64  # created in one call: 10 ms of a thread if many files were removed lately, otherwise 2 ms
+FEW = 256  # edits of eight clients while the next batch is requested and created
+SPARES_MAX = 4096  # edits of eight clients in two seconds: so many files return in a pause
+SHARE = 100  # at most one of so many free inodes; the others are not ours to take
+PERMISSIONS = 0o644  # those of most files, which then need no change
+
+
+class TempFilePool:
+    """The empty files in a folder of the daemon's own, which no other program uses."""
+
+    def __init__(self, folder: RealFolder) -> None:
+        self.folder = folder
+        self._names: list[bytes] = []  # each `temporary_name(token, 0)`
+        status = stat_directory(folder, b".")
+        self._device, self._owner = status.st_dev, (os.geteuid(), os.getegid())
+        self._flags: int | None = None  # inode flags of a new file
+        self._foreign: set[bytes] = set()  # folders on other mounts, out of reach of a rename
+        self._size_max = SPARES_MAX  # or fewer if inodes are scarce
+
+    @property
+    def is_low(self) -> bool:
+        """Return whether continuous edits would soon use up the pool."""
+        return len(self._names) < FEW
+
+    def needed(self) -> int:
+        """Return how many files to `make` next, up to `AHEAD`, or to our share if inodes are scarce."""
+        if len(self._names) >= AHEAD:
+            return 0
+        free = free_inodes(self.folder)
+        self._size_max = SPARES_MAX if free is None else min(SPARES_MAX, free // SHARE)
+        return max(0, min(BATCH, AHEAD - len(self._names), self._size_max - len(self._names)))
+
+    def make(self, count: int) -> list[bytes]:
+        """Create up to `count` files, for `add`. For any thread. Raises OSError if it created none."""
+        made: list[bytes] = []
+        try:
+            made.extend(self._make() for _ in range(count))
+        except OSError:
+            if not made:
+                raise
+        return made
+
+    def _make(self) -> bytes:
+        name = _fresh_name()
+        descriptor = self.folder.create(name, 0o600)
+        try:
+            os.fchmod(descriptor, PERMISSIONS)
+            self._flags = file_flags(descriptor)
+        finally:
+            os.close(descriptor)
+        return name
+
+    def token(self) -> str:
+        """Return an unused token for a transaction: that of the next spare, if there is one.
+
+        Call `keep` after staging.
+        """
+        return token_of(self._names[-1]) if self._names else secrets.token_hex(8)
+
+    def keep(self, token: str) -> None:
+        """Rename the spare that provided this token if it was not taken. Raises OSError."""
+        if self._names and self._names[-1] == temporary_name(token, 0):
+            name = _fresh_name()
+            self.folder.move(self._names.pop(), self.folder, name)
+            self._names.append(name)
+
+    def take(self, name: bytes, device: int, folder: bytes) -> int | None:
+        """Rename a spare to `name` and open it for writing; None if there is none for this file.
+
+        The file to be replaced is on `device`, in this `folder` of the workspace. Raises OSError.
+        """
+        if not self._names or device != self._device or folder in self._foreign:
+            return None
+        spare = self._names.pop()
+        if spare != name:
+            self.folder.move(spare, self.folder, name)
+        return self.folder.open_to_write(name)
+
+    def refuse_all(self) -> None:
+        """Stay empty, because this file system cannot exchange files."""
+        self._size_max = 0
+
+    def clear(self) -> None:
+        """Remove all spares."""
+        while self._names:
+            with suppress(OSError):
+                self.folder.remove(self._names.pop())
+
+    def refuse(self, folder: bytes) -> None:
+        """Give no more spares for this folder: it is on another mount (EXDEV)."""
+        self._foreign.add(folder)
+
+    def reuse(self, name: bytes, version: Version) -> bytes | None:
+        """Turn a replaced file into a spare if it still has this version; return its new name, for `add`.
+
+        None if that is not possible, and the file is unchanged or gone. No other program may have it open,
+        not even for reading. It must be like a new file: one link, our owner, no attributes. For any thread.
+        """
+        if len(self._names) >= self._size_max:
+            return None
+        try:
+            descriptor = self.folder.open_to_write(name)
+        except OSError:
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not self._is_like_new(descriptor, status):
+                return None
+            if version_of(read_whole(descriptor, status.st_size)) != version:
+                return None
+            return self._empty(name, descriptor, status)
+        except OSError:
+            return None
+        finally:
+            # A later write must not use this descriptor: ext4 would flush it, because of the truncation.
+            os.close(descriptor)
+
+    def _empty(self, name: bytes, descriptor: int, status: os.stat_result) -> bytes:
+        """Rename the file to a spare, then empty it; return the new name.
+
+        In this order, a crash leaves no empty file that looks as if a program had truncated it.
+        """
+        spare = _fresh_name()
+        self.folder.move(name, self.folder, spare)
+        try:
+            os.ftruncate(descriptor, 0)
+            if stat.S_IMODE(status.st_mode) != PERMISSIONS:
+                os.fchmod(descriptor, PERMISSIONS)
+        except OSError:
+            with suppress(OSError):
+                self.folder.remove(spare)
+            raise
+        return spare
+
+    def add(self, spare: bytes) -> None:
+        """Add a file from `make` or `reuse`; remove it instead if the pool is full."""
+        if len(self._names) < self._size_max:
+            self._names.append(spare)
+            return
+        with suppress(OSError):
+            self.folder.remove(spare)
+
+    def _is_like_new(self, descriptor: int, status: os.stat_result) -> bool:
+        """Return whether only content and permissions differ from a new file.
+
+        Takes a lease, so that no other program opens the file before it is closed here.
+        """
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            return False
+        if (status.st_uid, status.st_gid) != self._owner or file_flags(descriptor) != self._flags:
+            return False
+        return not attributes_of(descriptor) and take_lease(descriptor, alone=True)
+
+
+def _fresh_name() -> bytes:
+    return temporary_name(secrets.token_hex(8), 0)
