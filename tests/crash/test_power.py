@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from functools import partial
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
+    from workplace import Workplace
 
 CUTS, CUTS_LONG = 2, 200
 LOAD_SECONDS_MAX = 0.6  # under load, before the cut
@@ -107,9 +109,7 @@ def test_relaxed_a_power_cut_takes_no_more_than_the_last_second_and_leaves_nothi
     print(f"seed {seed}")
     chance = random.Random(seed)
     place = disk.place
-    configuration = place.folder / "config" / "editd" / "config.toml"
-    configuration.parent.mkdir()
-    configuration.write_text('durability = "relaxed"\n')
+    be_relaxed(place)
     lost = 0
     for round_ in range(CUTS_LONG if is_long else CUTS):
         writers = [
@@ -123,6 +123,35 @@ def test_relaxed_a_power_cut_takes_no_more_than_the_last_second_and_leaves_nothi
     print(f"{lost} of what was answered was lost")
     disk.end()
     fsck(place)
+
+
+def test_relaxed_a_file_whose_name_another_program_synced_is_whole_after_a_power_cut(disk: Machine) -> None:
+    place = disk.place
+    be_relaxed(place)
+    with disk.start() as client:
+        client.settle()
+        client.apply([write("old", "before\n")])
+        wait_until(partial(is_at_rest, client), "it is not packed and synced")
+        client.apply([write("old", "after\n"), write("new", "after\n")])
+        other = place.root / "other"
+        other.write_text("of another program\n")
+        with other.open() as file:
+            os.fsync(file.fileno())  # commits the names of all files, and the content of this one alone
+        disk.cut()
+    with disk.start() as client:
+        client.settle()
+        for name in ("old", "new"):
+            assert (place.root / name).read_text() == "after\n", name
+        assert [made.kind for made in transactions(client)] == ["edit", "edit", "outside"]
+        assert client.check().problems == []
+    disk.end()
+    fsck(place)
+
+
+def be_relaxed(place: Workplace) -> None:
+    configuration = place.folder / "config" / "editd" / "config.toml"
+    configuration.parent.mkdir()
+    configuration.write_text('durability = "relaxed"\n')
 
 
 def verify_relaxed(disk: Machine, writers: list[Writer]) -> int:

@@ -302,8 +302,8 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "`relaxed` answers an edit before its sync, which follows within a second. A crash of the "
-                "daemon then costs nothing. A power cut costs the edits of that second, and may leave their "
-                "files torn. `status` has a line in `weaker`."
+                "daemon then costs nothing. A power cut costs the edits of that second, each of them whole. "
+                "`status` has a line in `weaker`."
             )
         ),
     ] = "full"

@@ -40,7 +40,7 @@ from editd.store.state_files import (
     read_acknowledged,
 )
 from editd.system.files import replace_file_durably, sync_path
-from editd.system.filesystem import folder_bytes, write_at
+from editd.system.filesystem import folder_bytes, write_at, write_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,7 +93,7 @@ class Journal:
         self._last_seqs: dict[int, int] = {}  # for each full or current segment, its highest seq
         self._descriptor = -1
         self._size = 0
-        self.is_relaxed = False  # an append returns before its sync: C1 holds except after a power cut
+        self.is_relaxed = False  # an append returns before its sync: a power cut may take it, with its files
         self._unsynced: Record | None = None  # the newest unsynced record
         self._relaxed_through = relaxed_through(folder) if not is_sealed else 0
         self.position = JournalPosition(0, 0)
@@ -112,6 +112,7 @@ class Journal:
     def append(self, records: Sequence[Record]) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
 
+        A relaxed journal only passes the frame to the disk, so that no later rename outlives it there.
         Raises OSError with nothing appended, or JournalFailed if that is in doubt.
         """
         payload = ENCODER.encode(tuple(records))
@@ -126,7 +127,9 @@ class Journal:
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:
             write_at(self._descriptor, head + payload, offset)
-            if not self.is_relaxed:
+            if self.is_relaxed:
+                write_out(self._descriptor, offset, length)
+            else:
                 os.fdatasync(self._descriptor)
         except OSError as error:
             self._take_back(offset, error)

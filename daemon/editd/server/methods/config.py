@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 RELAXED = (
     'durability = "relaxed": an edit is answered before it is synced, so a power cut may cost the edits of '
-    "the last second, and leave the files that they touched torn."
+    "the last second."
 )
 
 
