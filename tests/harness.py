@@ -103,17 +103,21 @@ class Harness:
         make_disk: Callable[[str], RealDisk] = RealDisk,
         is_ours: Callable[[WorkspacePath], bool] = lambda _path: True,
         boot: bytes = b"",
+        parts: contextlib.ExitStack | None = None,
     ) -> Engine:
         """Open the history and recover, as the daemon does when it starts.
 
         With another `boot` than before, what was not synced may be torn, as after a power cut.
+        `parts` closes the folders and files that the engine keeps open until its process ends.
         """
+        parts = contextlib.ExitStack() if parts is None else parts
         disk = make_disk(str(self.root))
-        files = WorkspaceWriter(
-            disk,
-            replaced=Quarantine(str(self.state / "replaced")),
-            made_folders=CreatedDirs(str(self.state / "folders")),
-        )
+        parts.callback(disk.close)
+        replaced = Quarantine(str(self.state / "replaced"))
+        parts.callback(replaced.close)
+        made_folders = CreatedDirs(str(self.state / "folders"))
+        parts.callback(made_folders.close)
+        files = WorkspaceWriter(disk, replaced=replaced, made_folders=made_folders)
         tree = WorkspaceReader(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state))
         return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
@@ -121,20 +125,19 @@ class Harness:
     @contextlib.contextmanager
     def engine(self, **more: object) -> Iterator[Engine]:
         """Open an engine that ends cleanly. `more` goes to `open`."""
-        engine = self.open(**more)  # type: ignore[arg-type]
-        try:
+        with contextlib.ExitStack() as parts:
+            engine = self.open(parts=parts, **more)  # type: ignore[arg-type]
+            parts.callback(engine.close)
             yield engine
-        finally:
-            engine.close()
 
     @contextlib.contextmanager
     def killed(self, **more: object) -> Iterator[Engine]:
         """Open an engine that leaves everything as a SIGKILL would."""
-        engine = self.open(**more)  # type: ignore[arg-type]
-        try:
+        with contextlib.ExitStack() as parts:
+            engine = self.open(parts=parts, **more)  # type: ignore[arg-type]
+            parts.callback(engine.history.close)
+            parts.callback(engine.hidden.close)
             yield engine
-        finally:
-            engine.history.close()
 
     def crash(self, *requests: Write) -> None:
         """Carry out these requests, each in a turn of its own, and end as by SIGKILL."""

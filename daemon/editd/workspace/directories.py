@@ -142,6 +142,9 @@ class CreatedDirs:
         self._leftovers = complete
         self.is_noted = bool(complete)  # whether there are notes to `forget`
 
+    def close(self) -> None:
+        os.close(self._descriptor)
+
     def note(self, paths: Sequence[bytes]) -> None:
         """Record missing folders that will be created next. Raises OSError."""
         self.is_noted = True

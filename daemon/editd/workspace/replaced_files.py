@@ -84,6 +84,10 @@ class Quarantine:
         self._bytes = 0
         self._due: list[ReplacedFile] = []  # under check
 
+    def close(self) -> None:
+        """Close the folder. The files in it stay for the next start."""
+        self._folder.close()
+
     def keep(self, disk: Disk, item: StagedChange) -> bool:
         """Take over the file that the item replaced; False if the caller must remove it."""
         before = item.change.before
