@@ -1,13 +1,19 @@
 """The mutation run: make each mistake of `mutants.toml` in a copy, and see whether a test notices.
 
 `python -m tests.mutants` runs all of them, `python -m tests.mutants C03 J05` only these. It prints one line
-for each, and the score. Exit status 1: a mistake was not noticed and has no reason why it cannot be.
+for each as it is done, then the score. Exit status 1: a mistake was not noticed, and has no reason why it
+cannot be.
+
+A mistake's own tests run up to the first failure. `--then tests/store tests/crash` adds further tests, for a
+mistake that was made without a look at the tests. `--results FILE` keeps each verdict. After an interruption,
+the same command skips the mistakes in that file.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -16,8 +22,8 @@ import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +34,7 @@ TOP = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
 SOURCES = "daemon/editd"
 COPIED = ("daemon", "client", "tests", "docs", "systemd", "pyproject.toml", "README.md", "CHANGELOG.md")
-TEST_SECONDS = 600  # for the tests of one mutant; if they take longer, the mistake has hung them
+TEST_SECONDS = 600  # for the tests of one mutant, by default; if they take longer, the mistake has hung them
 FAILED, TIMED_OUT = 1, -1  # pytest's exit status where a test fails; ours where none came
 
 
@@ -91,7 +97,7 @@ class Verdict:
     def noticed_by(self) -> str:
         """The first test that failed, or that the tests did not end; empty if neither."""
         if self.status == TIMED_OUT:
-            return f"no end after {TEST_SECONDS} s"
+            return f"no end after {self.seconds:.0f} s"
         by = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", self.output, re.MULTILINE)
         return by[1] if by and self.status == FAILED else ""
 
@@ -105,8 +111,8 @@ class Verdict:
         return f"{self.mutant.id:5} {verdict:8} {self.seconds:5.1f} s  {self.mutant.mistake}  {note}"
 
 
-def judge(mutant: Mutant) -> Verdict:
-    """Make the mistake in a copy of the project, and run the tests that should notice."""
+def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
+    """Make the mistake in a copy of the project, and run the tests that should notice for up to `seconds`."""
     with _scratch_folder() as copy:
         for name in COPIED:
             source = TOP / name
@@ -122,7 +128,7 @@ def judge(mutant: Mutant) -> Verdict:
         began = time.monotonic()
         try:
             run = subprocess.run(
-                argv, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, timeout=TEST_SECONDS,
+                argv, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, timeout=seconds,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
             )  # fmt: skip
             status, output = run.returncode, run.stdout
@@ -154,25 +160,67 @@ def score(verdicts: Sequence[Verdict]) -> list[str]:
     return lines
 
 
+class Results:
+    """The verdicts of a run, and a file that keeps them, with one JSON document in a line."""
+
+    def __init__(self, path: Path | None, mutants: Sequence[Mutant]) -> None:
+        """Read the verdicts on `mutants` that `path` has from an interrupted run."""
+        self._path = path
+        by_id = {mutant.id: mutant for mutant in mutants}
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        kept = [json.loads(line) for line in lines]
+        self.verdicts = [Verdict(by_id[id_], *values) for id_, *values in kept if id_ in by_id]
+
+    def add(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        if self._path is not None:
+            kept = [verdict.mutant.id, verdict.file, verdict.status, verdict.seconds, verdict.output]
+            with self._path.open("a") as file:
+                file.write(json.dumps(kept) + "\n")
+
+
 def main() -> int:
     """Run the mutants that the command line names, and print the score."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="mutants to try (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="copies that run side by side (default: 2)")
+    parser.add_argument(
+        "--then", nargs="+", default=[], metavar="TESTS", help="tests to run after the mutant's own"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=TEST_SECONDS,
+        help="time limit for the tests of one mutant (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="keep verdicts here, and skip those there"
+    )
     parser.add_argument("--verbose", action="store_true", help="print the tests' output for survivors")
     options = parser.parse_args()
     chosen = [mutant for mutant in load() if not options.ids or mutant.id in options.ids]
     if missing := set(options.ids) - {mutant.id for mutant in chosen}:
         parser.error(f"no such mutant: {', '.join(sorted(missing))}")
-    verdicts = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for verdict in pool.map(judge, chosen):
-            verdicts.append(verdict)
-            print(verdict, flush=True)
+    chosen = [
+        replace(mutant, tests=tuple(dict.fromkeys([*mutant.tests, *options.then]))) for mutant in chosen
+    ]
+    results = Results(options.results, chosen)
+    done = {verdict.mutant.id for verdict in results.verdicts}
+    began = time.monotonic()
+    pool = ThreadPoolExecutor(options.jobs)
+    try:
+        left = [mutant for mutant in chosen if mutant.id not in done]
+        for running in as_completed([pool.submit(judge, mutant, options.seconds) for mutant in left]):
+            verdict = running.result()
+            results.add(verdict)
+            minutes = (time.monotonic() - began) / 60
+            print(f"{len(results.verdicts):3}/{len(chosen)} {minutes:5.1f} min  {verdict}", flush=True)
             if options.verbose and not verdict.is_noticed:
                 print(verdict.output)
-    print(*score(verdicts), sep="\n")
-    return any(not verdict.is_noticed and verdict.mutant.survives is None for verdict in verdicts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    print(*score(results.verdicts), sep="\n")
+    survivors = [one for one in results.verdicts if not one.is_noticed and one.mutant.survives is None]
+    print("survived:", *sorted(verdict.mutant.id for verdict in survivors))
+    return bool(survivors)
 
 
 if __name__ == "__main__":
