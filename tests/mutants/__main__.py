@@ -117,7 +117,7 @@ def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
         for name in COPIED:
             source = TOP / name
             if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, copy / name)  # with bytecode, which is valid for unchanged files
             else:
                 shutil.copy(source, copy / name)
         (file,) = places(mutant, copy)
@@ -129,7 +129,7 @@ def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
         try:
             run = subprocess.run(
                 argv, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, timeout=seconds,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
             )  # fmt: skip
             status, output = run.returncode, run.stdout
         except subprocess.TimeoutExpired:

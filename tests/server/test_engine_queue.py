@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from editd.engine.commands import Apply, Outcome
-from editd.errors import Broken
-from editd.server.engine_queue import TURN_REQUESTS_MAX, EngineQueue
+from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, Outcome
+from editd.errors import Broken, InUse
+from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, EngineQueue
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
 
@@ -104,6 +104,32 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 
     asyncio.run(check())
     assert "the engine failed" in caplog.text
+
+
+def test_the_time_that_hooks_take_is_no_part_of_a_requests_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(None, ())]
+
+    class Delaying(Counting):
+        def run_batch(self, requests: Sequence[Write]) -> list[Result]:
+            return [results.pop(0) for _ in requests]
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        now, spent = loop.time, [0.0]
+        monkeypatch.setattr(loop, "time", lambda: now() + spent[0])
+
+        async def run_hooks(_job: object) -> Any:
+            spent[0] += 2 * PATIENCE_SECONDS
+
+        queue = EngineQueue(cast("Engine", Delaying()), cast("Any", None), run_hooks)
+        request = Refusal()
+        submit(queue, request)
+        while queue:  # noqa: ASYNC110  # the queue tells nobody that it is empty
+            await asyncio.sleep(0)
+        assert not hasattr(request, "refusal")
+        assert request.answers == [Empty()]
+
+    asyncio.run(check())
 
 
 def test_who_is_alone_does_not_wait_for_others() -> None:

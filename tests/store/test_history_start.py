@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import fsck, history_files
+from editd.errors import HistoryDamaged
+from editd.store.git_repository import SHALLOW, read_history_start
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
@@ -85,6 +87,13 @@ def test_a_floor_that_is_damaged_is_named_and_found_again(
     finally:
         shutil.rmtree(compacted.state)
         kept.rename(compacted.state)
+
+
+@pytest.mark.parametrize("content", [b"", b"ab" * 10, b"ab" * 10 + b"\n", b"ab" * 20, b"ab" * 21 + b"\n"])
+def test_a_floor_that_is_not_one_line_with_an_id_names_no_commit(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / SHALLOW).write_bytes(content)
+    with pytest.raises(HistoryDamaged, match="names no commit"):
+        read_history_start(str(tmp_path))
 
 
 def test_a_floor_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:

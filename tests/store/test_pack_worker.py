@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
-from editd.errors import UnknownTransaction
+from crash_checks import wait_until
+from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store.compaction import CompactionLimits, Compactor
 from editd.store.git_repository import COMPACTING, move_head
 from editd.store.journal import JournalPosition
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.store.verify import verify_quick
-from editd.system.files import sync_path
+from editd.system.files import sync_path, take
+from editd.system.frames import read_frame, write_frame
 from harness import Harness, apply, done, pack, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEEP_ALL = CompactionLimits(3, 3, None)
 
@@ -98,6 +101,47 @@ def test_a_pack_that_failed_is_made_again_from_where_head_is(
         assert packer.packed == 2
         engine.packed(2, due[1])
     assert list(verify_quick(str(place.state))) == []
+
+
+def test_a_transaction_that_the_journal_does_not_have_is_damage(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        due = engine.packing_due()
+        assert due is not None
+        start, _, through = due
+        with pytest.raises(HistoryDamaged, match="The journal has no transaction 1"):
+            Packer(engine.history.folder).pack(start, start, through)
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any(words[1] == "->" and words[5] == str(pid) for words in map(str.split, lines))
+
+
+def test_a_packing_process_waits_for_the_one_that_a_killed_daemon_left(place: Harness) -> None:
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        due = engine.packing_due()
+        assert due is not None
+        start, until, through = due
+        left = take(str(place.state / "packing"))
+        assert left is not None
+        argv = [sys.executable, "-m", "editd.store.pack_worker", str(place.state)]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            write_frame(process.stdin, {"start": astuple(start), "until": astuple(until), "through": through})
+            process.stdin.close()
+            wait_until(
+                lambda: process.poll() is not None or waits_for_a_lock(process.pid), "it does not wait"
+            )
+            assert process.poll() is None
+            left.release()
+            answer = read_frame(process.stdout)
+        assert answer == {"packed": 1, "until": list(astuple(until))}
+        engine.packed(through, until)
 
 
 def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(

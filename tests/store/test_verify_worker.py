@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import child, wait_until
-from editd.store.verify import verify_full
+from editd.store.git_objects import object_id
+from editd.store.verify import MENDS, verify_full
 from editd.system.files import take
 from editd_client.errors import EditdError, Unreachable
+from harness import Harness, apply, done, pack
+from harness import write as write_edit
 from workplace import TOP, write
 
 if TYPE_CHECKING:
@@ -112,6 +116,24 @@ def test_what_was_packed_since_the_index_was_written_is_not_missing_in_it(place:
     problems, is_damaged = verify_full(str(place.state))
     assert "its transaction 3 differs" in problems[0]
     assert not is_damaged
+
+
+def test_an_object_that_cannot_be_read_is_named_though_its_pack_has_the_right_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compress, spoilt = zlib.compress, b"spoilt\n"
+
+    def compress_wrongly(content: bytes, level: int) -> bytes:
+        return b"no zlib" if content == spoilt else compress(content, level)
+
+    place = Harness(tmp_path / "place")
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write_edit("a", spoilt.decode())))
+        monkeypatch.setattr("editd.store.packfile.zlib.compress", compress_wrongly)
+        pack(engine)
+    oid = object_id("blob", spoilt).hex()
+    assert verify_full(str(place.state)) == ([f"The object {oid} in {place.store} is damaged. {MENDS}"], True)
 
 
 def test_a_daemon_that_ends_does_not_wait_for_a_check(

@@ -89,6 +89,20 @@ def test_the_rest_is_undone_later_and_only_then_the_transaction_counts_as_undone
     assert refused.value.name == "nothing_to_undo"
 
 
+def test_redo_in_a_session_takes_back_its_own_undo_and_not_the_newer_one_of_another(
+    place: Workplace, client: Client
+) -> None:
+    with place.client() as other:
+        client.hello(session="one")
+        other.hello(session="two")
+        for one, path in ((client, "a"), (other, "b")):
+            change(one, swap(path, 3, "new"))
+        client.undo()
+        other.undo()
+        client.redo()
+    assert (line(place, "a", 3), line(place, "b", 3)) == ("new", "#3")
+
+
 def test_an_undo_in_part_is_undone_and_redone_in_part(place: Workplace, client: Client) -> None:
     both = change(client, swap("a", 3, "A"), swap("b", 3, "B"))
     first = client.undo(both, paths=["a"])
