@@ -46,6 +46,11 @@ def test_a_hunk_is_found_elsewhere_nearest_first_and_that_is_said() -> None:
     assert warnings == ("Hunk 1 of f was applied at line 11 (+2 lines from its header's line, fuzz 0).",)
 
 
+def test_a_hunk_that_begins_with_its_change_goes_to_the_start_only_if_its_header_names_that() -> None:
+    content = b"a\nb\n-\n-\n-\na\nb\n"
+    check(content, "@@ -5,2 +5,3 @@\n+new\n a\n b\n", b"a\nb\n-\n-\n-\nnew\na\nb\n")
+
+
 def test_the_next_hunk_is_moved_by_as_much_as_the_last() -> None:
     content = b"new\na\n" + b"-\n" * 5 + b"a\n-\n"
     check(content, "@@ -1 +1 @@\n-a\n+A\n@@ -7 +7 @@\n-a\n+B\n", b"new\nA\n" + b"-\n" * 5 + b"B\n-\n")

@@ -97,3 +97,9 @@ def test_no_line_of_either_side_is_lost_or_comes_back_where_nothing_collides() -
 def _changed(dice: random.Random, text: str) -> str:
     at = dice.randrange(len(text) + 1)
     return text[:at] + dice.choice(["", "x", "y\n", "\nz"]) + text[at + dice.randrange(2) :]
+
+
+def test_the_changes_of_theirs_that_collide_are_named() -> None:
+    hunks = hunks_between(BASE, text("aYcZ"))
+    joined = join(BASE, text("aXcd"), hunks)
+    assert (joined.content, joined.collided) == (text("aXcZ"), (hunks[0],))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.edits.merge import MergeConflict, Merged, Region, merge, merge_states
+from editd.edits.merge import HUNKS_MAX, MergeConflict, Merged, Region, merge, merge_states
 from editd.errors import Conflict
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 
@@ -160,3 +160,13 @@ def test_a_conflict_names_the_lines_or_says_that_there_are_none() -> None:
     lines = [{"start_line": 2, "end_line": 2}]
     assert data == {"reason": "lines", "lines": lines, "hunks": ["@@ -2,1 +2,1 @@\n-b\n+X\n"]}
     assert conflict(BASE, FileState(b"\0"), FileState(b"\0\0"))["reason"] == "binary"
+
+
+def test_a_conflict_has_the_diffs_of_its_first_hunks() -> None:
+    def numbered(word: str) -> FileState:
+        return FileState("".join(f"{word} {n}\n-\n-\n-\n" for n in range(HUNKS_MAX + 1)).encode())
+
+    with pytest.raises(Conflict) as refused:
+        merge_states(numbered("base"), numbered("ours"), numbered("theirs"))
+    (file,) = refused.value.data["files"]
+    assert (len(file["lines"]), len(file["hunks"])) == (HUNKS_MAX + 1, HUNKS_MAX)

@@ -10,17 +10,19 @@ import msgspec
 import pytest
 
 from editd.engine.commands import Outcome
-from editd.errors import IoError, Stale
+from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
+from editd.system.filesystem import RealDisk
 from editd.values import changeset
 from editd.values.changeset import Change
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
-from harness import FakeClock, Harness, apply, done, names_below, pack, path_of, refused, sync, write
+from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
 from racing_disk import MeddlingDisk, failing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from editd.store.history import History, TransactionDraft
@@ -290,3 +292,50 @@ def test_an_edit_is_done_though_its_number_cannot_be_noted_as_published(place: H
     with place.engine() as engine:
         assert engine.history.head == 1
         assert place.files() == {"a": "new\n"}
+
+
+def test_an_abort_that_cannot_be_written_stops_the_engine_until_the_next_start(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal may still have the refused transaction, so only a recovery knows what is there."""
+    place.baseline({"a": "old\n"})
+
+    def fail(_drafts: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with place.killed(make_disk=failing_exchange) as engine:
+        monkeypatch.setattr(engine.history, "abort", fail)
+        assert isinstance(refused(engine, apply(write("a", "new\n"))), Broken)
+        assert isinstance(engine.broken, Broken)
+        assert isinstance(refused(engine, apply(write("b", "new\n"))), Broken)
+
+
+def test_without_syncfs_each_published_file_is_synced(place: Harness) -> None:
+    synced: list[bytes] = []
+
+    class DiskWithoutSyncfs(RealDisk):
+        def __init__(self, root: str) -> None:
+            super().__init__(root)
+            self.can_sync_whole = False
+
+        def sync_each(self, paths: Iterable[bytes]) -> None:
+            synced.extend(paths)
+            super().sync_each(paths)
+
+    place.baseline()
+    with place.engine(make_disk=DiskWithoutSyncfs) as engine:
+        done(engine, apply(write("a", "a\n"), write("d/b", "b\n")))
+        sync(engine)
+    assert sorted(synced) == [b"a", b"d/b"]
+
+
+def test_an_edit_is_not_named_among_the_changes_that_its_reader_did_not_know(place: Harness) -> None:
+    place.baseline({"a": "0\n"})
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        engine.adopt({path_of("a"): FileState(b"2\n")})
+        place.write({"a": "2\n"})
+        result = answer(engine, apply(write("a", "3\n")))
+        assert isinstance(result, Outcome)
+        named = {path.text: [int(made.seq) for made in by] for path, by in result.changed_by.items()}
+        assert named == {"a": [2]}

@@ -9,6 +9,7 @@ import pytest
 from editd.errors import Broken, NotAFile
 from editd.values import changeset
 from editd.values.content import EXECUTABLE, FileState, version_of
+from editd.values.transaction import Authorship
 from harness import Harness, apply, done, pack, path_of, refused, sync, write
 
 if TYPE_CHECKING:
@@ -160,3 +161,18 @@ def test_what_was_written_too_late_is_in_the_history_of_a_daemon_that_ends_at_on
         recorded = [engine.history.index.transaction(seq) for seq in range(1, int(engine.history.head) + 1)]
         kinds = [transaction.kind for transaction in recorded if transaction is not None]
     assert kinds == ["edit", "outside", "outside"]
+
+
+def test_a_file_that_is_seen_for_the_first_time_is_nobodys_though_a_command_runs(place: Harness) -> None:
+    """Its first content may be older than the command."""
+    place.baseline({"a": "a\n"})
+    command = Authorship("somebody", None, "make")
+    with place.engine(is_ours=lambda path: path != B) as engine:
+        engine.outside_authorship = lambda _paths: ("exec", command)
+        place.write({"a": "new\n", "b": "ignored\n"})
+        engine.adopt({A: FileState(b"new\n"), B: FileState(b"ignored\n")})
+        made = engine.history.index.transactions([1, 2])
+    assert {(one.kind, one.authorship.actor) for one in made} == {
+        ("exec", "somebody"),
+        ("baseline", "outside"),
+    }

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
+import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from crash_checks import wait_until
+from editd.errors import IoError
+from editd.server.method_call import PendingAnswer
+from editd.server.methods.check import Repairs
+from editd.store.repair import Repair
+from editd.system.filesystem import RealDisk
+from editd.wire.messages import Check
+from harness import FILE_BYTES_MAX, Harness
 from workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
+    from pathlib import Path
 
+    import pytest
+
+    from editd.errors import Refused
+    from editd.server.method_call import MethodCall
     from workplace import Workplace
 
 AHEAD = 500  # transactions that are packed, while those who edit leave no pause to write the index in
@@ -76,3 +91,35 @@ def test_of_a_history_that_grows_only_what_is_damaged_is_made_anew(place: Workpl
     with place.start() as client:
         assert client.check().problems == []
         assert client.show(1).transaction.actor != "somebody"
+
+
+class Refusal:
+    """The end of a call that is refused."""
+
+    def refuse(self, refusal: Refused) -> None:
+        self.refusal = refusal
+
+
+def test_a_repair_that_fails_on_the_disk_answers_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline()
+    (place.store / "config").write_text("damaged\n")
+
+    def fail(_repair: Repair) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def check() -> None:
+        stop, disk = asyncio.Event(), RealDisk(str(place.root))
+        repairs = Repairs(str(place.state), disk, stop, FILE_BYTES_MAX)
+        answer = await repairs.repair(Check(repair=True), None)
+        assert isinstance(answer, PendingAnswer)
+        assert stop.is_set()
+        answer.call = cast("MethodCall", refused := Refusal())
+        await repairs.finish()
+        disk.close()
+        assert isinstance(refused.refusal, IoError)
+
+    monkeypatch.setattr(Repair, "carry_out", fail)
+    asyncio.run(check())

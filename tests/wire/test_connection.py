@@ -151,6 +151,13 @@ def test_of_a_stream_that_cannot_be_read_any_more_nothing_is_kept() -> None:
     assert connection.kept == 0
 
 
+def test_of_messages_that_were_taken_nothing_is_kept() -> None:
+    connection = Connection()
+    for number in range(3):
+        assert len(connection.receive(msgpack.packb([0, number, "status", {}]))) == 1
+        assert connection.kept == 0
+
+
 def test_empty_space_before_the_first_brace_is_passed_over() -> None:
     connection = Connection()
     assert connection.receive(b" \r\n") == []

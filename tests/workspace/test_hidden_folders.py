@@ -48,7 +48,7 @@ def test_what_a_mount_hides_is_not_recorded_as_deleted_and_status_names_it(place
                 client.read("data/deep/b")
             with pytest.raises(EditdError, match="data/deep/b is hidden"):
                 client.apply([replace("data/deep/b", "b", "c")])
-            client.apply([write("beside", "text\n")])
+            client.apply([write("beside", "text\n"), write("database", "text\n")])
         client.settle()
         assert client.check().problems == []
         assert not any("hidden" in sentence for sentence in client.status().uncovered)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.errors import PermissionDenied
+from editd.errors import IoError, PermissionDenied
 from editd.system.filesystem import RealDisk, write_whole
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.temp_files import permissions_for
@@ -267,3 +267,17 @@ def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> N
     assert deleting.warnings == (told,)
     moving = files.stage([change("a", OLD, None), change("b", None, OLD, source="a")], "u")
     assert moving.warnings == ()
+
+
+def test_an_attribute_that_is_required_and_cannot_be_set_refuses_the_edit(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_attribute(file, "user.one", b"1")
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(os, "setxattr", fail)
+    with pytest.raises(IoError):
+        publish(file.parent, change("a", OLD, NEW))
+    assert file.read_bytes() == b"old"
