@@ -1,0 +1,45 @@
+"""server.maintenance: what the background does while edits leave it no pause."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from editd.server.engine_queue import EngineQueue
+from editd.server.maintenance import SYNC_SECONDS_MAX, Maintenance
+from harness import FakeClock, Harness, apply, done, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+class StandingClock(FakeClock):
+    """A clock by which the last edit is never over."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def test_files_are_synced_though_edits_come_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Harness(tmp_path / "place", StandingClock())
+    place.baseline()
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        with place.engine() as engine:
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None))
+            maintenance = Maintenance(engine, queue, str(place.state))
+            done(engine, apply(write("a", "1\n")))
+            now = loop.time
+            monkeypatch.setattr(loop, "time", lambda: now() + SYNC_SECONDS_MAX + 1)
+            maintenance.start()
+            async with asyncio.timeout(10):
+                while engine.synced < 1:  # noqa: ASYNC110  # a sync is announced to nobody
+                    await asyncio.sleep(0.01)
+            await maintenance.finish()
+
+    asyncio.run(check())
