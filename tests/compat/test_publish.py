@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pygit2
 import pytest
 from msgspec import UNSET
+from pygit2.enums import Option
 
+from editd.engine import publish_worker
 from editd.wire.messages import Chmod, Delete, Move, Published, Symlink
 from repositories import LINES, edit, names, refused, repository, shown, sound
 from workplace import Workplace, replace, workplace, write
@@ -757,3 +762,13 @@ def test_a_dry_run_is_refused_as_the_real_one(place: Workplace) -> None:
         dry = refused(client.publish, "x", session="bot", dry_run=True)
         assert dry.message == refused(client.publish, "x", session="bot").message
         assert refused(client.publish, "x", session=["bot", "nobody"]).name == "no_change"
+
+
+def test_a_publishing_process_syncs_what_git_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut can then not leave a branch that names a commit without its objects."""
+    options: list[tuple[object, ...]] = []
+    monkeypatch.setattr(pygit2, "option", lambda *words: options.append(words))
+    monkeypatch.setattr(sys, "argv", ["publish_worker", str(tmp_path), str(tmp_path)])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    publish_worker.main()
+    assert (Option.ENABLE_FSYNC_GITDIR, True) in options
