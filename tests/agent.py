@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +66,8 @@ def agent(
         return types.ListRootsResult.model_validate({"roots": [{"uri": root} for root in roots or ()]})
 
     server = StdioServerParameters(
-        command=sys.executable,
-        args=["-P", "-m", "editd_client", "mcp", *words],
+        command=str(place.provide_editctl() / "editctl"),
+        args=["mcp", *words],
         env=place.environment | variables,
         cwd=folder or place.root,
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,12 +97,10 @@ def carried_out(place: Workplace, page: str) -> list[Step]:
 
 def provide_editctl(place: Workplace) -> None:
     """Put an `editctl` on the workspace's PATH. Set the user to ann, without git settings."""
-    binaries = place.folder / "bin"
-    binaries.mkdir()
-    command = binaries / "editctl"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m editd_client "$@"\n')
-    command.chmod(0o755)
-    place.variables |= {"PATH": f"{binaries}:{place.environment['PATH']}", "LOGNAME": "ann"}
+    place.variables |= {
+        "PATH": f"{place.provide_editctl()}:{place.environment['PATH']}",
+        "LOGNAME": "ann",
+    }
     place.variables |= {"GIT_CONFIG_GLOBAL": "/dev/null"}
     place.variables |= {
         "XDG_STATE_HOME": f"{place.environment['HOME']}/.local/state"
@@ -113,11 +110,7 @@ def provide_editctl(place: Workplace) -> None:
 def end_daemons(place: Workplace) -> None:
     """Stop every daemon whose socket is in the workspace's folder of sockets."""
     for socket in (place.runtime / "editd").glob("*.sock"):
-        subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", "stop"],
-            cwd=place.root, env={**place.environment, "EDITD_SOCKET": str(socket)}, check=False,
-            capture_output=True,
-        )  # fmt: skip
+        place.editctl("stop", EDITD_SOCKET=str(socket))
 
 
 def masked(text: str) -> str:

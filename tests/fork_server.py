@@ -1,36 +1,62 @@
-"""Daemons from a fork server: a process that has imported all of editd, and forks for each start.
+"""Processes of editd from a fork server, which has imported everything and forks for each start.
 
-To start an interpreter and import the daemon takes a second on two busy cores, and most tests begin so. A
-forked daemon runs the same code in a process of its own. Tests of the start itself and of crashes exec a
-real one (`Workplace.is_forked`).
+To start an interpreter and import a program takes 0.1 to 0.3 s of a CPU, and most tests begin so. A forked
+process runs the same code in a process of its own, with the arguments, environment, folder and descriptors
+of a real one. That holds for the daemon, for the processes that it starts, for `editctl`, and for a daemon
+that `editctl` starts. Tests of the start itself and of crashes exec real ones (`Workplace.is_forked`).
 
-`python fork_server.py FD` serves on the socket FD. A request `{argv, environment, descriptor}` comes with
-three descriptors: the one that `argv` names, stdout and stderr. The answer is `{pid}`. When a daemon has
-ended, `{pid, status}` follows.
+This module is the end in the test's process; `forked_process` has the server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
+import marshal
 import os
-import selectors
+import secrets
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
-MESSAGE_BYTES_MAX = 1 << 16
-LOOK_SECONDS = 0.005  # between two looks at whether a daemon has ended
+from forked_process import ARGUMENT_BYTES, MESSAGE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+LOOK_SECONDS = 0.05  # another thread may have read the message that a process has ended
 MAKE_SECONDS = 60.0
+
+# A program with the arguments and descriptors of `editctl`, which costs a tenth of it. It has the fork server
+# run `editctl`, passes signals on, and ends as the forked process does. If it is killed, so is that one.
+# `-S` and built-in modules: an interpreter without its library starts in 9 ms.
+SHIM = """#!{python} -IS
+import _signal, _socket, marshal, posix, sys
+stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+stream.connect({address!r})
+argv = ["-P", "-m", "editd_client", *sys.argv[1:]]
+request = marshal.dumps((argv, dict(posix.environ), posix.getcwdb(), (0, 1, 2), False))
+numbers = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+stream.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
+for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+    _signal.signal(number, lambda number, _: stream.send(marshal.dumps(number)))
+stream.recv(64)
+status = marshal.loads(stream.recv(64))[1]
+if status < 0:
+    _signal.signal(-status, _signal.SIG_DFL) if -status != _signal.SIGKILL else None
+    posix.kill(posix.getpid(), -status)
+posix._exit(status)
+"""
 
 
 class Forked:
-    """A daemon that the fork server has started; it can do what tests ask of a `subprocess.Popen`."""
+    """A process that the fork server has started; it can do what tests ask of a `subprocess.Popen`."""
 
     def __init__(self, server: Server, pid: int, args: list[str]) -> None:
         self.pid = pid
@@ -51,7 +77,7 @@ class Forked:
         while (status := self.returncode) is None:
             if until is not None and time.monotonic() > until:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            time.sleep(LOOK_SECONDS)
+            self._server.wait_for_news(LOOK_SECONDS)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -73,39 +99,61 @@ class Server:
 
     def __init__(self) -> None:
         self._stream, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            argv = [sys.executable, __file__, str(theirs.fileno())]
+        self._address = f"\0editd-test-{os.getpid()}-{secrets.token_hex(8)}".encode()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._address)
+            listener.listen()
+            descriptors = [theirs.fileno(), listener.fileno()]
+            program = os.path.join(os.path.dirname(__file__), "forked_process.py")
+            argv = [sys.executable, program, *map(str, descriptors), " " * ARGUMENT_BYTES]
             self._process = subprocess.Popen(
-                argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_own_environment()
+                argv, pass_fds=descriptors, stdin=subprocess.DEVNULL, env=_own_environment()
             )
         self._lock = threading.Lock()
         self._ended: dict[int, int] = {}
 
-    def start(self, argv: list[str], environment: dict[str, str], descriptor: int) -> Forked:
-        """Fork a daemon with these arguments; `descriptor` is its own under the same number."""
-        request = {"argv": argv, "environment": environment, "descriptor": descriptor}
+    def start(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: Mapping[int, int],
+        folder: str | Path = "/",
+    ) -> Forked:
+        """Fork a process with these arguments of Python, which end with `-m MODULE …`.
+
+        `descriptors` has each of its own, and the one of this process that it is a copy of.
+        """
+        request = list(argv), dict(environment), os.fspath(folder), tuple(descriptors), False
         with self._lock:
-            socket.send_fds(self._stream, [json.dumps(request).encode()], [descriptor, 1, 2])
+            socket.send_fds(self._stream, [marshal.dumps(request)], list(descriptors.values()))
             self._stream.settimeout(MAKE_SECONDS)
-            while "status" in (answer := self._receive()):
-                self._ended[answer["pid"]] = answer["status"]
-        return Forked(self, answer["pid"], argv)
+            while (answer := self._receive())[1] is not None:
+                self._ended[answer[0]] = answer[1]
+        return Forked(self, answer[0], list(argv))
 
     def status_of(self, pid: int) -> int | None:
-        """Return the exit status of a daemon that has ended."""
+        """Return the exit status of a process that has ended."""
         with self._lock:
             self._stream.settimeout(0)
             with contextlib.suppress(BlockingIOError):
-                while True:
-                    answer = self._receive()
-                    self._ended[answer["pid"]] = answer["status"]
+                while (answer := self._receive())[1] is not None:
+                    self._ended[answer[0]] = answer[1]
             return self._ended.get(pid)
 
-    def _receive(self) -> dict[str, int]:
+    def wait_for_news(self, seconds: float) -> None:
+        """Wait until a message has come, at most so long."""
+        select.select([self._stream], [], [], seconds)
+
+    def write_shim(self, path: Path) -> None:
+        """Write an executable `editctl` that has this server run the real one."""
+        path.write_text(SHIM.format(python=sys.executable, address=self._address))
+        path.chmod(0o755)
+
+    def _receive(self) -> tuple[int, int | None]:
         data = self._stream.recv(MESSAGE_BYTES_MAX)
         assert data, "the fork server has ended"
-        answer: dict[str, int] = json.loads(data)
-        return answer
+        pid, status = marshal.loads(data)
+        return pid, status
 
 
 @functools.cache
@@ -114,110 +162,27 @@ def server() -> Server:
     return Server()
 
 
-def _own_environment() -> dict[str, str]:
-    """Return an environment in which nothing of the user's is found; each daemon is given its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "GIT_"))}
-    return {**kept, "HOME": "/nonexistent"}
+def run_forked(
+    argv: Sequence[str], *, environment: Mapping[str, str], folder: str | Path, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a forked process to its end, and return its status and all of its output.
 
-
-# ── in the server ──
-
-
-def _serve(stream: socket.socket) -> None:
-    _import_the_daemon()
-    waking, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    with selectors.DefaultSelector() as selector:
-        for descriptor in (stream.fileno(), waking):
-            selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fd == waking:
-                    os.read(waking, 4096)
-                    _report_ends(stream)
-                elif not _fork_one(stream):
-                    return
-
-
-def _report_ends(stream: socket.socket) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            ended = {"pid": pid, "status": os.waitstatus_to_exitcode(status)}
-            stream.sendall(json.dumps(ended).encode())
-
-
-def _fork_one(stream: socket.socket) -> bool:
-    """Take a request and fork; False once the test's process has ended."""
-    data, descriptors, _, _ = socket.recv_fds(stream, MESSAGE_BYTES_MAX, 3)
-    if not data:
-        return False
-    request = json.loads(data)
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            stream.close()
-            status = _be_the_daemon(request, *descriptors)
-        finally:
-            os._exit(status)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    stream.sendall(json.dumps({"pid": pid}).encode())
-    return True
-
-
-def _be_the_daemon(request: dict[str, Any], ready: int, stdout: int, stderr: int) -> int:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    _let_git_look_again(request["environment"])
-    for source, number in ((stdout, 1), (stderr, 2), (ready, request["descriptor"])):
-        os.dup2(source, number)
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number > 2 and number != request["descriptor"]:
-            with contextlib.suppress(OSError):
-                os.close(number)
-    sys.argv = ["editd", *request["argv"]]
-    from editd.cli import main
-
+    Files in memory take its input and output. So nothing waits for a process that it has left behind.
+    """
+    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
-        main(request["argv"])
-    except SystemExit as end:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    return 0
+        os.write(files[0], stdin)
+        os.lseek(files[0], 0, os.SEEK_SET)
+        status = server().start(argv, environment, dict(enumerate(files)), folder).wait()
+        stdout, stderr = (os.pread(file, os.fstat(file).st_size, 0) for file in files[1:])
+    finally:
+        for file in files:
+            os.close(file)
+    return subprocess.CompletedProcess(list(argv), status, stdout, stderr)
 
 
-def _import_the_daemon() -> None:
-    import asyncio.unix_events
-    import concurrent.futures.thread
-    import encodings.idna
-    import sqlite3
-
-    import editd.cli
-    import editd.server.daemon
-
-    del asyncio, concurrent, encodings, sqlite3, editd
-
-
-def _let_git_look_again(environment: dict[str, str]) -> None:
-    """Have libgit2 look for configuration where the environment says now, and not where it said at import."""
-    import pygit2
-
-    home = environment.get("HOME", "")
-    levels = pygit2.enums.ConfigLevel
-    pygit2.settings.search_path[levels.GLOBAL] = home
-    pygit2.settings.search_path[levels.XDG] = os.path.join(
-        environment.get("XDG_CONFIG_HOME", os.path.join(home, ".config")), "git"
-    )
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+def _own_environment() -> dict[str, str]:
+    """Return an environment in which nothing of the user's is found; each process is given its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "GIT_"))}
+    kept = {name: value for name, value in kept.items() if name not in ("PYTHONUNBUFFERED", "COLUMNS")}
+    return {**kept, "HOME": "/nonexistent"}

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from itertools import count
@@ -131,15 +130,9 @@ class Neovim:
 
 def environment(place: Workplace) -> dict[str, str]:
     """The workplace's, with an `editctl` to be found."""
-    folder = place.folder / "bin"
-    folder.mkdir(exist_ok=True)
-    command = folder / "editctl"
-    if not command.exists():
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m editd_client "$@"\n')
-        command.chmod(0o755)
     given = place.environment
     data = {f"XDG_{name}_HOME": str(place.folder / name.lower()) for name in ("DATA", "CACHE")}
-    return {**given, **data, "PATH": f"{folder}{os.pathsep}{given['PATH']}"}
+    return {**given, **data, "PATH": f"{place.provide_editctl()}{os.pathsep}{given['PATH']}"}
 
 
 @contextlib.contextmanager

@@ -26,13 +26,8 @@ def example(language: str) -> str:
 @pytest.fixture
 def environment(place: Workplace) -> dict[str, str]:
     """The workplace's, with an `editctl` to be found."""
-    folder = place.folder / "bin"
-    folder.mkdir()
-    command = folder / "editctl"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m editd_client "$@"\n')
-    command.chmod(0o755)
     given = place.environment
-    return {**given, "PATH": f"{folder}{os.pathsep}{given['PATH']}"}
+    return {**given, "PATH": f"{place.provide_editctl()}{os.pathsep}{given['PATH']}"}
 
 
 def test_the_python_example_makes_a_transaction_and_its_repetition_is_refused(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
-from fork_server import Forked, server
+from fork_server import Forked, run_forked, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Workplace:
     process: subprocess.Popen[bytes] | Forked | None = None
     variables: dict[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()  # a program that starts the daemon, by its arguments
-    is_forked: bool = True  # started by the fork server, which is faster than to exec
+    is_forked: bool = True  # by the fork server, which is faster; if not, it and its processes are exec'ed
     options: tuple[str, ...] = ()  # more for the daemon's command line
 
     @property
@@ -79,7 +79,9 @@ class Workplace:
         reading, writing = os.pipe()
         arguments = ["-C", str(self.root), "--ready-fd", str(writing), *self.options]
         if self.is_forked and not self.launcher:
-            self.process = server().start(arguments, self.environment, writing)
+            argv = ["-m", "editd", *arguments]
+            descriptors = {number: number for number in (0, 1, 2, writing)}
+            self.process = server().start(argv, self.environment, descriptors)
         else:
             argv = [*self.launcher, sys.executable, "-m", "editd", *arguments]
             self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
@@ -92,6 +94,25 @@ class Workplace:
     def client(self) -> Client:
         """One that sends each request once, so that tests see what the daemon does, and not its client."""
         return Client(self.socket, reconnect=False)
+
+    def editctl(
+        self, *words: str, folder: str = "", stdin: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `editctl` in a folder of the workspace to its end; its daemon may outlive it."""
+        done = run_forked(
+            ["-P", "-m", "editd_client", *words], environment={**self.environment, **variables},
+            folder=self.root / folder, stdin=stdin.encode("utf-8", "surrogateescape"),
+        )  # fmt: skip
+        out, err = (stream.decode("utf-8", "surrogateescape") for stream in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(list(words), done.returncode, out, err)
+
+    def provide_editctl(self) -> Path:
+        """Return a folder for a PATH, with an `editctl` in it."""
+        folder = self.folder / "bin"
+        if not folder.exists():
+            folder.mkdir()
+            server().write_shim(folder / "editctl")
+        return folder
 
     def kill(self) -> None:
         """SIGKILL, as the out-of-memory killer does it."""

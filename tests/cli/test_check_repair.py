@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def editctl(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), *words]
-    return subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
+    return place.editctl("-C", str(place.root), *words)
 
 
 def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workplace) -> None:

@@ -46,11 +46,10 @@ def needs(program: str) -> pytest.MarkDecorator:
 @pytest.fixture
 def shell(place: Workplace) -> Workplace:
     """A workspace, and an `editctl` in the PATH."""
-    folder = place.folder / "bin"
-    folder.mkdir()
-    (folder / "editctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m editd_client "$@"\n')
-    (folder / "editctl").chmod(0o755)
-    place.variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "EDITD_WORKSPACE": str(place.root)}
+    place.variables |= {
+        "PATH": f"{place.provide_editctl()}:{os.environ['PATH']}",
+        "EDITD_WORKSPACE": str(place.root),
+    }
     return place
 
 

@@ -40,10 +40,7 @@ def client(place: Workplace) -> Iterator[Client]:
 @pytest.fixture
 def editctl(place: Workplace, client: Client) -> Run:
     def run(*words: str, code: int = 0, folder: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            _argv(place, *words), cwd=place.root / folder, env=place.environment,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editctl("-C", str(place.root), *words, folder=folder)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

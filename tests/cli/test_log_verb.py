@@ -38,10 +38,7 @@ def client(place: Workplace) -> Iterator[Client]:
 @pytest.fixture
 def editctl(place: Workplace, client: Client) -> Run:
     def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words],
-            cwd=place.root, env=place.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editctl(*words)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

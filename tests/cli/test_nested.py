@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from workplace import Workplace
@@ -23,10 +22,7 @@ def editctl(place: Workplace) -> Iterator[Run]:
     started: list[str] = []
 
     def run(*words: str, code: int = 0, folder: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words],
-            cwd=place.root / folder, env=place.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editctl(*words, folder=folder)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         if "start" in words and code == 0:
             started.append(folder)
@@ -34,10 +30,7 @@ def editctl(place: Workplace) -> Iterator[Run]:
 
     yield run
     for folder in started:
-        subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", "stop"],
-            cwd=place.root / folder, env=place.environment, capture_output=True, check=False,
-        )  # fmt: skip
+        place.editctl("stop", folder=folder)
 
 
 def root_of(done: subprocess.CompletedProcess[str]) -> str:

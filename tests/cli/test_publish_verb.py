@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,11 +25,7 @@ def editctl(place: Workplace) -> Iterator[Run]:
     place.git("commit", "-q", "-m", "first")
 
     def run(*words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words],
-            cwd=place.root, env={**place.environment, "EDITD_ACTOR": "bot"}, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        done = place.editctl(*words, EDITD_ACTOR="bot")
         assert done.returncode == code, done.stderr
         return done.stdout if code == 0 else done.stderr
 

@@ -7,13 +7,13 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from workplace import Workplace
@@ -30,10 +30,7 @@ def editctl(place: Workplace) -> Iterator[Run]:
     place.variables["EDITD_WORKSPACE"] = str(place.root)
 
     def run(*words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words], cwd=place.root, text=True,
-            env={**place.environment, **environment}, capture_output=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = place.editctl(*words, **environment)
         assert done.returncode == code, (
             f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{place.log()}"
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,12 +11,10 @@ import pytest
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from editd_client.client import Client
     from workplace import Workplace
-
-    Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -29,10 +25,9 @@ def client(place: Workplace) -> Iterator[Client]:
 
 
 def editctl(place: Workplace, *words: str, **more: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "editd_client", *words],
-        cwd=place.root, env={**place.environment, **more}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    done = place.editctl(*words, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def sessions(place: Workplace) -> dict[str, dict[str, Any]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +11,7 @@ from editd_client.cli.undo import time_named
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
@@ -34,11 +33,7 @@ def client(place: Workplace) -> Iterator[Client]:
 @pytest.fixture
 def editctl(place: Workplace, client: Client) -> Run:
     def run(*words: str, code: int = 0, folder: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), *words],
-            cwd=place.root / folder, env={**place.environment, "EDITD_ACTOR": "tester"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editctl("-C", str(place.root), *words, folder=folder, EDITD_ACTOR="tester")
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

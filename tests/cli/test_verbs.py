@@ -34,23 +34,15 @@ def editctl(place: Workplace) -> Iterator[Run]:
     def run(
         *words: str, code: int = 0, stdin: str = "", folder: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "editd_client", *words],
-            cwd=place.root / folder,
-            env={**place.environment, "EDITD_ACTOR": "tester", **environment},
-            input=stdin.encode("utf-8", "surrogateescape"),
-            capture_output=True,
-            check=False,
+        variables = {"EDITD_ACTOR": "tester", **environment}
+        done = place.editctl(*words, folder=folder, stdin=stdin, **variables)
+        assert done.returncode == code, (
+            f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{place.log()}"
         )
-        out, err = (stream.decode("utf-8", "surrogateescape") for stream in (done.stdout, done.stderr))
-        assert done.returncode == code, f"{words}: {done.returncode}\n{out}\n{err}\n{place.log()}"
-        return subprocess.CompletedProcess(words, code, out, err)
+        return done
 
     yield run
-    subprocess.run(
-        [sys.executable, "-P", "-m", "editd_client", "stop"],
-        env=place.environment, capture_output=True, check=False,
-    )  # fmt: skip
+    place.editctl("stop")
 
 
 def document(done: subprocess.CompletedProcess[str]) -> Any:
@@ -540,6 +532,7 @@ def test_a_file_is_not_named_with_a_slash_at_its_end(editctl: Run, place: Workpl
 
 def test_a_tools_answer_does_nothing_to_a_terminal(editctl: Run, place: Workplace) -> None:
     place.write({"odd.txt": "\x1b]0;PWNED\x07\n\x9b31m\n"})
+    editctl("settle")  # a start that takes over a second would be told on the terminal
     arguments = json.dumps({"command": "view", "path": str(place.root / "odd.txt")})
     for more in ("", " --json"):
         tool = f"tool claude str_replace_based_edit_tool --args '{arguments}'{more}"

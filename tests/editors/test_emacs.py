@@ -68,8 +68,7 @@ def run(place: Workplace) -> str:
 
 def end_what_emacs_started(place: Workplace) -> None:
     """The daemon that was killed has a successor, which is nobody's child."""
-    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "stop"]
-    subprocess.run(argv, env=place.environment, capture_output=True, check=False)
+    place.editctl("-C", str(place.root), "stop")
 
 
 def test_the_package_compiles_without_a_warning(tmp_path: Path) -> None:
