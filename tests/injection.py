@@ -84,6 +84,15 @@ class Call:
             return "O_CREAT" in self.text or "O_TRUNC" in self.text
         return CHANGING.fullmatch(self.name) is not None and " = -1 E" not in self.text
 
+    @property
+    def is_reply(self) -> bool:
+        """Return whether the call sends something to a client.
+
+        The loop also sends one zero byte to itself when a thread has finished, and its own thread does so if
+        the other one was faster.
+        """
+        return self.name == "sendto" and ', "\\0", 1, ' not in self.text
+
     def __str__(self) -> str:
         return f"{self.name} {self.number}: {self.text[:160]}"
 
