@@ -5,6 +5,8 @@ environment, folder, numbers, is_in_new_session)`, and comes with a descriptor f
 answer is `(pid, None)`. When the process has ended, `(pid, status)` follows. A connection through LISTENER
 has one process: it may send numbers of signals, and its end is that of the process.
 
+`--without FEATURE` as the first two words takes features of Linux away from the process: see `without`.
+
 A process that is forked starts others of editd by forking, too. A daemon has threads, and the child of a fork
 has the locks that they hold, for ever. So a daemon has a copy of itself from before its first thread, whose
 forks become the daemon's children (CLONE_PARENT).
@@ -30,6 +32,8 @@ import time
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from without import take_away
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -174,6 +178,8 @@ def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
         _let_git_look_again()
         os.chdir(folder)
         _show([sys.executable, *argv])
+        if argv[0] == "--without":
+            take_away(argv[1].split(","))
         module, *words = argv[argv.index("-m") + 1 :]
         _open_standard_streams()
         global _copy  # noqa: PLW0603

@@ -13,6 +13,10 @@ import platform
 import struct
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NUMBERS = {  # of system calls; those since Linux 5.1 are the same everywhere
     "x86_64": {"renameat2": 316, "fcntl": 72, "inotify_init1": 294, "syncfs": 306, "statx": 332},
@@ -67,6 +71,16 @@ def missing_for(feature: str) -> str | None:
 def launcher(feature: str) -> tuple[str, ...]:
     """The words to put before a program so that it runs without this feature."""
     return sys.executable, __file__, feature
+
+
+def feature_of(words: Sequence[str]) -> str | None:
+    """Return the feature that these words of a `launcher` take away, if a forked process can do without it.
+
+    A fork server that has /proc cannot fork a process without it.
+    """
+    if tuple(words[:2]) != (sys.executable, __file__) or "proc" in words[2].split(","):
+        return None
+    return words[2]
 
 
 def take_away(features: list[str]) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
 from fork_server import Forked, run_forked, server
+from without import feature_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,8 +79,9 @@ class Workplace:
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
         arguments = ["-C", str(self.root), "--ready-fd", str(writing), *self.options]
-        if self.is_forked and not self.launcher:
-            argv = ["-m", "editd", *arguments]
+        feature = feature_of(self.launcher)
+        if self.is_forked and (feature or not self.launcher):
+            argv = [*(["--without", feature] if feature else []), "-m", "editd", *arguments]
             descriptors = {number: number for number in (0, 1, 2, writing)}
             self.process = server().start(argv, self.environment, descriptors)
         else:

@@ -14,6 +14,7 @@ import without
 from crash_checks import strays, transactions, wait_until
 from editd.values.content import version_of
 from editd_client.errors import Unreachable
+from fork_server import run_forked
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ MISSING = {  # the name in `system.missing`
 }
 
 
-def editctl(place: Workplace, feature: str, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [*without.launcher(feature), sys.executable, "-P", "-m", "editd_client", "-C", str(place.root)]
-    return subprocess.run(
-        [*argv, *words], env=place.environment, capture_output=True, text=True, check=False, timeout=60
-    )
+def editctl(place: Workplace, feature: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    launcher = without.launcher(feature)
+    argv = ["-P", "-m", "editd_client", "-C", str(place.root), *words]
+    if without.feature_of(launcher) is None:
+        argv = [*launcher, sys.executable, *argv]
+        return subprocess.run(argv, env=place.environment, capture_output=True, check=False, timeout=60)
+    return run_forked(["--without", feature, *argv], environment=place.environment, folder=place.root)
 
 
 def status(place: Workplace, feature: str) -> dict[str, Any]:
