@@ -59,6 +59,7 @@ class LongCheck:
         (self._folder / "sitecustomize.py").write_text(LONG)
         (self._folder / "long").touch()
         paths = [TOP / "daemon", TOP / "client", self._folder]
+        place.is_forked = False  # so that an interpreter starts, and imports it
         place.variables["PYTHONPATH"] = os.pathsep.join(map(os.fspath, paths))
 
     def wait_until_begun(self) -> None:
