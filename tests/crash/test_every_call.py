@@ -18,7 +18,7 @@ import pytest
 
 import injection
 from crash_checks import PATIENCE_SECONDS, packer, wait_until
-from editd.store.repack import PACKS_MAX
+from editd.store.pack_worker import PACKS_MAX
 from injection import Call, attached
 from kill_chain import (
     KILL,
@@ -44,7 +44,7 @@ DELAY_SECONDS = 1.0  # for a packing process that outlives its daemon: until the
 
 PUTS_TOGETHER = """
 import os, sys
-from editd.store.repack import repack
+from editd.store.pack_worker import repack
 from editd.store.git_repository import open_store
 repository = open_store(sys.argv[1])
 print("ready", flush=True)

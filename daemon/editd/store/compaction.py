@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import struct
 import sys
 import tempfile
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pygit2
@@ -37,6 +37,7 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
+from editd.store.packfile import offsets_in
 from editd.system.files import sync_path, take
 from editd.system.frames import read_frame, write_frame
 from editd.system.process import exit_fast
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _MADE = "tmp_gc_"
-_FAN_OUT = struct.Struct(">256I")
-_LARGE = 1 << 31
 
 
 class CompactionLimits(Struct, frozen=True):
@@ -181,23 +180,11 @@ class Compactor:
 
 
 def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:
-    """Yield each object of a pack with its packed size, by the pack's index (gitformat-pack(5))."""
-    with open(os.path.join(folder, f"{name}.idx"), "rb") as file:
-        content = file.read()
-    count = _FAN_OUT.unpack_from(content, 8)[-1]
-    at = 8 + _FAN_OUT.size
-    oids = [content[at + 20 * place : at + 20 * place + 20] for place in range(count)]
-    at += 24 * count  # the ids, and their checksums
-    offsets = list(struct.unpack_from(f">{count}I", content, at))
-    large = at + 4 * count
-    for place, offset in enumerate(offsets):
-        if offset & _LARGE:
-            offsets[place] = struct.unpack_from(">Q", content, large + 8 * (offset & ~_LARGE))[0]
+    """Yield each object of a pack with its packed size, by the pack's index. Raises ValueError."""
+    offsets = sorted(offsets_in(os.path.join(folder, f"{name}.idx")).items(), key=itemgetter(1))
     end = os.stat(os.path.join(folder, f"{name}.pack")).st_size - 20
-    ordered = sorted(range(count), key=offsets.__getitem__)
-    for place, following in zip(ordered, [*ordered[1:], None], strict=True):
-        until = end if following is None else offsets[following]
-        yield oids[place], until - offsets[place]
+    for (oid, offset), (_, until) in zip(offsets, [*offsets[1:], (b"", end)], strict=True):
+        yield oid, until - offset
 
 
 def _names(folder: str) -> list[str]:
