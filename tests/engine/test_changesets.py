@@ -1,10 +1,11 @@
-"""engine.changesets: what is staged is in memory, and has a limit."""
+"""engine.open_work: what is staged is in memory, and has a limit."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.engine.changesets import (
+from editd.engine.commands import reader_of
+from editd.engine.open_work import (
     BYTES_MAX,
     BYTES_OF_ONE_MAX,
     EDIT_BYTES,
@@ -12,7 +13,6 @@ from editd.engine.changesets import (
     Changesets,
     bytes_of,
 )
-from editd.engine.commands import reader_of
 from editd.errors import Overloaded
 from editd.values.changeset import Tool, Write
 from editd.values.path import WorkspacePath

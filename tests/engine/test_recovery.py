@@ -1,4 +1,4 @@
-"""engine.recovery: what a start does with a journal that a crash has left (C5), and what it leaves alone."""
+"""engine.commit: what a start does with a journal that a crash has left (C5), and what it leaves alone."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from editd.config.schema import Config
     from editd.edits.preconditions import Snapshot
     from editd.engine.commands import Reader, Undo, Write
+    from editd.engine.external_changes import DiskSnapshot
     from editd.engine.leases import Leases
     from editd.engine.sessions import ReadVersions, Sessions
-    from editd.engine.snapshot import DiskSnapshot
     from editd.engine.undo import HistoryWalker
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore

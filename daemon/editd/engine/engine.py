@@ -8,9 +8,7 @@ edit does not depend on the size of the workspace.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +19,15 @@ from msgspec.structs import replace
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
 from editd.engine.access import EditPolicy
+from editd.engine.answers import (
+    encode_notes,
+    explain,
+    first_answer,
+    folder_missing,
+    kept_changing,
+    suggest,
+    with_changes_since,
+)
 from editd.engine.commands import (
     Apply,
     NeedsDelay,
@@ -34,9 +41,10 @@ from editd.engine.commands import (
     Write,
     reader_of,
 )
-from editd.engine.commit import Batch, CommitState, PendingTransaction
+from editd.engine.commit import Batch, CommitState, PendingTransaction, recover
 from editd.engine.external_changes import (
     OUTSIDE,
+    DiskSnapshot,
     ExternalChange,
     IsOurs,
     OutsideAuthorship,
@@ -47,12 +55,8 @@ from editd.engine.external_changes import (
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
-from editd.engine.recovery import recover
-from editd.engine.refusal_details import explain, suggest, with_changes_since
-from editd.engine.replay import encode_notes, first_answer
 from editd.engine.restore import restore
 from editd.engine.sessions import ReadVersions
-from editd.engine.snapshot import DiskSnapshot
 from editd.engine.undo import HistoryWalker, UndoPlan, invert
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, UndoTarget, batches_of, without_effect
@@ -64,7 +68,6 @@ from editd.errors import (
     NotAFile,
     NothingToUndo,
     Refused,
-    Stale,
     Unread,
 )
 from editd.system.clock import Clock, boot_id
@@ -209,7 +212,7 @@ class Engine:
             is_alone = bool(again)
             if rounds > ROUNDS_MAX:
                 for index, request in again:
-                    results[index] = _kept_changing(request)
+                    results[index] = kept_changing(request)
                 again = []
             waiting.extendleft(reversed(again))
         self._remove_replaced()
@@ -751,7 +754,7 @@ class Engine:
     def absence(self) -> Refused | None:
         """Return the refusal if the workspace's folder is not at its path, or cannot be checked."""
         try:
-            return None if self._is_in_place() else _folder_missing(self._root)
+            return None if self._is_in_place() else folder_missing(self._root)
         except OSError as error:
             return IoError(error, "The workspace's folder cannot be checked")
 
@@ -886,30 +889,6 @@ def _outcome(
         answers=edit_plan.answers, sights=edit_plan.sights, warnings=edit_plan.warnings,
         formatted_by=edit_plan.formatted_by, outdated=outdated,
     )  # fmt: skip
-
-
-def _folder_missing(root: str) -> Refused:
-    cause = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    refusal = IoError(
-        cause,
-        "The workspace's folder was moved or removed",
-        hint="Put it back, or stop the daemon. The history keeps all recorded transactions.",
-    )
-    if os.path.isdir(root):
-        refusal.message = f"The workspace's folder was moved or removed, and {root} is another folder now."
-        refusal.hint = (
-            "Put the old folder back, or run `editctl stop` and `editctl status`: a new daemon records "
-            "this folder as one outside change, which you can undo."
-        )
-    return refusal
-
-
-def _kept_changing(request: Write) -> Refused:
-    paths = sorted(getattr(edit, "path", WorkspacePath("")).text for edit in getattr(request, "edits", ()))
-    refusal = Stale(paths[0] if paths else "", None, None)
-    refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
-    refusal.hint = "Try again when the program that writes to it has finished."
-    return refusal
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:

@@ -1,34 +1,127 @@
-"""External changes: content written by other programs is recorded before editd changes the file."""
+"""The files as other programs leave them: the view of one turn, and the recording of external changes.
+
+Content written by another program is recorded before editd changes the file. So the view compares each file
+with the history, by hash. It puts a file that differs into `strangers`.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from editd.engine.snapshot import DiskSnapshot, is_same
-from editd.errors import HistoryDamaged, InvalidParams, NotAFile, PathOutside, Refused, TooLarge
+from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.values.changeset import Change
-from editd.values.content import FileState, GitMode, Version
+from editd.values.content import SYMLINK, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship, Entry, Kind
 
 if TYPE_CHECKING:
-    from editd.engine.commands import Reader
     from editd.store.history import History
     from editd.values.transaction import Transaction
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.writer import WorkspaceWriter
 
 
-# Reconciliation: compare the files that a scan or a notice reports with the history.
-
 log = logging.getLogger(__name__)
+
+
+def is_same(entry: Entry | None, state: FileState | None) -> bool:
+    """Return whether a file has its recorded content and git mode, or is absent in both."""
+    if entry is None or state is None:
+        return entry is None and state is None
+    return entry.version == state.version and entry.mode == state.mode
+
+
+class DiskSnapshot(Struct):
+    """A snapshot that reads each path once, at its first use."""
+
+    tree: WorkspaceReader
+    history: History
+    quiet: bool = True  # do not read a file that is open for writing
+    patient: bool = True  # raise InUse for such a file; otherwise read it anyway
+    drafted: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
+    strangers: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
+
+    def at(self, path: WorkspacePath) -> FileState | None:
+        """Return the state of `path`, links not followed. Raises NotAFile, InUse, PathOutside or TooLarge."""
+        if path in self.drafted:
+            return self.drafted[path]
+        known = self.history.entry(path)
+        try:
+            state = self._read(path, known)
+        except (NotAFile, PathOutside):
+            if known is not None:  # the recorded file was replaced by a folder or by a symlink above it
+                self.strangers[path] = None
+            raise
+        self.drafted[path] = state
+        if is_same(known, state):
+            self.strangers.pop(path, None)  # an earlier call may have found a folder there
+        else:
+            self.strangers[path] = state
+        return state
+
+    def file_at(self, path: WorkspacePath) -> FileState | None:
+        """Return the state of `path`, or None for a folder or a path below a symlink.
+
+        `WorkspaceWriter.check` verifies whether a file can take that path.
+        """
+        try:
+            return self.at(path)
+        except (NotAFile, PathOutside):
+            return None
+
+    def _read(self, path: WorkspacePath, known: Entry | None) -> FileState | None:
+        """Read the file. Comparing it with content in memory is cheaper than hashing it."""
+        guess = None if known is None else self.history.pending_content(known.version)
+        try:
+            file = self.tree.find(path, quiet=self.quiet)
+        except InUse:
+            if self.patient:
+                raise
+            file = self.tree.find(path)
+        if file is not None and known is not None and file.content == guess:
+            return FileState(file.content, file.mode, file.permissions, known.version)
+        return None if file is None else file.state()
+
+    def forget_strangers(self) -> None:
+        """Forget the files that differ from the history. Their next use reads them again."""
+        for path in self.strangers:
+            self.drafted.pop(path, None)
+        self.strangers.clear()
+
+    def names(self, folder: WorkspacePath | None) -> list[str] | None:
+        return self.tree.names(folder)
+
+    def resolve(self, path: WorkspacePath) -> WorkspacePath:
+        """Return the path with every symlink followed. A regular file needs no resolving."""
+        try:
+            state = self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            state = None
+        return path if state is not None and state.mode != SYMLINK else self.tree.resolve(path)
+
+    def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
+        return self.tree.resolve_folder(path)
+
+    def link(self, path: WorkspacePath) -> str | None:
+        """Return the target of the symlink at `path`, relative to its folder; None for anything else."""
+        try:
+            state = self.at(path)
+        except (NotAFile, PathOutside, TooLarge):
+            state = None
+        if state is None or state.mode != SYMLINK:
+            return None
+        if not state.content.startswith(b"/"):
+            return os.fsdecode(state.content)
+        return "../" * path.text.count("/") + os.fsdecode(self.tree.inside(state.content, path))
+
+
+# Reconciliation: compare the files that a scan or a notice reports with the history.
 
 
 class Record(Protocol):
@@ -241,91 +334,3 @@ def state_of(entry: Entry | None, history: History) -> FileState | None:
         return None
     content = history.content(entry.version)
     return FileState(content if content is not None else b"", entry.mode, entry.permissions, entry.version)
-
-
-# Brackets: outside changes are attributed to the session whose command runs at that time.
-#
-# A file does not show which program wrote it, so a change is attributed to all brackets that are open when
-# it is found. If they belong to one session, the transaction is an `exec` of that session. If they belong
-# to several, it stays `outside`, with a message that names all of them. The engine settles before each
-# beginning and each end, so that earlier changes go to the right bracket.
-
-OPEN_MAX = 1000
-COMMAND_CHARACTERS_MAX = 10_000
-
-
-class ExecSpan(Struct):
-    """A bracket: one running command."""
-
-    name: str
-    owner: int  # the connection: the bracket ends when it closes
-    reader: Reader
-    actor: str
-    session: str | None
-    command: str
-    how: str = "still running"  # the result of the command, for the message
-    newest: Transaction | None = None  # the newest one that was recorded meanwhile
-
-    @property
-    def who(self) -> str:
-        """The session, or the actor if there is no session."""
-        return f"session {self.session!r}" if self.session is not None else self.actor
-
-
-class ExecSpans:
-    """The open brackets of all connections."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, ExecSpan] = {}
-
-    def begin(self, owner: int, reader: Reader, actor: str, session: str | None, command: str) -> ExecSpan:
-        """Open a bracket. Raises TooLarge or InvalidParams."""
-        if len(self._open) >= OPEN_MAX:
-            raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
-        if len(command) > COMMAND_CHARACTERS_MAX:
-            raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
-        bracket = ExecSpan(secrets.token_hex(8), owner, reader, actor, session, command)
-        self._open[bracket.name] = bracket
-        return bracket
-
-    def get(self, name: str, owner: int) -> ExecSpan:
-        """Return the bracket. Raises InvalidParams if this connection has none of that name."""
-        bracket = self._open.get(name)
-        if bracket is None or bracket.owner != owner:
-            raise InvalidParams(
-                f"There is no bracket {name!r} on this connection.",
-                hint="Open one with `exec.begin`. It ends with `exec.end` or the connection.",
-                data={"exec": name},
-            )
-        return bracket
-
-    def end(self, name: str) -> bool:
-        """End a bracket. Return whether it was open."""
-        return self._open.pop(name, None) is not None
-
-    def of(self, owner: int) -> list[ExecSpan]:
-        """Return the brackets of a connection."""
-        return [bracket for bracket in self._open.values() if bracket.owner == owner]
-
-    def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship] | None:
-        """Return the kind and the authorship of changes found now, or None if no bracket is open."""
-        del paths  # Files do not name their authors.
-        brackets = list(self._open.values())
-        if not brackets:
-            return None
-        commands = [f"{bracket.command} ({bracket.how})" for bracket in brackets]
-        if len({bracket.reader for bracket in brackets}) == 1:
-            return "exec", Authorship(brackets[-1].actor, brackets[-1].session, "\n".join(commands))
-        lines = [f"{bracket.who}: {command}" for bracket, command in zip(brackets, commands, strict=True)]
-        names = ", ".join(dict.fromkeys(bracket.who for bracket in brackets))
-        message = f"Could have been made by any of: {names}\n\n" + "\n".join(lines)
-        return "outside", Authorship(OUTSIDE.actor, None, message)
-
-    def recorded(self, transaction: Transaction) -> None:
-        """Note a transaction in all open brackets. The reply at their end names it."""
-        if transaction.kind in ("exec", "outside"):
-            for bracket in self._open.values():
-                bracket.newest = transaction
-
-    def __len__(self) -> int:
-        return len(self._open)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.edits.search import NeedsSearch
-from editd.engine.changesets import OpenChangeset
+from editd.engine.answers import request_of
 from editd.engine.commands import Apply, Outcome, Reader
 from editd.engine.engine import Reading
+from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
-from editd.engine.replay import request_of
-from editd.engine.snapshot import DiskSnapshot
+from editd.engine.open_work import OpenChangeset
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import convert
 from editd.wire import messages
@@ -203,7 +203,7 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
 
     def render(outcome: Outcome) -> messages.Message:
         # A refused changeset stays, so that the client can correct it.
-        services.changesets.discard(params.changeset)
+        services.changesets.end(params.changeset)
         return convert.outcome(outcome)
 
     services.sessions.admit_as(said.session, caller)
@@ -220,7 +220,7 @@ def _committed_before(services: Services, params: messages.Commit) -> OpenChange
 
 def abort(services: Services, params: messages.Abort, caller: ClientState) -> messages.Empty:
     services.changesets.get(params.changeset, caller.number)
-    services.changesets.discard(params.changeset)
+    services.changesets.end(params.changeset)
     return messages.Empty()
 
 

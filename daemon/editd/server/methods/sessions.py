@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
-from editd.engine.external_changes import ExecSpans
 from editd.engine.leases import Leases
+from editd.engine.open_work import ExecSpans
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.server import convert
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import Apply
     from editd.engine.engine import Engine
-    from editd.engine.external_changes import ExecSpan
+    from editd.engine.open_work import ExecSpan
     from editd.server.engine_queue import EngineQueue
     from editd.server.method_call import ClientState, Handler
     from editd.server.subscriptions import Subscriptions
