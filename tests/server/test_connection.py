@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from editd.server.connection import Connections, SocketConnection
-from editd.server.listen import bind, serve
+from editd.server.ownership import bind, serve
 from editd.system.process import Peer
 from editd.wire import messages
 from editd.wire.connection import ClientConnection, Failure, Reply, Request

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Result, Write
     from editd.engine.engine import Engine
     from editd.errors import Refused
-    from editd.server.method_call import MethodCall
+    from editd.server.connection import MethodCall
     from editd.wire.messages import Message
 
 

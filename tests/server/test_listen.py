@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import IoError, PermissionDenied
-from editd.server.listen import AlreadyListening, bind, serve
+from editd.server.ownership import AlreadyListening, bind, serve
 
 if TYPE_CHECKING:
     from pathlib import Path

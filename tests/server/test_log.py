@@ -1,10 +1,10 @@
-"""server.log: nobody fills the log by making the daemon complain."""
+"""cli: nobody fills the log by making the daemon complain."""
 
 from __future__ import annotations
 
 import logging
 
-from editd.server.log import ALIKE_MAX, PERIOD_SECONDS, RateLimitFilter
+from editd.cli import ALIKE_MAX, PERIOD_SECONDS, RateLimitFilter
 
 
 def record(text: str, *values: object) -> logging.LogRecord:

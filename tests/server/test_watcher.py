@@ -19,8 +19,7 @@ import pytest
 
 from editd.engine.external_changes import Reconciliation
 from editd.server.engine_queue import EngineQueue
-from editd.server.hook_runner import HookRunner
-from editd.server.regex_pool import RegexPool
+from editd.server.plan_workers import HookRunner, RegexPool
 from editd.server.scanner import Scanner
 from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, PendingEvents, WorkspaceWatcher
 from editd.system.fs_watch import FsEvent

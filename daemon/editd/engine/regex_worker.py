@@ -7,7 +7,7 @@
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
-(`server.regex_pool`).
+(`server.plan_workers`).
 """
 
 from __future__ import annotations

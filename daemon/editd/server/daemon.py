@@ -28,21 +28,18 @@ from editd.engine.hooks import hooks_of
 from editd.engine.open_work import Changesets
 from editd.engine.queries import Queries
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
-from editd.server.async_timeout import Activity, first_of
-from editd.server.connection import Connections, SocketConnection
+from editd.server.async_timeout import first_of
+from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.dispatch import Dispatch
-from editd.server.engine_queue import EngineQueue
-from editd.server.hook_runner import HookRunner, told
-from editd.server.listen import bind, inode_of, serve, watching_name
+from editd.server.engine_queue import Activity, EngineQueue
 from editd.server.maintenance import Maintenance
-from editd.server.method_call import Calls, ClientState, MethodCall
 from editd.server.methods import Services
 from editd.server.methods.check import Repairs
 from editd.server.methods.config import Configuration
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
-from editd.server.ownership import owned, refuse_folding
-from editd.server.regex_pool import RegexPool
+from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, watching_name
+from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
@@ -73,7 +70,7 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.external_changes import IsOurs
-    from editd.server.method_call import Answer
+    from editd.server.connection import Answer
     from editd.server.ownership import WorkspacePaths
     from editd.wire.connection import Request
 

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from editd.errors import Refused
-from editd.server.method_call import PendingAnswer
+from editd.server.connection import PendingAnswer
 from editd.server.methods import check, files, history, publish, undo
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.server.method_call import Answer, Calls, ClientState, Handler
+    from editd.server.connection import Answer, Calls, ClientState
     from editd.server.methods import Services
     from editd.values.transaction import Transaction
 
 Function: TypeAlias = "Callable[[Services, Any, ClientState], Answer]"
 
-# Services with a state have tables of their own.
 METHODS: dict[type[messages.Params], Function] = {
     messages.Dialects: files.dialects,
     messages.Read: files.read,
@@ -45,6 +44,17 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Gc: history.gc,
     messages.Publish: publish.publish,
     messages.Check: check.check,
+    messages.SessionOpen: lambda services, params, caller: services.sessions.open(params, caller),
+    messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
+    messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
+    messages.ExecEnd: lambda services, params, caller: services.spans.end(params, caller),
+    messages.LeaseAcquire: lambda services, params, caller: services.leases.acquire(params, caller),
+    messages.LeaseRenew: lambda services, params, caller: services.leases.renew(params, caller),
+    messages.LeaseRelease: lambda services, params, caller: services.leases.release(params, caller),
+    messages.LeaseList: lambda services, params, caller: services.leases.list_leases(params, caller),
+    messages.Subscribe: lambda services, params, caller: services.subscriptions.subscribe(params, caller),
+    messages.Unsubscribe: lambda services, params, caller: services.subscriptions.unsubscribe(params, caller),
+    messages.ConfigReload: lambda services, params, caller: services.configuration.reload_now(params, caller),
 }
 
 # Requests that begin something that ends with its connection.
@@ -58,13 +68,6 @@ class Dispatch:
         """`calls` gets the tasks that end the spans of lost clients."""
         self._services = services
         self._calls = calls
-        self._methods: dict[type[messages.Params], Handler] = {
-            kind: partial(function, services) for kind, function in METHODS.items()
-        }
-        for service in (
-            services.sessions, services.spans, services.leases, services.subscriptions, services.configuration
-        ):  # fmt: skip
-            self._methods |= service.methods
         services.engine.on_recorded = self._recorded
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:
@@ -80,7 +83,7 @@ class Dispatch:
         if caller.is_gone and isinstance(params, BEGINNING):
             raise Refused("The connection is closed.")
         self._services.sessions.admit(params, caller)
-        return self._methods[type(params)](params, caller)
+        return METHODS[type(params)](self._services, params, caller)
 
     def leave(self, caller: ClientState) -> None:
         """End the state that belongs to a closed connection."""

@@ -14,6 +14,7 @@ lock, so that the loop goes on answering. A small turn is faster on the loop's o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,7 @@ from msgspec.structs import replace
 
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Outcome, Result, Write
 from editd.errors import Broken, Overloaded, Refused
-from editd.server.async_timeout import Activity
-from editd.server.method_call import PendingAnswer
+from editd.server.connection import PendingAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -292,3 +292,38 @@ def _never_still(trial: HookJob) -> Refused:
         hint="Retry when nobody else edits these files.",
         data={"files": [file.path.text for file in trial.files]},
     )
+
+
+class Activity:
+    """A wake-up call for background tasks that have nothing to do until the next activity.
+
+    No timer wakes an idle daemon. Each background task checks for work left, and if there is none,
+    registers a call with `once` that the next `note` makes.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def once(self, call: Callable[[], None]) -> None:
+        """Call `call` in the loop's thread at the next activity, once."""
+        self._loop = asyncio.get_running_loop()
+        self._calls.append(call)
+
+    def note(self) -> None:
+        """Report activity: a request, a transaction, a client that leaves. Safe in any thread."""
+        if self._calls and self._loop is not None:
+            calls, self._calls = self._calls, []
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(_call_each, calls)
+
+    def next(self) -> asyncio.Event:
+        """Return an event that the next activity sets."""
+        event = asyncio.Event()
+        self.once(event.set)
+        return event
+
+
+def _call_each(calls: list[Callable[[], None]]) -> None:
+    for call in calls:
+        call()

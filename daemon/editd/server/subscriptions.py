@@ -35,9 +35,8 @@ from editd.wire.limits import LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from editd.server.connection import SocketConnection
+    from editd.server.connection import ClientState, SocketConnection
     from editd.server.engine_queue import EngineQueue
-    from editd.server.method_call import ClientState, Handler
     from editd.store.history import History
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
@@ -176,10 +175,6 @@ class Subscriptions:
         self._round: Iterator[Subscription] = iter(())
         self._told: list[OutgoingEvent] = []
         self._newest = 0  # transaction of any round
-        self.methods: dict[type[messages.Params], Handler] = {
-            messages.Subscribe: self._subscribe,
-            messages.Unsubscribe: self._unsubscribe,
-        }
 
     # ── events ──
 
@@ -245,7 +240,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(len(theirs) for theirs in self._by_visitor.values())
 
-    def _subscribe(self, params: messages.Subscribe, caller: ClientState) -> messages.SubscribeResult:
+    def subscribe(self, params: messages.Subscribe, caller: ClientState) -> messages.SubscribeResult:
         theirs = self._by_visitor.get(caller.number, {})
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
@@ -282,7 +277,7 @@ class Subscriptions:
             SubscriptionState.LIVE if since == head else SubscriptionState.CATCHING_UP,
         )
 
-    def _unsubscribe(self, params: messages.Unsubscribe, caller: ClientState) -> messages.Empty:
+    def unsubscribe(self, params: messages.Unsubscribe, caller: ClientState) -> messages.Empty:
         theirs = self._by_visitor.get(caller.number, {})
         subscription = theirs.pop(params.subscription, None)
         if subscription is None:

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from editd.server.async_timeout import Activity, wait_event
+from editd.server.async_timeout import wait_event
+from editd.server.engine_queue import Activity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from editd.engine.open_work import Changesets
     from editd.engine.queries import Queries
     from editd.server.engine_queue import EngineQueue
-    from editd.server.hook_runner import HookRunner
     from editd.server.maintenance import Maintenance
     from editd.server.methods.config import Configuration
     from editd.server.methods.leases import LeaseMethods
     from editd.server.methods.sessions import ExecMethods, SessionMethods
-    from editd.server.regex_pool import RegexPool
+    from editd.server.plan_workers import HookRunner, RegexPool
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner
     from editd.server.subscriptions import Subscriptions

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged, IoError, Refused
 from editd.server import convert
-from editd.server.method_call import PendingAnswer
+from editd.server.connection import PendingAnswer
 from editd.store.journal import JournalPosition, frames, read_while_written
 from editd.store.repair import Repair
 from editd.wire import messages
 from editd.workspace.reader import WorkspaceReader
 
 if TYPE_CHECKING:
-    from editd.server.method_call import Answer, ClientState
+    from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
     from editd.system.filesystem import RealDisk
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
-    from editd.server.method_call import ClientState, Handler
+    from editd.server.connection import ClientState
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,6 @@ class Configuration:
         self._problem: str | None = None
         self._waiting: list[str] = []
         self._takers: list[Callable[[Config], None]] = []
-        self.methods: dict[type[messages.Params], Handler] = {messages.ConfigReload: self._asked}
 
     def take(self, taker: Callable[[Config], None]) -> None:
         """Call `taker` with the configuration, now and whenever it changes."""
@@ -80,6 +79,6 @@ class Configuration:
             "restart": self._waiting,
         }
 
-    def _asked(self, _params: messages.ConfigReload, _caller: ClientState) -> messages.ConfigReloadResult:
+    def reload_now(self, _params: messages.ConfigReload, _caller: ClientState) -> messages.ConfigReloadResult:
         applied, restart = self.reload()
         return messages.ConfigReloadResult(applied=applied, restart=restart)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from editd.edits.search import Search
-    from editd.server.method_call import Answer, ClientState, PendingAnswer
+    from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
     from editd.values.changeset import Edit
     from editd.values.content import FileState

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
     from editd.engine.sessions import OpenSession
-    from editd.server.method_call import Answer, ClientState
+    from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
     from editd.store.index import SessionWork
     from editd.values.content import Version

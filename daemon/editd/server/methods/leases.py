@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
 from editd.server import convert
-from editd.server.method_call import PendingAnswer
+from editd.server.connection import PendingAnswer
 from editd.store.commit_message import rfc3339
 from editd.wire import messages
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from editd.engine.access import AccessControl
     from editd.engine.leases import LeaseRequest
+    from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
-    from editd.server.method_call import ClientState, Handler
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.values.glob import Glob
@@ -50,12 +50,6 @@ class LeaseMethods:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_looking = False
-        self.methods: dict[type[messages.Params], Handler] = {
-            messages.LeaseAcquire: self._acquire,
-            messages.LeaseRenew: self._renew,
-            messages.LeaseRelease: self._release,
-            messages.LeaseList: self._list,
-        }
         sessions.on_end.append(self._end_session)
         self._pass_on()
 
@@ -80,7 +74,7 @@ class LeaseMethods:
 
     # ── the methods ──
 
-    def _acquire(
+    def acquire(
         self, params: messages.LeaseAcquire, caller: ClientState
     ) -> messages.LeaseAcquireResult | WaitingLease:
         session = self._sessions.own(params.session, caller)
@@ -145,7 +139,7 @@ class LeaseMethods:
         )
         self._pass_on()
 
-    def _renew(self, params: messages.LeaseRenew, caller: ClientState) -> messages.LeaseRenewResult:
+    def renew(self, params: messages.LeaseRenew, caller: ClientState) -> messages.LeaseRenewResult:
         self._pass_on()
         self._sessions.admit_as(self._leases.get(params.lease).session, caller)
         lease = self._leases.renew(params.lease, params.ttl, self._clock.now_us())
@@ -153,7 +147,7 @@ class LeaseMethods:
         self._pass_on()
         return messages.LeaseRenewResult(lease=lease.id, token=lease.token, expires=rfc3339(lease.expires_us))
 
-    def _release(self, params: messages.LeaseRelease, caller: ClientState) -> messages.Empty:
+    def release(self, params: messages.LeaseRelease, caller: ClientState) -> messages.Empty:
         lease = self._leases.get(params.lease)
         if not params.force:
             self._sessions.admit_as(lease.session, caller)
@@ -162,7 +156,7 @@ class LeaseMethods:
         self._pass_on()
         return messages.Empty()
 
-    def _list(self, _params: messages.LeaseList, _caller: ClientState) -> messages.LeaseListResult:
+    def list_leases(self, _params: messages.LeaseList, _caller: ClientState) -> messages.LeaseListResult:
         self._pass_on()
         leases = [
             messages.LeaseEntry(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from editd.errors import Refused
-    from editd.server.method_call import ClientState
+    from editd.server.connection import ClientState
     from editd.server.methods import Services
     from editd.system.frames import Frame
     from editd.values.path import WorkspacePath

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from editd.engine.commands import Apply
     from editd.engine.engine import Engine
     from editd.engine.open_work import ExecSpan
+    from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
-    from editd.server.method_call import ClientState, Handler
     from editd.server.subscriptions import Subscriptions
     from editd.server.watcher import WorkspaceWatcher
     from editd.store.index import Index
@@ -64,10 +64,6 @@ class SessionMethods:
         self._queue = queue
         self._subscriptions = subscriptions
         self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
-        self.methods: dict[type[messages.Params], Handler] = {
-            messages.SessionOpen: self._open,
-            messages.SessionClose: self._close,
-        }
         self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
 
@@ -131,7 +127,7 @@ class SessionMethods:
 
     # ── the methods ──
 
-    def _open(self, params: messages.SessionOpen, caller: ClientState) -> messages.SessionOpenResult:
+    def open(self, params: messages.SessionOpen, caller: ClientState) -> messages.SessionOpenResult:
         scope = params.scope or messages.Scope()
         session, token = self._sessions.open(
             self._new_name(params.name) if params.fresh else params.name,
@@ -169,7 +165,7 @@ class SessionMethods:
                 free = middle
         return numbered(free)
 
-    def _close(self, params: messages.SessionClose, caller: ClientState) -> messages.Empty:
+    def close(self, params: messages.SessionClose, caller: ClientState) -> messages.Empty:
         if params.force and params.session is not None:
             self._end(params.session, "closed")
         else:
@@ -232,10 +228,6 @@ class ExecMethods:
         self._sessions = sessions
         self._brackets = ExecSpans()
         engine.outside_authorship = self._brackets.authorship
-        self.methods: dict[type[messages.Params], Handler] = {
-            messages.ExecBegin: self._begin,
-            messages.ExecEnd: self._end,
-        }
 
     def recorded(self, transaction: Transaction) -> None:
         self._brackets.recorded(transaction)
@@ -255,14 +247,14 @@ class ExecMethods:
         except Exception:  # our bug
             log.exception("the end of a command could not be recorded")
 
-    def _begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
+    def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
         session = params.session if params.session is not None else caller.session
         actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
         reader = caller.reader(session)
         if not params.command:
             raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
 
-        def begin() -> messages.ExecBeginResult:
+        def begin_span() -> messages.ExecBeginResult:
             if caller.is_gone:
                 raise Refused("The connection is closed.")
             bracket = self._brackets.begin(caller.number, reader, actor, session, params.command)
@@ -271,11 +263,11 @@ class ExecMethods:
 
         async def settle_and_begin() -> messages.ExecBeginResult:
             await self._watching.settle()
-            return await self._queue.run(begin)
+            return await self._queue.run(begin_span)
 
         return settle_and_begin()
 
-    def _end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
+    def end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
         bracket = self._brackets.get(params.exec, caller.number)
         bracket.how = f"exit status {params.status}"
         return self._ended(bracket)
@@ -286,14 +278,14 @@ class ExecMethods:
         return messages.ExecEndResult(transaction=made)
 
     async def _settle_and_end(self, bracket: ExecSpan) -> None:
-        def end() -> None:
+        def end_span() -> None:
             if self._brackets.end(bracket.name):
                 self._watching.resume()
 
         try:
             await self._watching.settle()
         finally:
-            await self._queue.run(end)
+            await self._queue.run(end_span)
 
 
 # Recalled reads: a reconnecting client restores the versions that it had read, to have its edits checked.

@@ -16,7 +16,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from editd.server.method_call import ClientState, PendingAnswer
+    from editd.server.connection import ClientState, PendingAnswer
     from editd.server.methods import Services
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship

@@ -1,0 +1,390 @@
+"""The processes that do the work that a plan needs: hooks, and regular expressions.
+
+Hooks run in a process for each trial, a few at once. Other clients are served meanwhile. `status` shows the
+last failure of each hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import signal
+import time
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.hook_worker import TRIAL_SECONDS
+from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
+from editd.engine.regex_worker import SECONDS, matches_of, out_of_time, request_of, too_large
+from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown, Timeout
+from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
+from editd.store.commit_message import rfc3339
+from editd.system.process import KILL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from editd.edits.search import Match, Search
+    from editd.system.frames import Frame
+
+
+log = logging.getLogger(__name__)
+
+
+AT_ONCE_MAX = 4  # trials whose hooks run; more wait in a queue
+HOOK_CLOSE_SECONDS = 2.0  # for a process that is no longer needed to end its own children
+SPARE_SECONDS = 10.0  # beyond the hooks' own, for the other work of the process
+PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daemon's environment, and LC_*
+
+
+class HookRunner:
+    """The runner of all hooks. `run` may be called any number of times at once, `close` once."""
+
+    def __init__(self, state: str, root: str, bytes_max: int) -> None:
+        """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
+        self._folder = os.path.join(state, "hooks")
+        self._root = root
+        self._bytes_max = bytes_max
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
+        self._running: set[ChildProcess] = set()
+        self._closing = False
+        self._runs: dict[str, int] = {}
+        self._failures: dict[str, dict[str, str]] = {}
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def run(self, trial: HookJob) -> HookResult | Refused:
+        """Run the hooks of a trial; return the formatted contents, or their refusal."""
+        async with self._slots:
+            if self._closing:
+                return _shutting_down()
+            try:
+                return await self._run(trial)
+            except (OSError, ValueError) as error:
+                log.error("hooks cannot be run: %s", error)
+                return Overloaded(f"The hooks cannot be run: {error}.", hint="Nothing was changed.")
+
+    def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
+        """Describe each hook, with the number of its runs and its last failure."""
+        return told(hooks, self._runs, self._failures)
+
+    async def close(self) -> None:
+        """End the running processes, and the processes that they have started."""
+        self._closing = True
+        await asyncio.gather(*(child.close(HOOK_CLOSE_SECONDS) for child in list(self._running)))
+
+    async def _run(self, trial: HookJob) -> HookResult | Refused:
+        answers, seconds = HookAnswers(trial), _seconds(trial)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def hear(frame: dict[str, Any]) -> None:
+            answers.add_frame(frame)
+            if answers.result is not None:
+                settle()
+
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        scratch = os.path.join(self._folder, secrets.token_hex(8))
+        child = _HookProcess([*PYTHON, "editd.engine.hook_worker"], hear, settle)
+        await child.start()
+        self._running.add(child)
+        try:
+            for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
+                child.send(frame)
+            async with asyncio.timeout(seconds):  # the process itself may be stopped
+                await ended
+        except TimeoutError:
+            log.error("the process that runs the hooks is killed: it gave no answer in %g s", seconds)
+            return _stuck(seconds)
+        finally:
+            self._running.discard(child)
+            await child.close(HOOK_CLOSE_SECONDS)
+            shutil.rmtree(scratch, ignore_errors=True)  # a killed process has left it
+        self._note(trial, answers)
+        if answers.result is None:
+            return _shutting_down() if self._closing else _hooks_died()
+        return answers.result
+
+    def _note(self, trial: HookJob, answers: HookAnswers) -> None:
+        for hook in trial.hooks:
+            self._runs[hook.name] = self._runs.get(hook.name, 0) + 1
+        for name, problem in answers.failures.items():
+            log.warning("the hook %s: %s", name, problem)
+            self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
+
+    def _environment(self, scratch: str) -> dict[str, str]:
+        """Return a hook's environment; its PATH leaves out the workspace's folders."""
+        given = os.environ
+        kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
+        folders = given.get("PATH", os.defpath).split(os.pathsep)
+        path = os.pathsep.join(folder for folder in folders if self._is_elsewhere(folder))
+        return {
+            **kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1",
+            "PYTHONSAFEPATH": "1",  # Python tools import nothing from the scratch folder
+        }  # fmt: skip
+
+    def _is_elsewhere(self, folder: str) -> bool:
+        real = os.path.realpath(folder)
+        return os.path.isabs(folder) and real != self._root and not real.startswith(self._root + "/")
+
+
+class _HookProcess(ChildProcess):
+    """The process that runs one trial. `settle` is also called when it is closed or dies."""
+
+    def __init__(
+        self, argv: Sequence[str], hear: Callable[[dict[str, Any]], None], settle: Callable[[], None]
+    ) -> None:
+        super().__init__(argv, on_frame=hear, on_death=lambda _status: settle())
+        self._settle = settle
+
+    async def close(self, seconds: float = HOOK_CLOSE_SECONDS) -> None:
+        self._settle()
+        if self._transport is not None:
+            with suppress(ProcessLookupError):  # a stopped process cannot end its children
+                self._transport.send_signal(signal.SIGCONT)
+        await super().close(seconds)
+
+
+def told(
+    hooks: Sequence[Hook],
+    runs: Mapping[str, int] = MappingProxyType({}),
+    failures: Mapping[str, dict[str, str]] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Describe the hooks as `status` shows them."""
+    return [
+        {
+            "name": hook.name,
+            "kind": hook.kind,
+            "glob": [glob.text for glob in hook.globs],
+            "command": list(hook.command),
+            "seconds": hook.seconds,
+            "on_error": hook.on_error,
+            "runs": runs.get(hook.name, 0),
+            "failure": failures.get(hook.name),
+        }
+        for hook in hooks
+    ]
+
+
+def _seconds(trial: HookJob) -> float:
+    """Return the time limit of the process for a trial: each hook runs at most once for each file."""
+    wanted = sum(hook.seconds + KILL_SECONDS for hook in trial.hooks) * len(trial.files)
+    return min(wanted, TRIAL_SECONDS) + SPARE_SECONDS
+
+
+def _stuck(seconds: float) -> Refused:
+    return Timeout(
+        f"The process that runs the hooks had not answered after {seconds:g} s.",
+        hint="A hook may have stopped it. Nothing was changed; retry the edit.",
+    )
+
+
+def _shutting_down() -> Refused:
+    return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
+
+
+def _hooks_died() -> Refused:
+    return Refused("The process that runs the hooks died.", hint="Nothing was changed. See the daemon's log.")
+
+
+# The warm process that runs regular expressions, one at a time, each within its time limit.
+#
+# Searches wait in a queue, and the limit runs from when a search is sent. As a rule the process stops a
+# search by itself (`engine.regex_worker`). If it does not, it is killed, the caller is answered at once, and
+# another is started meanwhile. None of this holds up the event loop.
+
+GRACE_SECONDS = 0.05  # within which the process reports that it has stopped by itself
+START_SECONDS = 30.0  # it takes a tenth of a second, but many on a machine that is out of memory
+REGEX_CLOSE_SECONDS = 1.0
+
+
+class RegexPool:
+    """The searches of any number of callers, in a process that the first of them starts."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self._line = asyncio.Lock()  # it is fair: first come, first served
+        self._launch: asyncio.Task[_RegexProcess | None] | None = None
+        self._closing = False
+        self._idle = IdleTimer(self._end_idle)
+
+    async def find(self, search: Search) -> tuple[Match, ...] | Refused:
+        """Return the matches, or a refusal: InvalidRegex, Timeout, TooLarge, Overloaded …"""
+        async with self._line:
+            self._idle.stop()
+            try:
+                return await self._found(search)
+            finally:
+                if not self._closing:
+                    self._idle.restart()
+
+    async def _found(self, search: Search) -> tuple[Match, ...] | Refused:
+        if self._closing:
+            return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
+        try:
+            return await self._answered(search)
+        except _Died as died:
+            if self._closing:
+                return died
+            log.warning("retrying a search: the process may have been dead before it")
+        try:
+            return await self._answered(search)
+        except _Died as died:
+            return died
+
+    async def _answered(self, search: Search) -> tuple[Match, ...] | Refused:
+        """Run the search in a warm process; raises _Died."""
+        process = await self._warm()
+        if process is None:
+            return Overloaded(
+                "The process for regular expressions does not start.",
+                hint="Retry. See the daemon's log for the reason.",
+            )
+        try:
+            return await self._answer(process, search)
+        finally:
+            if (process.is_busy or process.is_dead) and not self._closing:
+                process.kill()  # Its late answer would be taken for that of another search.
+                self._launch = asyncio.create_task(_launched())
+
+    async def close(self) -> None:
+        """End the process, with any search in it."""
+        self._closing = True
+        self._idle.stop()
+        await self._end_process()
+
+    async def _end_idle(self) -> None:
+        async with self._line:  # no search is under way
+            await self._end_process()
+
+    async def _end_process(self) -> None:
+        if self._launch is not None:
+            launch, self._launch = self._launch, None
+            process = await launch
+            if process is not None:
+                await process.close()
+
+    async def _warm(self) -> _RegexProcess | None:
+        """Return the process, started again if it is dead; None if it does not start."""
+        return await asyncio.shield(self._start())
+
+    def _start(self) -> asyncio.Task[_RegexProcess | None]:
+        known = self._launch.result() if self._launch is not None and self._launch.done() else None
+        if self._launch is None or (self._launch.done() and (known is None or known.is_dead)):
+            self._launch = asyncio.create_task(_launched())
+        return self._launch
+
+    async def _answer(self, process: _RegexProcess, search: Search) -> tuple[Match, ...] | Refused:
+        try:
+            async with asyncio.timeout(self.seconds + GRACE_SECONDS):
+                return await process.find(search, self.seconds)
+        except TimeoutError:
+            return out_of_time(search.pattern, self.seconds)
+        except _Died:
+            raise
+        except Refused as refusal:
+            return refusal
+
+
+class _Died(InvalidRegex):
+    """The process ended in the middle of a search."""
+
+
+async def _launched() -> _RegexProcess | None:
+    process = _RegexProcess()
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await process.start()
+    except (OSError, Refused) as error:  # TimeoutError is an OSError
+        log.error("the process for regular expressions does not start: %r", error)
+        process.kill()
+        return None
+    return process
+
+
+class _RegexProcess:
+    """One process, from its start to its death."""
+
+    def __init__(self) -> None:
+        self._child = ChildProcess(
+            [*PYTHON, "editd.engine.regex_worker"], on_frame=self._heard, on_death=self._died
+        )  # fmt: skip
+        self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[tuple[Match, ...]] | None = None
+        self._matches: list[Match] = []
+        self._pattern = ""
+        self.is_busy = False  # a search was sent, and has no final answer yet
+        self.is_dead = False
+
+    async def start(self) -> None:
+        """Return when it is warm. Raises OSError, or Refused if it dies before."""
+        await self._child.start()
+        await self._warm
+
+    async def find(self, search: Search, seconds: float) -> tuple[Match, ...]:
+        """Return the matches. Raises the process's refusal, or InvalidRegex if it dies."""
+        try:
+            self._child.send(request_of(search, seconds))
+        except ValueError as error:  # UnicodeEncodeError is one
+            raise too_large(f"a message that cannot be sent: {error}") from None
+        self.is_busy = True
+        self._pattern, self._matches = search.pattern, []
+        self._answer = asyncio.get_running_loop().create_future()
+        if self.is_dead:
+            self._fail()
+        return await self._answer
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    async def close(self) -> None:
+        """End it, at once if it is in a search."""
+        self.is_dead = True
+        if self.is_busy:
+            self._fail()
+            self.kill()
+        await self._child.close(REGEX_CLOSE_SECONDS)
+
+    def _heard(self, frame: Frame) -> None:
+        if "ready" in frame:
+            if not self._warm.done():
+                self._warm.set_result(None)
+            return
+        try:
+            self._matches += matches_of(frame)
+        except Refused as refusal:
+            self._settle(refusal)
+        else:
+            if "done" in frame:
+                self._settle(None)
+
+    def _settle(self, refusal: Refused | None) -> None:
+        self.is_busy = False
+        if self._answer is None or self._answer.done():
+            return
+        if refusal is None:
+            self._answer.set_result(tuple(self._matches))
+        else:
+            self._answer.set_exception(refusal)
+
+    def _died(self, status: int) -> None:
+        self.is_dead = True
+        if self.is_busy:
+            log.error("the process for regular expressions ended with status %s", status)
+        self._fail()
+
+    def _fail(self) -> None:
+        died = _Died(
+            "The process for regular expressions died on this one.",
+            hint="Nothing was changed. Make the expression simpler, or replace plain text.",
+            data={"position": None, "pattern": self._pattern[:500]},
+        )
+        if not self._warm.done():
+            self._warm.set_exception(died)
+        self._settle(died)
