@@ -23,9 +23,9 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.values import changeset
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
-from editd.workspace.directories import CreatedDirs
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
+from editd.workspace.staged_change import CreatedDirs
 from editd.workspace.writer import WorkspaceWriter
 from workplace import files_below
 

@@ -1,10 +1,10 @@
-"""engine.net_changes: what a session or a range did to each path, as runs."""
+"""engine.queries: what a session or a range did to each path, as runs."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from editd.engine.net_changes import PathChanges, effective, format_ranges, numbers_in, path_changes
+from editd.engine.queries import PathChanges, effective, format_ranges, numbers_in, path_changes
 from editd.values.content import EXECUTABLE, FILE, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import RealDisk
-from editd.workspace.directories import CreatedDirs
+from editd.workspace.staged_change import CreatedDirs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from editd.engine.commands import Apply
 from editd.engine.leases import leased
-from editd.engine.net_changes import format_ranges
+from editd.engine.queries import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
 from editd.engine.undo_selection import BySession

@@ -21,7 +21,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, RepositoryState, SortMode
 
-from editd.engine.net_changes import numbers_in
+from editd.engine.queries import numbers_in
 from editd.errors import Conflict, InvalidParams, IoError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 `{refused, message, hint, data}`, which `refused_by` reads.
 
 It writes objects, one branch, and the index if that branch is checked out. It writes nothing else. The
-commit's tree is the tree of the tip with each run merged into it (`engine.net_changes`). A change that the
+commit's tree is the tree of the tip with each run merged into it (`engine.queries`). A change that the
 branch already has is not merged again.
 """
 
@@ -36,7 +36,7 @@ from editd.engine.git_branch import (
     unreadable_index,
 )
 from editd.engine.git_eol import as_added, converted_by, ends_of
-from editd.engine.net_changes import PathChanges, format_ranges
+from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.commit_message import ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees

@@ -57,11 +57,10 @@ from editd.tools.context import ToolSet
 from editd.tools.registry import DIALECTS
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
-from editd.workspace.directories import CreatedDirs
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
-from editd.workspace.scope import WorkspaceScope, load_uncovered
-from editd.workspace.weaker_guarantees import WeakerGuarantees
+from editd.workspace.scope import WeakerGuarantees, WorkspaceScope, load_uncovered
+from editd.workspace.staged_change import CreatedDirs
 from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:

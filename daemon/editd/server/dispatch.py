@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
-from editd.server.methods import check, files, history, publish, undo
+from editd.server.methods import check, files, history, publish
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Stage: files.stage,
     messages.Commit: files.commit,
     messages.Abort: files.abort,
-    messages.Undo: undo.undo,
-    messages.Redo: undo.redo,
-    messages.Rollback: undo.rollback,
-    messages.Restore: undo.restore,
+    messages.Undo: history.undo,
+    messages.Redo: history.redo,
+    messages.Rollback: history.rollback,
+    messages.Restore: history.restore,
     messages.Log: history.log,
     messages.Show: history.show,
     messages.Blame: history.blame,

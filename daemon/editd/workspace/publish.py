@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from editd.system.filesystem import NO_SUCH_VERB
 from editd.values.path import split_path
-from editd.workspace.directories import UNREACHABLE, folders_below, is_folder, make_folders, remove_folder
+from editd.workspace.staged_change import UNREACHABLE, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.temp_files import (
     OpenTarget,
     holds,

@@ -25,9 +25,8 @@ from editd.system.filesystem import (
 )
 from editd.values.content import SYMLINK, version_of
 from editd.values.path import WorkspacePath
-from editd.workspace.directories import stat_directory
 from editd.workspace.reader import read_name
-from editd.workspace.staged_change import temporary_name, token_of
+from editd.workspace.staged_change import stat_directory, temporary_name, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

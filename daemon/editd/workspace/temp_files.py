@@ -19,8 +19,8 @@ from editd.errors import InUse, NotAFile, PermissionDenied, TooLarge
 from editd.system.filesystem import attributes_of, write_whole
 from editd.values.content import EXECUTABLE, SYMLINK
 from editd.values.path import split_path
-from editd.workspace.directories import UNREACHABLE, make_folders, nearest_folder
 from editd.workspace.reader import read_name
+from editd.workspace.staged_change import UNREACHABLE, make_folders, nearest_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -28,26 +28,24 @@ from typing import TYPE_CHECKING
 from editd.errors import Refused
 from editd.values.changeset import Change
 from editd.values.path import WorkspacePath, split_path
-from editd.workspace.directories import (
-    UNREACHABLE,
-    is_folder,
-    nearest_folder,
-    prune,
-    remove_folder,
-    stat_directory,
-)
 from editd.workspace.publish import ConcurrentWrite, Publisher, PublishFailed, UnexpectedContent
 from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import (
     TRANSITIONS,
+    UNREACHABLE,
     StagedChange,
     StagedFiles,
     StagingState,
     check_publishable,
     folder_that_stays,
+    is_folder,
     is_kept_out,
     is_temporary,
     item_of,
+    nearest_folder,
+    prune,
+    remove_folder,
+    stat_directory,
     temporary_name,
     token_of,
 )
@@ -65,8 +63,8 @@ if TYPE_CHECKING:
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState
-    from editd.workspace.directories import CreatedDirs
     from editd.workspace.replaced_files import Quarantine, QuarantineCheck, ReplacedFile
+    from editd.workspace.staged_change import CreatedDirs
 
 
 class WorkspaceWriter:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from editd.server.scanner import Scanner
     from editd.server.subscriptions import Subscriptions
     from editd.server.watcher import WorkspaceWatcher
-    from editd.workspace.weaker_guarantees import WeakerGuarantees
+    from editd.workspace.scope import WeakerGuarantees
 
 
 class Services(Struct):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from editd.engine import net_changes
+from editd.engine import queries
 from editd.engine.publish_worker import Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server import convert
@@ -91,9 +91,9 @@ async def _explain(
     path = convert.known_path(files[0]["path"])
     others = await services.queue.run(partial(_others, services, path, {tx.seq for tx in chosen}))
 
-    def runs(left_out: Transaction | None) -> tuple[net_changes.PathChanges, ...]:
+    def runs(left_out: Transaction | None) -> tuple[queries.PathChanges, ...]:
         taken = [*chosen, *(tx for tx in others if tx is not left_out)]
-        made = net_changes.path_changes(sorted(taken, key=lambda tx: tx.seq))
+        made = queries.path_changes(sorted(taken, key=lambda tx: tx.seq))
         return tuple(run for run in made if path in (run.path, run.source))
 
     if not others:
@@ -111,7 +111,7 @@ async def _explain(
 def _others(services: Services, path: WorkspacePath, mine: set[Seq]) -> list[Transaction]:
     """Return the transactions of a file before the last of `mine` that are in force and not of `mine`."""
     before = services.engine.history.index.log(LogQuery(paths=(path,), before=int(max(mine))), OTHERS_MAX)
-    return [tx for tx in net_changes.effective(before[::-1]) if tx.seq not in mine]
+    return [tx for tx in queries.effective(before[::-1]) if tx.seq not in mine]
 
 
 def _record(services: Services, result: messages.PublishResult) -> None:
@@ -141,7 +141,7 @@ def _range(services: Services, params: messages.Publish) -> list[Transaction]:
 
 def _of_sessions(services: Services, sessions: Sequence[str]) -> list[Transaction]:
     """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
-    found = net_changes.effective(_log(services, LogQuery(sessions=tuple(sessions))))
+    found = queries.effective(_log(services, LogQuery(sessions=tuple(sessions))))
     for session in sessions:
         if all(transaction.authorship.session != session for transaction in found):
             raise NoChange(
@@ -192,7 +192,7 @@ async def _ask(services: Services, request: Frame) -> Frame:
 def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:
     """Add to a refusal the transactions that the branch lacks, and what to publish with the rest."""
     sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
-    seqs = net_changes.format_ranges(tx.seq for tx in needed)
+    seqs = queries.format_ranges(tx.seq for tx in needed)
     by = " and ".join(
         f"the session {session!r}" if session is not None else "no session" for session in sessions
     )
@@ -217,7 +217,7 @@ def _publication(params: messages.Publish, chosen: list[Transaction], sessions: 
         if transaction.kind != "outside" and transaction.authorship.actor not in NOBODY
     }
     return Publication(
-        tuple(net_changes.path_changes(chosen)),
+        tuple(queries.path_changes(chosen)),
         params.message, params.branch, params.author, tuple(hands), _login(),
         tuple(f"Editd-Session: {_printable(session)}" for session in dict.fromkeys(sessions)),
         min(transaction.time_us for transaction in chosen) // 1_000_000, params.dry_run,
