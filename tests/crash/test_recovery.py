@@ -28,8 +28,8 @@ from crash_checks import (
     wait_until,
 )
 from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
-from editd.store.journal_record import Committed
 from editd.store.state_files import note_synced
+from editd.store.transaction_record import Committed
 from editd.wire.messages import AnyEdit, Delete, Move, Symlink
 from editd_client.errors import EditdError
 from scenarios import standing

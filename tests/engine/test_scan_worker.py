@@ -11,7 +11,7 @@ import pytest
 
 from editd.engine import scan_worker
 from editd.engine.scan_worker import ScanWorker
-from editd.store.commit_message import parse
+from editd.store.transaction_record import parse
 from editd.system.frames import pack
 from editd.workspace.scan import FILE_BYTES_MAX
 from scan_process import Ground, everything_below

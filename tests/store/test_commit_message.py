@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from editd.store import commit_message
+from editd.store import transaction_record
 from editd.values.content import Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Entry, Touch
@@ -30,8 +30,8 @@ def test_whatever_an_author_writes_is_read_back(
     actor: str, session: str | None, message: str, request: str | None
 ) -> None:
     said = Authorship(actor, session, message, request)
-    text = commit_message.compose(7, "undo", said, 1_700_000_000_123_456, [touch("a")], [3, 5], '{"a":1}')
-    written = commit_message.parse(text)
+    text = transaction_record.compose(7, "undo", said, 1_700_000_000_123_456, [touch("a")], [3, 5], '{"a":1}')
+    written = transaction_record.parse(text)
     assert written.authorship == said
     assert (written.seq, written.kind, written.undoes) == (7, "undo", (3, 5))
     assert written.time_us == 1_700_000_000_123_456
@@ -40,7 +40,9 @@ def test_whatever_an_author_writes_is_read_back(
 
 def test_moves_and_odd_permissions_are_kept() -> None:
     touches = [touch("new\nname", source="old", permissions=0o600), touch("b", permissions=0o644)]
-    written = commit_message.parse(commit_message.compose(1, "edit", Authorship("me"), 0, touches, []))
+    written = transaction_record.parse(
+        transaction_record.compose(1, "edit", Authorship("me"), 0, touches, [])
+    )
     assert written.moves == (("old", "new\nname"),)
     assert written.permissions == (("new\nname", 0o600),)
 
@@ -60,20 +62,20 @@ def test_moves_and_odd_permissions_are_kept() -> None:
     ],
 )
 def test_a_transaction_without_a_message_gets_a_subject(touches: list[Touch], subject: str) -> None:
-    assert commit_message.compose(1, "edit", Authorship("me"), 0, touches, []).splitlines()[0] == subject
+    assert transaction_record.compose(1, "edit", Authorship("me"), 0, touches, []).splitlines()[0] == subject
 
 
 def test_the_subject_of_many_deletions_is_not_looked_for_among_all_of_them() -> None:
     entry = Entry(0o100644, Version("a" * 40))
     gone = [Touch(WorkspacePath(f"gone/{number}"), entry, None) for number in range(20_000)]
     began = time.process_time()
-    assert commit_message.summary("outside", gone) == "outside: delete gone/0 and 19999 more"
+    assert transaction_record.summary("outside", gone) == "outside: delete gone/0 and 19999 more"
     assert time.process_time() - began < 5  # it took a minute once, and every edit waited
 
 
 def test_a_subject_stays_short() -> None:
-    subject = commit_message.summary("edit", [touch("x" * 300), touch("y")])
-    assert len(subject) == commit_message.SUBJECT_CHARACTERS
+    subject = transaction_record.summary("edit", [touch("x" * 300), touch("y")])
+    assert len(subject) == transaction_record.SUBJECT_CHARACTERS
     assert subject.endswith("… and 1 more")
 
 
@@ -82,12 +84,12 @@ def test_a_subject_stays_short() -> None:
 )
 def test_a_message_that_is_not_ours_is_told_apart(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        commit_message.parse(text)
+        transaction_record.parse(text)
 
 
 @pytest.mark.parametrize("actor", ["Ann Lee", "a <b> c\n", "", "…", "agent/7"])
 def test_an_actor_is_an_identity_that_git_takes(actor: str) -> None:
-    name, _, mail = commit_message.ident(actor).rpartition(" ")
+    name, _, mail = transaction_record.ident(actor).rpartition(" ")
     assert name
     assert mail.startswith("<")
     assert mail.endswith("@editd.invalid>")
@@ -95,5 +97,8 @@ def test_an_actor_is_an_identity_that_git_takes(actor: str) -> None:
 
 
 def test_times_are_read_back() -> None:
-    assert commit_message.microseconds(commit_message.rfc3339(1_234_567_890_000_001)) == 1_234_567_890_000_001
-    assert commit_message.rfc3339(0) == "1970-01-01T00:00:00.000000Z"
+    assert (
+        transaction_record.microseconds(transaction_record.rfc3339(1_234_567_890_000_001))
+        == 1_234_567_890_000_001
+    )
+    assert transaction_record.rfc3339(0) == "1970-01-01T00:00:00.000000Z"

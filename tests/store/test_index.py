@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError
-from editd.store.index import LOT, WAITING_MAX, Index, LogQuery
+from editd.store.index import LOT, WAITING_MAX, Index
+from editd.store.index_tables import LogQuery
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction

@@ -24,8 +24,8 @@ from editd.store.journal import (
     segment_path,
     segments,
 )
-from editd.store.journal_record import Aborted, ChangeRecord, Committed, EntryRecord
 from editd.store.state_files import read_acknowledged
+from editd.store.transaction_record import Aborted, ChangeRecord, Committed, EntryRecord
 from editd.system import files, filesystem
 
 if TYPE_CHECKING:

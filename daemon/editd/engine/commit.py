@@ -39,7 +39,7 @@ from editd.engine.commands import Outcome
 from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
-from editd.store.journal_record import Committed, touch_of
+from editd.store.transaction_record import Committed, touch_of
 from editd.values.changeset import Base, Change
 from editd.values.content import SYMLINK, FileState
 from editd.workspace.publish import ConcurrentWrite, PublishFailed

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
-from editd.store.commit_message import rfc3339
+from editd.store.transaction_record import rfc3339
 from editd.values.glob import Meter
 from editd.values.session import Lease, exclude_each_other
 

@@ -38,9 +38,9 @@ from editd.engine.git_branch import (
 from editd.engine.git_eol import as_added, converted_by, ends_of
 from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
-from editd.store.commit_message import ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
 from editd.store.git_repository import open_store
+from editd.store.transaction_record import ident
 from editd.system.frames import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
 from editd.values.path import WorkspacePath

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from editd.store.history import History
-    from editd.store.index import LogQuery
+    from editd.store.index_tables import LogQuery
     from editd.values.content import FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Seq, Touch, Transaction

@@ -11,7 +11,7 @@ from editd.engine.external_changes import recorded_state
 from editd.engine.undo import HistoryWalker
 from editd.engine.undo_selection import seq_at
 from editd.errors import FileMissing
-from editd.store.index import LogQuery
+from editd.store.index_tables import LogQuery
 from editd.values.changeset import Change
 from editd.values.path import folders_of, is_among
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from editd.store.commit_message import compose, ident
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
 from editd.store.git_repository import borrow, create_store
 from editd.store.packfile import PackWriter
+from editd.store.transaction_record import compose, ident
 from editd.system.frames import read_frame, write_frame
 from editd.system.process import exit_fast
 from editd.values.path import PATH_BYTES_MAX

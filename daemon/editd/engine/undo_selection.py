@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
-from editd.store.commit_message import microseconds
-from editd.store.index import LogQuery, UndoQuery
+from editd.store.index_tables import LogQuery, UndoQuery
+from editd.store.transaction_record import microseconds
 from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Part
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from editd.edits.diff import unified
 from editd.engine.commands import Apply, Outcome, Reader
 from editd.errors import InvalidParams, NotText, Refused
-from editd.store.commit_message import microseconds, rfc3339
-from editd.store.index import LogQuery
+from editd.store.index_tables import LogQuery
+from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import changeset, transaction
 from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
 from editd.values.glob import Glob, check_count, parse_all

@@ -22,7 +22,7 @@ from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_
 from editd.engine.regex_worker import SECONDS, matches_of, out_of_time, request_of, too_large
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
-from editd.store.commit_message import rfc3339
+from editd.store.transaction_record import rfc3339
 from editd.system.process import KILL_SECONDS
 
 if TYPE_CHECKING:

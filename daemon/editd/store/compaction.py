@@ -25,7 +25,6 @@ import pygit2
 from msgspec import Struct, field
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.commit_message import parse
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.git_repository import (
     COMPACTING,
@@ -38,6 +37,7 @@ from editd.store.git_repository import (
     write_manifest,
 )
 from editd.store.packfile import offsets_in
+from editd.store.transaction_record import parse
 from editd.system.files import sync_path, take
 from editd.system.frames import read_frame, write_frame
 from editd.system.process import exit_fast

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Oid = bytes  # 20 bytes
 ObjectKind = Literal["blob", "tree", "commit"]
+KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
+KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FOLDER_MODE = 0o040000
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store import commit_message
+from editd.store import transaction_record
 from editd.store.git_objects import CommitObject, Oid, commit_content
 from editd.system.files import replace_file_durably, sync_path, take, users_git_files, would_block
 from editd.values.transaction import Authorship
@@ -87,12 +87,12 @@ class HistoryStart(Struct, frozen=True):
 def as_baseline(content: bytes) -> bytes:
     """Return the commit object of a baseline with the tree, the number and the time of this one."""
     commit = CommitObject.decode(content)
-    written = commit_message.parse(commit.message)
+    written = transaction_record.parse(commit.message)
     # Indexes hold this text, so it stays the same: another one would look like damage.
     message = f"what was before is compacted, up to transaction {written.seq}"
     authorship = Authorship("outside", None, message)
-    ident = commit_message.ident("editd")
-    composed = commit_message.compose(written.seq, "baseline", authorship, written.time_us, [], [])
+    ident = transaction_record.ident("editd")
+    composed = transaction_record.compose(written.seq, "baseline", authorship, written.time_us, [], [])
     return commit_content(commit.tree, [], ident, ident, written.time_us, composed)
 
 

@@ -19,8 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
-from editd.store import commit_message
-from editd.store.commit_message import transaction_of_commit
+from editd.store import transaction_record
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
@@ -30,8 +29,6 @@ from editd.store.git_objects import (
     TreeEntry,
     Trees,
     TreeUpdate,
-    commit_content,
-    object_id,
 )
 from editd.store.git_repository import (
     HistoryStart,
@@ -42,14 +39,6 @@ from editd.store.git_repository import (
 )
 from editd.store.index import NEVER, Index
 from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, segments
-from editd.store.journal_record import (
-    Aborted,
-    ChangeRecord,
-    Committed,
-    change_record,
-    part_records,
-    transaction_of,
-)
 from editd.store.state_files import (
     NOBODY,
     SyncedThrough,
@@ -60,8 +49,22 @@ from editd.store.state_files import (
     read_acknowledged,
     read_synced,
 )
+from editd.store.transaction_record import (
+    Aborted,
+    ChangeRecord,
+    Committed,
+    change_record,
+    commit_of,
+    commit_oid,
+    entry_by,
+    part_records,
+    touch_by,
+    transaction_of,
+    transaction_of_commit,
+    tree_entry,
+)
 from editd.system.filesystem import folder_bytes
-from editd.values.content import FileState, GitMode, Version
+from editd.values.content import GitMode, Version
 from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
@@ -74,7 +77,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RECORD = attrgetter("record")
-EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; above it, transactions wait for packing
 
 
@@ -146,7 +148,7 @@ class History:
         self._packed_bytes = 0
         self._head = self._packed_commit = NOBODY
         self._seq = 0
-        self._trees = Trees(EMPTY_TREE, self._tree_bytes)
+        self._trees = Trees(EMPTY_TREE, self._object_bytes)
         self._tail = JournalPosition(0, 0)
 
     @classmethod
@@ -183,17 +185,13 @@ class History:
         self._head = self._packed_commit = head
         self.packed = self._written(head).seq
         self._seq = int(self.packed)
-        self._trees = Trees(self._commit(head).tree, self._tree_bytes)
+        self._trees = Trees(self._commit(head).tree, self._object_bytes)
 
     # ── queries ──
 
     @property
     def head(self) -> Seq:
         return Seq(self._seq)
-
-    @property
-    def head_id(self) -> CommitId:
-        return CommitId(self._head.hex())
 
     @property
     def tail(self) -> JournalPosition:
@@ -273,7 +271,7 @@ class History:
         floor = self.floor
         return UnknownTransaction(
             f"Transaction {reference} is compacted, as all before {floor.seq + 1} were at "
-            f"{commit_message.rfc3339(floor.time_us)}: it cannot be read or undone any more.",
+            f"{transaction_record.rfc3339(floor.time_us)}: it cannot be read or undone any more.",
             hint=f"The history begins with transaction {floor.seq}, as it left the files.",
             data={"tx": reference, "head": self._seq, "compacted": floor.seq},
         )
@@ -316,7 +314,7 @@ class History:
             is_new = change.before is not None and not self.index.is_touched(change.path)
             record = change_record(change, with_before=is_new)
             records.append(record)
-            entries.append((record.path, tree_entry(record)))
+            entries.append((record.path, entry_by(change.after)))
             touches.append(touch_by(change))
         splice = self._trees.update(entries)
         commit = commit_oid(
@@ -368,7 +366,7 @@ class History:
         with self.index.trial() as add:
 
             def record(changes: Sequence[Change], undoes: Sequence[Seq], parts: Sequence[Part]) -> None:
-                entries = [(change.path.raw, _named_by(change.after)) for change in changes]
+                entries = [(change.path.raw, entry_by(change.after)) for change in changes]
                 splices.append(self._trees.update(entries))
                 self._tried |= splices[-1].trees
                 for state in (side for change in changes for side in (change.before, change.after)):
@@ -513,7 +511,7 @@ class History:
                 raise self._damaged(
                     f"transaction {record.seq} in its journal does not follow from the one before"
                 )
-            self._head, self._seq = record.commit, record.seq
+            self._advance(record)
             self._hold(record, splice.trees)
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
@@ -525,6 +523,10 @@ class History:
             self.note_synced(synced)
         self.unsynced = tuple(record for seq, record in standing if seq > min(synced, self.packed))
         self.is_in_doubt = has_sync_failed(self.folder)
+
+    def _advance(self, record: Committed) -> None:
+        """Make this transaction of the journal the newest one."""
+        self._head, self._seq = record.commit, record.seq
 
     def _compare_with_mark(self, read: Sequence[Frame]) -> None:
         """Raise HistoryDamaged if a transaction is missing that was acknowledged."""
@@ -583,9 +585,9 @@ class History:
         except ValueError as error:
             raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
-    def _written(self, oid: Oid) -> commit_message.ParsedMessage:
+    def _written(self, oid: Oid) -> transaction_record.ParsedMessage:
         try:
-            return commit_message.parse(self._commit(oid).message)
+            return transaction_record.parse(self._commit(oid).message)
         except ValueError as error:
             raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
@@ -611,9 +613,6 @@ class History:
         pending = self.pending.get(oid)
         return pending if pending is not None else self._tried.get(oid)
 
-    def _tree_bytes(self, oid: Oid) -> bytes:
-        return self._object_bytes(oid)
-
     def _object_bytes(self, oid: Oid) -> bytes:
         if (content := self._in_memory(oid)) is not None:
             return content
@@ -623,54 +622,8 @@ class History:
             raise self._damaged(f"the object {oid.hex()} cannot be read") from error
 
 
-def commit_oid(
-    tree: Oid,
-    parent: Oid,
-    seq: int,
-    kind: Kind,
-    authorship: Authorship,
-    time_us: int,
-    touches: Sequence[Touch],
-    undoes: Sequence[int],
-    notes: str,
-    parts: Sequence[Part] = (),
-) -> tuple[Oid, bytes]:
-    """Return the id and the bytes of a transaction's commit object, purely from its record and tree."""
-    message = commit_message.compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
-    content = commit_content(tree, [parent], commit_message.ident(authorship.actor), EDITD, time_us, message)
-    return object_id("commit", content), content
-
-
-def commit_of(transaction: Transaction, notes: bytes, tree: Oid, parent: Oid) -> tuple[Oid, bytes]:
-    """Return the id and the bytes of a recorded transaction's commit object."""
-    return commit_oid(
-        tree, parent, transaction.seq, transaction.kind, transaction.authorship, transaction.time_us,
-        transaction.touches, transaction.undoes, notes.decode(), transaction.parts,
-    )  # fmt: skip
-
-
 def _open_repository(path: str) -> pygit2.Repository:
     try:
         return open_store(path)
     except pygit2.GitError as error:
         raise HistoryDamaged(f"The history cannot be opened: {error}.", data={"file": path}) from error
-
-
-def tree_entry(change: ChangeRecord) -> TreeEntry | None:
-    """Return the entry of the changed path in the tree after the change; none if it is gone."""
-    return None if change.after is None else TreeEntry(change.after.mode, change.after.version)
-
-
-def _named_by(state: FileState | None) -> TreeEntry | None:
-    return None if state is None else TreeEntry(state.mode, bytes.fromhex(state.version))
-
-
-def touch_by(change: Change) -> Touch:
-    """Return a planned change as a transaction has it."""
-    before, after = change.before, change.after
-    return Touch(
-        change.path,
-        None if before is None else Entry(before.mode, before.version, before.permissions),
-        None if after is None else Entry(after.mode, after.version, after.permissions),
-        change.source,
-    )

@@ -9,24 +9,42 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sqlite3
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
-
-from editd.errors import HistoryDamaged, Refused
-from editd.store import sqlite, undo_state
-from editd.values.content import GitMode, Version
+from editd.errors import Refused
+from editd.store import sqlite
+from editd.store.index_tables import (
+    NAMES,
+    SCHEMA,
+    LogQuery,
+    SessionWork,
+    TransactionInfo,
+    UndoQuery,
+    bounds,
+    connect,
+    create,
+    insert,
+    mark_all,
+    marks,
+    refusal_of,
+    stored,
+    touch_in,
+    touching,
+    transaction_in,
+    unstored,
+    whole,
+)
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Seq, Touch, Transaction
+from editd.values.transaction import Kind, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from editd.values.content import Version
+
 log = logging.getLogger(__name__)
 
-SCHEMA = 5
 TOUCHED_MAX = 100_000  # paths in memory, some 15 MB
 _Request = tuple[str | None, str | None]  # a session and its request's id
 
@@ -35,73 +53,6 @@ ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in eac
 WAITING_MAX = 2_000  # transactions; more are written without waiting for a pause (a query then waits 50 ms)
 LOT = 500  # transactions in one write, which takes some 10 ms
 BACKLOG_MAX = 20_000  # transactions in memory while writes fail; some 50 MB
-
-_TABLES = """
-create table tx (
-    seq integer primary key, id text not null, kind text not null, actor text not null, session text,
-    message text not null, request_id text, time_us integer not null, undoes text not null,
-    undone_by integer, notes blob not null
-);
-create unique index tx_by_id on tx(id);
-create index tx_by_request on tx(request_id) where request_id is not null;
-create index tx_by_session on tx(session, seq) where session is not null;
-create index tx_by_actor on tx(actor, seq);
-create index tx_by_kind on tx(kind, seq);
-create index tx_by_time on tx(time_us);
-create table touch (
-    path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
-    after_mode integer, after text, after_permissions integer, source blob,
-    undone_by integer, primary key (path, seq)
-) without rowid;
-create index touch_by_seq on touch(seq);
-create index touch_by_source on touch(source, seq) where source is not null;
-create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
-"""
-_NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
-
-
-class LogQuery(Struct, frozen=True):
-    """The filters of a `log`; None, or no name, means all."""
-
-    before: int | None = None
-    after: int | None = None
-    paths: tuple[WorkspacePath, ...] = ()
-    sessions: tuple[str, ...] = ()
-    actors: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ()
-    since_us: int | None = None  # at this time or after it
-    until_us: int | None = None
-
-
-class TransactionInfo(Struct, frozen=True):
-    """The origin of a transaction, without its changes."""
-
-    kind: Kind
-    actor: str
-    session: str | None
-    time_us: int
-
-
-class SessionWork(Struct, frozen=True):
-    """A session in the history: its name, actor and times."""
-
-    name: str
-    actor: str  # of its newest transaction
-    first_us: int
-    last_us: int
-
-
-class UndoQuery(Struct, frozen=True):
-    """The filters of an undo, for transactions that are at least partly in force; None means all."""
-
-    kinds: tuple[Kind, ...]
-    sessions: tuple[str, ...] = ()
-    actors: tuple[str, ...] = ()
-    since: int | None = None  # a seq; all of these bounds are inclusive
-    until: int | None = None
-    since_us: int | None = None
-    until_us: int | None = None
-    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or a path below
 
 
 class _Forgotten(Exception):
@@ -122,7 +73,7 @@ class Index:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            opened = self._known() or _made(self._path)
+            opened = self._known() or create(self._path)
             sqlite.is_open(opened)
         except (OSError, sqlite3.DatabaseError) as error:
             raise sqlite.refusal(error, "The index of the history cannot be made") from error
@@ -133,10 +84,10 @@ class Index:
         if not os.path.exists(self._path):
             return None
         with contextlib.suppress(sqlite3.DatabaseError):
-            opened = _connect(self._path)
+            opened = connect(self._path)
             version = opened.execute("pragma user_version").fetchone()[0]
             held = {name for (name,) in opened.execute("select name from sqlite_master")}
-            if version == SCHEMA and held >= _NAMES:
+            if version == SCHEMA and held >= NAMES:
                 return opened
             opened.close()
         sqlite.put_aside(self._path)
@@ -187,9 +138,9 @@ class Index:
         if not lot:
             return False
         with self._writing():
-            _insert(self._database, lot)
+            insert(self._database, lot)
             for transaction, _ in lot:
-                undo_state.mark_all(self._database, transaction)
+                mark_all(self._database, transaction)
         del self._waiting[:LOT]
         for transaction, _ in lot:
             author = transaction.authorship
@@ -205,8 +156,8 @@ class Index:
         """Yield a function that adds a transaction; remove all those at the end."""
 
         def add(transaction: Transaction) -> None:
-            _insert(self._database, [(transaction, b"")])
-            undo_state.mark_all(self._database, transaction)
+            insert(self._database, [(transaction, b"")])
+            mark_all(self._database, transaction)
 
         self.flush()
         with contextlib.suppress(_Forgotten), self._writing():
@@ -242,7 +193,7 @@ class Index:
         self._touched.clear()
         with self._writing():
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
-            _insert(self._database, [(transaction, notes)])
+            insert(self._database, [(transaction, notes)])
 
     # ── queries ──
 
@@ -254,7 +205,7 @@ class Index:
 
     def first_of(self, session: str) -> int | None:
         """Return the first indexed transaction of a session."""
-        row = self._one("select min(seq) from tx where session = ?", (_stored(session),))
+        row = self._one("select min(seq) from tx where session = ?", (stored(session),))
         return None if row is None else cast("int | None", row[0])
 
     @property
@@ -292,7 +243,7 @@ class Index:
         if waiting is not None:
             return waiting
         row = self._written(
-            "select seq from tx where request_id = ? and session is ?", (request_id, _stored(session))
+            "select seq from tx where request_id = ? and session is ?", (request_id, stored(session))
         )
         return None if row is None else cast("int", row[0])
 
@@ -318,12 +269,12 @@ class Index:
             ("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)
         ):  # fmt: skip
             if names:
-                conditions.append(f"tx.{column} in ({_marks(names)})")
-                values += map(_stored, names)
+                conditions.append(f"tx.{column} in ({marks(names)})")
+                values += map(stored, names)
         source = "tx"
         if wanted.paths:
-            source = f"(select distinct seq from touch where {_touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
-            values[:0] = _bounds(wanted.paths)
+            source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
+            values[:0] = bounds(wanted.paths)
         rows = self._all(
             f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # no user input
             " order by tx.seq desc limit ?",
@@ -347,7 +298,7 @@ class Index:
         row = self._one("select kind, actor, session, time_us from tx where seq = ?", (seq,))
         assert row is not None, "callers pass only recorded transactions"
         kind, actor, session, time_us = row
-        return TransactionInfo(cast("Kind", kind), _unstored(actor), _unstored(session), time_us)
+        return TransactionInfo(cast("Kind", kind), unstored(actor), unstored(session), time_us)
 
     def following(self, seq: int, limit: int) -> list[Transaction]:
         """Return the first `limit` transactions after `seq`, rising."""
@@ -368,14 +319,14 @@ class Index:
         row = self._one(
             "select * from touch where path = ? and seq <= ? order by seq desc limit 1", (path.raw, seq)
         )
-        return None if row is None else (row[1], _touch(row))
+        return None if row is None else (row[1], touch_in(row))
 
     def touch_after(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
         """Return the first touch of `path` after `seq`."""
         row = self._one(
             "select * from touch where path = ? and seq > ? order by seq limit 1", (path.raw, seq)
         )
-        return None if row is None else (row[1], _touch(row))
+        return None if row is None else (row[1], touch_in(row))
 
     def touches_after(self, path: WorkspacePath, seq: int) -> list[int]:
         """Return the seqs of the transactions that touched `path` after `seq`, rising."""
@@ -388,7 +339,7 @@ class Index:
             "select * from touch where path = ? and seq > ? and seq < ? order by seq",
             (path.raw, after, NEVER if before is None else before),
         )
-        return [(Seq(row[1]), _touch(row)) for row in rows]
+        return [(Seq(row[1]), touch_in(row)) for row in rows]
 
     def deletions(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
         """Return those of `life` that left no file at `path`."""
@@ -396,13 +347,13 @@ class Index:
             "select * from touch where path = ? and seq > ? and seq < ? and after is null order by seq",
             (path.raw, after, NEVER if before is None else before),
         )
-        return [(Seq(row[1]), _touch(row)) for row in rows]
+        return [(Seq(row[1]), touch_in(row)) for row in rows]
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
         """Return the transactions that `seq` undid, at least in some paths; linear in the paths of those."""
         row = self._one("select undoes from tx where seq = ?", (seq,))
         assert row is not None, "callers pass only recorded transactions"
-        return undo_state.whole(row[0])
+        return whole(row[0])
 
     def version_made_by(self, path: WorkspacePath, version: Version) -> int | None:
         """Return the newest transaction after which `path` held `version`."""
@@ -428,7 +379,7 @@ class Index:
     def moves_to(self, path: WorkspacePath) -> list[tuple[int, Touch]]:
         """Return all moves to `path`, rising: the seq and the touch."""
         query = "select * from touch where path = ? and source is not null order by seq"
-        return [(row[1], _touch(row)) for row in self._all(query, (path.raw,))]
+        return [(row[1], touch_in(row)) for row in self._all(query, (path.raw,))]
 
     def changed_paths(self, after: int, through: int) -> Iterator[WorkspacePath]:
         """Yield each path that a transaction in (after, through] touched, once, sorted."""
@@ -439,7 +390,7 @@ class Index:
 
     def in_force(self, chosen: UndoQuery, limit: int = -1) -> list[Transaction]:
         """Return the newest `limit` transactions (-1: all) that match and are not undone, newest first."""
-        conditions = [f"kind in ({_marks(chosen.kinds)})", "undone_by is null"]
+        conditions = [f"kind in ({marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]
         for condition, value in (
             ("seq >= ?", chosen.since),
@@ -452,11 +403,11 @@ class Index:
                 values.append(value)
         for column, names in (("session", chosen.sessions), ("actor", chosen.actors)):
             if names:
-                conditions.append(f"{column} in ({_marks(names)})")
-                values += map(_stored, names)
+                conditions.append(f"{column} in ({marks(names)})")
+                values += map(stored, names)
         if chosen.below is not None:
-            conditions.append(f"seq in (select seq from touch where {_touching(chosen.below)})")  # noqa: S608
-            values += _bounds(chosen.below)
+            conditions.append(f"seq in (select seq from touch where {touching(chosen.below)})")  # noqa: S608
+            values += bounds(chosen.below)
         rows = self._all(
             f"select * from tx where {' and '.join(conditions)} order by seq desc limit ?",  # noqa: S608  # ours
             (*values, limit),
@@ -469,7 +420,7 @@ class Index:
             "select session, min(seq), max(seq) from tx where session is not null group by session", ()
         )
         return [
-            SessionWork(_unstored(name), newest.actor, self.made(first).time_us, newest.time_us)
+            SessionWork(unstored(name), newest.actor, self.made(first).time_us, newest.time_us)
             for name, first, last in rows
             for newest in [self.made(last)]
         ]
@@ -483,7 +434,7 @@ class Index:
     def touch_in(self, path: WorkspacePath, seq: int) -> Touch | None:
         """Return the touch of `path` by transaction `seq`."""
         row = self._one("select * from touch where path = ? and seq = ?", (path.raw, seq))
-        return None if row is None else _touch(row)
+        return None if row is None else touch_in(row)
 
     def kind_of(self, seq: int) -> Kind | None:
         row = self._one("select kind from tx where seq = ?", (seq,))
@@ -497,15 +448,15 @@ class Index:
         """Convert rows of `tx` to transactions, with their touches."""
         touches: dict[int, list[Touch]] = {row[0]: [] for row in rows}
         for touch in self._of("touch", list(touches), "path"):
-            touches[touch[1]].append(_touch(touch))
-        return [_transaction(row, touches[row[0]]) for row in rows]
+            touches[touch[1]].append(touch_in(touch))
+        return [transaction_in(row, touches[row[0]]) for row in rows]
 
     def _of(self, table: str, seqs: Sequence[int], order: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of these transactions, in batches, and in `order` within each batch."""
         for start in range(0, len(seqs), ASKED_AT_ONCE):
             few = seqs[start : start + ASKED_AT_ONCE]
             yield from self._all(
-                f"select * from {table} where seq in ({_marks(few)}) order by {order}",  # noqa: S608  # ours
+                f"select * from {table} where seq in ({marks(few)}) order by {order}",  # noqa: S608  # ours
                 few,
             )
 
@@ -538,119 +489,5 @@ class Index:
         self.flaw = None
 
     def _refused(self, error: sqlite3.DatabaseError, what: str) -> Refused:
-        self.flaw = _refusal(error, what)
+        self.flaw = refusal_of(error, what)
         return self.flaw
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    # A cache needs no sync: a power cut costs a rebuild, not the history.
-    return sqlite.connect(path, journal="wal", synchronous="off")
-
-
-def _made(path: str) -> sqlite3.Connection:
-    made = _connect(path)
-    made.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
-    return made
-
-
-def _refusal(error: sqlite3.DatabaseError, what: str) -> Refused:
-    """Convert a SQLite error to a Refused; `what` is the participle of the failed action."""
-    if not sqlite.is_damage(error):
-        return sqlite.refusal(error, f"The index of the history cannot be {what}")
-    return HistoryDamaged(
-        f"The index of the history cannot be {what}: {error}.",
-        hint="No transaction is lost by this. `editctl check --repair` rebuilds the index from the history.",
-    )
-
-
-def _insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
-    database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
-                transaction.time_us, undo_state.written(transaction), transaction.undone_by, notes,
-            )
-            for transaction, notes in batch
-        ),
-    )  # fmt: skip
-    database.executemany(
-        "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
-        (
-            (
-                touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
-                None if touch.source is None else touch.source.raw,
-            )
-            for transaction, _ in batch
-            for touch in transaction.touches
-        ),
-    )  # fmt: skip
-
-
-def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
-    return map(_stored, (author.actor, author.session, author.message, author.request_id))
-
-
-def _touching(paths: Sequence[WorkspacePath]) -> str:
-    """Return the condition for touches of these paths, or of paths below them."""
-    return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
-
-
-def _bounds(paths: Sequence[WorkspacePath]) -> list[bytes]:
-    """Return the values for `_touching`. In bytes, "0" follows "/"."""
-    return [bound for path in paths for bound in (path.raw, path.raw + b"/", path.raw + b"0")]
-
-
-def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
-    return (None, None, None) if entry is None else (entry.mode, entry.version, entry.permissions)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
-
-
-def _transaction(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
-    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
-    undoes_seqs, parts = undo_state.read(undoes)
-    return Transaction(
-        Seq(seq),
-        CommitId(oid),
-        kind,
-        Authorship(_unstored(actor), _unstored(session), _unstored(message), _unstored(request_id)),
-        time_us,
-        tuple(touches),
-        undoes_seqs,
-        None if undone_by is None else Seq(undone_by),
-        parts,
-    )
-
-
-def _touch(row: Sequence[Any]) -> Touch:
-    path, _, *sides, source, undone_by = row
-    return Touch(
-        WorkspacePath(os.fsdecode(path)),
-        _entry(sides[:3]),
-        _entry(sides[3:]),
-        None if source is None else WorkspacePath(os.fsdecode(source)),
-        None if undone_by is None else Seq(undone_by),
-    )
-
-
-def _entry(columns: Sequence[Any]) -> Entry | None:
-    mode, version, permissions = columns
-    return None if version is None else Entry(cast("GitMode", mode), Version(version), permissions)
-
-
-def _stored(text: str | None) -> str | bytes | None:
-    """Encode text that is not UTF-8 as bytes, because SQLite's text is UTF-8."""
-    if text is None or text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape")
-    return text
-
-
-def _unstored(value: Any) -> Any:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

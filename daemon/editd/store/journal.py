@@ -29,7 +29,6 @@ import msgspec
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.store.state_files import (
     ACKNOWLEDGED,
     BEFORE_AT,
@@ -39,6 +38,7 @@ from editd.store.state_files import (
     before_in,
     read_acknowledged,
 )
+from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.system.files import replace_file_durably, sync_path
 from editd.system.filesystem import folder_bytes, write_at, write_out
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pygit2
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.commit_message import parse
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, Trees
 from editd.store.git_repository import (
     drop_packs,
@@ -33,10 +32,9 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.history import commit_of, tree_entry
 from editd.store.journal import Frame, JournalPosition, committed, frames
-from editd.store.journal_record import Committed, transaction_of
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
+from editd.store.transaction_record import Committed, commit_of, parse, transaction_of, tree_entry
 from editd.system.files import sync_path, take
 from editd.system.frames import read_frame, write_frame
 from editd.system.process import exit_fast

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.git_objects import ObjectKind, Oid, object_id
+from editd.store.git_objects import KIND_NUMBERS, KINDS, ObjectKind, Oid, object_id
 from editd.store.git_repository import COMPACTING, read_manifest
 from editd.system.files import replace_file, sync_path
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # libgit2's PackBuilder, which searches for deltas, took three times as long in a prototype. It is used when
 # packs are combined (`repack`). Format: git's gitformat-pack(5): the pack, and its index of version 2.
 
-_TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _HEADER = struct.Struct(">4sII")
 _LARGE = 1 << 31  # larger offsets go into the index's table of 8-byte offsets
 _COPY_BYTES = 1 << 20
@@ -64,7 +63,7 @@ class PackWriter:
         name = object_id(kind, content) if oid is None else oid
         if name in self._entries:
             return name
-        packed = _entry_header(_TYPES[kind], len(content)) + zlib.compress(content, 1)
+        packed = _entry_header(KIND_NUMBERS[kind], len(content)) + zlib.compress(content, 1)
         self._file.write(packed)
         self._entries[name] = (self._offset, zlib.crc32(packed))
         self._offset += len(packed)
@@ -171,7 +170,6 @@ def _opener(path: str, flags: int) -> int:
 # objects 755 ms (here 647, libgit2 441). It ends at the first damaged byte, and behind it were half of a
 # pack's objects. So this reader stays.
 
-_KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
 _BY_OFFSET, _BY_NAME = 6, 7
 _HEADER_BYTES, _TRAILER_BYTES = 12, 20
 _CHUNK = 1 << 16
@@ -264,7 +262,7 @@ class Pack:
         for entry in self._entries():
             self._ends[entry.offset] = entry.end
             if entry.base is None:
-                self._places[object_id(_KINDS[entry.kind], entry.content)] = entry.offset
+                self._places[object_id(KINDS[entry.kind], entry.content)] = entry.offset
             else:
                 waiting.append((entry.offset, entry.base))
         while waiting:
@@ -313,7 +311,7 @@ class Pack:
         if entry is None or depth > 4096:
             return None
         if entry.base is None:
-            return _KINDS[entry.kind], entry.content
+            return KINDS[entry.kind], entry.content
         place = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
         base = None if place is None else self._object(place, depth + 1)
         content = None if base is None else _made_of(base[1], entry.content)
@@ -394,7 +392,7 @@ class Pack:
                 base = at - back
                 if not _HEADER_BYTES <= base < at:
                     return None
-            elif kind not in _KINDS:
+            elif kind not in KINDS:
                 return None
         except IndexError:
             return None

@@ -3,10 +3,10 @@
 It runs while no other process has the history open. Damaged files are moved into `damaged/<time>/`, never
 deleted. These are the sources, each verified by the known ids and checksums:
 
-- objects: the undamaged parts of packs; the records of the journal; folders and commits rebuilt from the
-  index; contents in the workspace's files and in the user's own repositories;
-- transactions: the whole records; damaged ones from the index, verified by their commit ids;
-- head, the manifest, the mark, the indexes of packs and the index of the history are rebuilt.
+- content is rescued (`salvage.RescuedObjects`): the undamaged parts of packs; the records of the journal;
+  contents in the workspace's files and in the user's own repositories;
+- derived data is rebuilt here: folders and commits from the index; transactions from the whole records, or
+  from the index, verified by their commit ids; head, the manifest, the mark, and all indexes.
 
 `Repair` computes the plan and the losses without writing; `carry_out` executes the plan.
 """
@@ -23,17 +23,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store.commit_message import parse
 from editd.store.git_objects import (
     EMPTY_TREE,
-    CommitObject,
-    GitTree,
-    ObjectKind,
     Oid,
-    TreeEntry,
     Trees,
-    object_id,
-    tree_changes,
 )
 from editd.store.git_repository import (
     MANIFEST,
@@ -46,20 +39,28 @@ from editd.store.git_repository import (
     write_history_start,
     write_manifest,
 )
-from editd.store.history import commit_of
 from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, whole_records
-from editd.store.journal_record import ChangeRecord, Committed, EntryRecord, part_records, transaction_of
 from editd.store.pack_worker import Packer
 from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
-from editd.store.salvage import Salvage
+from editd.store.salvage import RescuedObjects, Salvage
 from editd.store.state_files import read_acknowledged
-from editd.store.verify import KINDS, verify_full, verify_quick
+from editd.store.transaction_record import (
+    ChangeRecord,
+    Committed,
+    EntryRecord,
+    commit_of,
+    entry_by,
+    parse,
+    part_records,
+    transaction_of,
+)
+from editd.store.verify import verify_full, verify_quick
 from editd.system.files import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
-from editd.values.content import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
     from editd.values.transaction import Entry, Transaction
 
@@ -99,8 +100,7 @@ class Repair:
         self._indexes: dict[str, bytes] = {}  # rebuilt indexes of whole packs, by path
         self._own: set[Oid] = set()  # the objects that the store's own packs will have
         self._whole: dict[Oid, Pack] = {}  # whole objects of damaged packs
-        self._found: dict[Oid, tuple[ObjectKind, bytes]] = {}  # rebuilt, or found elsewhere
-        self._gone: set[Oid] = set()
+        gone: AbstractSet[Oid] = frozenset()  # lost in an earlier repair
         self._records: list[Committed] | None = None  # of a new journal; None keeps the old one
         self._pack_through = 0
         self._head: Oid | None = None
@@ -108,17 +108,17 @@ class Repair:
         self._is_floor_damaged = False
         self._floor: Oid | None = None
         self._floor_known: Oid | None = None  # by the manifest
-        try:
-            manifest = read_manifest(self._store)
-            self._gone |= set() if manifest is None else manifest.lost
-            listed = {} if manifest is None else manifest.packs
-            self._floor_known = None if manifest is None else manifest.floor
-        except HistoryDamaged:
-            listed = dict[str, int]()
+        listed: dict[str, int] = {}
+        with contextlib.suppress(HistoryDamaged):
+            if (manifest := read_manifest(self._store)) is not None:
+                gone, listed, self._floor_known = manifest.lost, manifest.packs, manifest.floor
         self._plan_files()
         self._plan_packs(listed)
         self._salvage = Salvage(self.folder, HistoryDamaged(""))
         self._by_seq = {record.seq: record for record in whole_records(self._journal)}
+        self._rescued = RescuedObjects(
+            self._salvage, self._by_seq, self.find, self._own, gone, self.done, self.lost
+        )
         try:
             end = self._plan_chain()
             if not self._begins_anew:
@@ -238,7 +238,7 @@ class Repair:
         oid = head
         while oid is not None:
             try:
-                commit = self._commit(oid)
+                commit = self._rescued.commit(oid)
                 seq = int(parse(commit.message).seq)
             except (KeyError, ValueError):
                 break
@@ -266,8 +266,8 @@ class Repair:
         if oid is None:
             return None
         try:
-            commit = self._commit(oid)
-            self._walk(commit.tree, None if before is None else before.tree)
+            commit = self._rescued.commit(oid)
+            self._rescued.walk(commit.tree, None if before is None else before.tree)
         except (KeyError, ValueError):
             if before is None or transaction is None:
                 return None
@@ -287,99 +287,27 @@ class Repair:
         return self._salvage.index.transaction(seq), self._salvage.index.notes(seq)
 
     def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
-        trees = Trees(before.tree, self._read)
+        trees = Trees(before.tree, self._rescued.read)
         try:
-            splice = trees.update((touch.path.raw, _tree_entry(touch.after)) for touch in transaction.touches)
+            splice = trees.update((touch.path.raw, entry_by(touch.after)) for touch in transaction.touches)
         except KeyError:
             return None
         commit, content = commit_of(transaction, notes, splice.root, before.commit)
         if commit.hex() != transaction.id:
             return None
         for oid, raw in splice.trees.items():
-            self._take("tree", oid, raw)
+            self._rescued.take("tree", oid, raw)
         if splice.root == EMPTY_TREE:
-            self._take("tree", EMPTY_TREE, b"")
-        self._take("commit", commit, content)
+            self._rescued.take("tree", EMPTY_TREE, b"")
+        self._rescued.take("commit", commit, content)
         return _Link(commit, splice.root)
-
-    def _take(self, kind: ObjectKind, oid: Oid, content: bytes) -> None:
-        if oid not in self._own:
-            self._found[oid] = (kind, content)
-
-    def _read(self, oid: Oid) -> bytes:
-        """Return an object's verified bytes; keep those of a borrowed or rebuilt object. Raises KeyError."""
-        recovered = self._found.get(oid)
-        if recovered is not None:
-            return recovered[1]
-        if oid == EMPTY_TREE:
-            return b""
-        number, content = self._salvage.objects.read(oid)
-        kind = KINDS[number]
-        if object_id(kind, content) != oid:
-            raise KeyError(oid)
-        self._take(kind, oid, content)
-        return content
-
-    def _commit(self, oid: Oid) -> CommitObject:
-        return CommitObject.decode(self._salvage.floor.seen(oid, self._read(oid)))
-
-    def _walk(self, tree: Oid, before: Oid | None) -> None:
-        """Read each new folder in `tree`, or all for the baseline. Raises KeyError, ValueError."""
-        if before is not None:
-            for _ in tree_changes(self._read, before, tree):
-                continue
-            return
-        for path, oid in self._baseline(tree):
-            self._need(oid, path, "the baseline")
-
-    def _baseline(self, tree: Oid) -> Iterator[tuple[str, Oid]]:
-        waiting = [(b"", tree)]
-        while waiting:
-            prefix, oid = waiting.pop()
-            folder = GitTree.decode(self._read(oid))
-            for name, entry in folder.files().items():
-                if not self._is_borrowed(entry.oid):
-                    yield os.fsdecode(prefix + name), entry.oid
-            for name in folder.folders():
-                below = folder.entry(name)
-                if below is not None:
-                    waiting.append((prefix + name + b"/", below.oid))
-
-    def _is_borrowed(self, oid: Oid) -> bool:
-        return oid not in self._own and self._salvage.objects.is_borrowed(oid)
 
     def _need_contents(self, seq: int) -> None:
         transaction, _ = self._transaction(seq)
         for touch in () if transaction is None else transaction.touches:
             for entry in (touch.before, touch.after):
                 if entry is not None:
-                    self._need(bytes.fromhex(entry.version), touch.path.text, f"transaction {seq}")
-
-    def _need(self, oid: Oid, path: str, where: str) -> bytes | None:
-        """Recover a content from any source, so that the store will have it; None if it is lost."""
-        if oid in self._own or oid in self._found:
-            return b""
-        with contextlib.suppress(KeyError):
-            return self._read(oid)
-        content = self._in_records(oid)
-        if content is None:
-            held = self.find(path)
-            content = held if held is not None and version_of(held) == oid.hex() else None
-        if content is not None:
-            self._take("blob", oid, content)
-            self.done.append(f"The content {oid.hex()[:12]} of {path} in {where} is recovered elsewhere.")
-        elif oid not in self._gone:
-            self._gone.add(oid)
-            self.lost.append(f"The content {oid.hex()[:12]} of {path} in {where}.")
-        return content
-
-    def _in_records(self, oid: Oid) -> bytes | None:
-        for record in self._by_seq.values():
-            for change in record.changes:
-                for side in (change.before, change.after):
-                    if side is not None and side.version == oid and side.content is not None:
-                        return side.content
-        return None
+                    self._rescued.need(bytes.fromhex(entry.version), touch.path.text, f"transaction {seq}")
 
     # ── the journal ──
 
@@ -431,12 +359,12 @@ class Repair:
         for touch in transaction.touches:
             after = None
             if touch.after is not None:
-                content = self._content(bytes.fromhex(touch.after.version), touch.path.text, seq)
+                content = self._rescued.content(bytes.fromhex(touch.after.version), touch.path.text, seq)
                 if content is None:
                     self._pack_through = seq  # so that recovery does not need the content
                 after = _entry_record(touch.after, content)
             if touch.before is not None:
-                self._need(bytes.fromhex(touch.before.version), touch.path.text, f"transaction {seq}")
+                self._rescued.need(bytes.fromhex(touch.before.version), touch.path.text, f"transaction {seq}")
             source = None if touch.source is None else touch.source.raw
             changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
         author = transaction.authorship
@@ -448,11 +376,6 @@ class Repair:
             parts=parts, hunks=hunks,
         )  # fmt: skip
         return record, made
-
-    def _content(self, oid: Oid, path: str, seq: int) -> bytes | None:
-        if self._need(oid, path, f"transaction {seq}") is None:
-            return None
-        return self._read(oid)
 
     def _lose(self, first: int, last: int) -> None:
         for seq in range(first, last + 1):
@@ -484,7 +407,7 @@ class Repair:
         if self._floor is not None:
             write_history_start(self._store, self._floor)
         gone = {os.path.basename(path) for path in self._replaced} - {made}
-        write_manifest(self._store, without=gone, lost=frozenset(self._gone))
+        write_manifest(self._store, without=gone, lost=frozenset(self._rescued.gone))
         assert self._head is not None, "without a head the history begins anew"
         move_head(self._store, self._head)
         for path in self._replaced:
@@ -509,7 +432,7 @@ class Repair:
         try:
             for oid, pack in self._whole.items():
                 writer.add(*pack.read(oid), oid)
-            for oid, (kind, content) in self._found.items():
+            for oid, (kind, content) in self._rescued.objects.items():
                 writer.add(kind, content, oid)
             made = writer.finish()
         except BaseException:
@@ -564,10 +487,6 @@ def _put_in_place(source: str, target: str, name: bytes) -> None:
             descriptor = folder.open_itself()
             os.fsync(descriptor)
             os.close(descriptor)
-
-
-def _tree_entry(entry: Entry | None) -> TreeEntry | None:
-    return None if entry is None else TreeEntry(entry.mode, bytes.fromhex(entry.version))
 
 
 def _entry_record(entry: Entry | None, content: bytes | None) -> EntryRecord | None:

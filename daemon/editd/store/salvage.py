@@ -18,26 +18,35 @@ from typing import TYPE_CHECKING
 import pygit2
 
 from editd.errors import HistoryDamaged, UnknownTransaction
-from editd.store import commit_message
-from editd.store.git_objects import CommitObject, Oid
+from editd.store import transaction_record
+from editd.store.git_objects import (
+    EMPTY_TREE,
+    KIND_NUMBERS,
+    KINDS,
+    CommitObject,
+    GitTree,
+    ObjectKind,
+    Oid,
+    object_id,
+    tree_changes,
+)
 from editd.store.git_repository import read_head
-from editd.store.history import History, HistoryParts, store_of, tree_entry
+from editd.store.history import History, HistoryParts, store_of
 from editd.store.index import Index
 from editd.store.journal import Journal, whole_records
-from editd.store.journal_record import transaction_of
 from editd.store.packfile import Pack, verify_index, whole_objects
 from editd.store.state_files import SyncedThrough
+from editd.store.transaction_record import transaction_of, tree_entry
 from editd.store.verify import verify_quick
+from editd.values.content import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
-    from editd.store.journal_record import Committed
+    from editd.store.transaction_record import Committed
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry
-
-
-NUMBERS = {"commit": 1, "tree": 2, "blob": 3}  # git's object types, gitformat-pack(5)
 
 
 class WholeObjects:
@@ -72,7 +81,7 @@ class WholeObjects:
         if pack is None:
             raise KeyError(oid)
         kind, content = pack.read(oid)
-        return NUMBERS[kind], content
+        return KIND_NUMBERS[kind], content
 
     def close(self) -> None:
         self._made.cleanup()
@@ -87,7 +96,7 @@ class WholeObjects:
             kind, content = pack.read(oid)
             if kind == "commit":
                 with contextlib.suppress(ValueError):
-                    yield int(commit_message.parse(CommitObject.decode(content).message).seq), oid
+                    yield int(transaction_record.parse(CommitObject.decode(content).message).seq), oid
 
     def _reader(self, name: str, packs: list[str]) -> pygit2.Odb:
         """Return a reader of those packs that have a verified index, and of borrowed objects."""
@@ -172,7 +181,7 @@ class Salvage(History):
         self._hold(record, {})
         if record.seq <= self.packed:
             return
-        self._head, self._seq = record.commit, record.seq
+        self._advance(record)
         with contextlib.suppress(HistoryDamaged):
             splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
             self.pending.hold(record.seq, splice.trees.items())
@@ -193,6 +202,116 @@ def _copy(path: str, target: str) -> Index:
             source.close()
             copy.close()
     return Index(target)
+
+
+# Rescue: the objects that a repaired history needs, each from the source that has it whole.
+
+
+class RescuedObjects:
+    """The needed objects that the store's own packs lack: from damaged packs, records, files and elsewhere.
+
+    Each is verified by its id. Both lists get sentences: `done` those that are recovered, `lost` the others.
+    """
+
+    def __init__(
+        self,
+        salvage: Salvage,
+        records: Mapping[int, Committed],
+        find: Callable[[str], bytes | None],
+        own: AbstractSet[Oid],
+        gone: AbstractSet[Oid],
+        done: list[str],
+        lost: list[str],
+    ) -> None:
+        """`find` returns the current content of a path; `own` has the objects of the store's whole packs.
+
+        `gone` has those that an earlier repair has lost.
+        """
+        self._salvage = salvage
+        self._records = records
+        self._find = find
+        self._own = own
+        self._done, self._lost = done, lost
+        self.gone = set(gone)
+        self.objects: dict[Oid, tuple[ObjectKind, bytes]] = {}
+        """Those to write to a new pack."""
+
+    def take(self, kind: ObjectKind, oid: Oid, content: bytes) -> None:
+        if oid not in self._own:
+            self.objects[oid] = (kind, content)
+
+    def read(self, oid: Oid) -> bytes:
+        """Return an object's verified bytes; keep those of a borrowed or rebuilt object. Raises KeyError."""
+        recovered = self.objects.get(oid)
+        if recovered is not None:
+            return recovered[1]
+        if oid == EMPTY_TREE:
+            return b""
+        number, content = self._salvage.objects.read(oid)
+        kind = KINDS[number]
+        if object_id(kind, content) != oid:
+            raise KeyError(oid)
+        self.take(kind, oid, content)
+        return content
+
+    def commit(self, oid: Oid) -> CommitObject:
+        return CommitObject.decode(self._salvage.floor.seen(oid, self.read(oid)))
+
+    def walk(self, tree: Oid, before: Oid | None) -> None:
+        """Read each new folder in `tree`, or all for the baseline. Raises KeyError, ValueError."""
+        if before is not None:
+            for _ in tree_changes(self.read, before, tree):
+                continue
+            return
+        for path, oid in self._baseline(tree):
+            self.need(oid, path, "the baseline")
+
+    def _baseline(self, tree: Oid) -> Iterator[tuple[str, Oid]]:
+        waiting = [(b"", tree)]
+        while waiting:
+            prefix, oid = waiting.pop()
+            folder = GitTree.decode(self.read(oid))
+            for name, entry in folder.files().items():
+                if not self._is_borrowed(entry.oid):
+                    yield os.fsdecode(prefix + name), entry.oid
+            for name in folder.folders():
+                below = folder.entry(name)
+                if below is not None:
+                    waiting.append((prefix + name + b"/", below.oid))
+
+    def _is_borrowed(self, oid: Oid) -> bool:
+        return oid not in self._own and self._salvage.objects.is_borrowed(oid)
+
+    def need(self, oid: Oid, path: str, where: str) -> bytes | None:
+        """Recover a content from any source, so that the store will have it; None if it is lost."""
+        if oid in self._own or oid in self.objects:
+            return b""
+        with contextlib.suppress(KeyError):
+            return self.read(oid)
+        content = self._in_records(oid)
+        if content is None:
+            held = self._find(path)
+            content = held if held is not None and version_of(held) == oid.hex() else None
+        if content is not None:
+            self.take("blob", oid, content)
+            self._done.append(f"The content {oid.hex()[:12]} of {path} in {where} is recovered elsewhere.")
+        elif oid not in self.gone:
+            self.gone.add(oid)
+            self._lost.append(f"The content {oid.hex()[:12]} of {path} in {where}.")
+        return content
+
+    def _in_records(self, oid: Oid) -> bytes | None:
+        for record in self._records.values():
+            for change in record.changes:
+                for side in (change.before, change.after):
+                    if side is not None and side.version == oid and side.content is not None:
+                        return side.content
+        return None
+
+    def content(self, oid: Oid, path: str, seq: int) -> bytes | None:
+        if self.need(oid, path, f"transaction {seq}") is None:
+            return None
+        return self.read(oid)
 
 
 # Open the history; if verification fails, open it read-only.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import sqlite3
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from editd.errors import IoError, Refused
+from editd.errors import IoError
 from editd.store import sqlite
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
@@ -21,12 +20,10 @@ from editd.values.session import Bounds, Lease, Session, Unread
 from editd.values.transaction import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from editd.values.changeset import OnStale
 
-
-log = logging.getLogger(__name__)
 
 SESSIONS_FILE = "sessions.db"
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
@@ -66,27 +63,30 @@ class SessionStore:
         """Open the file in `folder`, or create it. Raises IoError."""
         self._path = os.path.join(folder, SESSIONS_FILE)
         is_new = not os.path.exists(self._path)
+        self.was_ended_cleanly = False
+        self.sessions: list[Session] = []
+        self.leases: list[Lease] = []
+        self.last_token = 0
         try:
-            try:
-                self._database = _open_sessions(self._path)
-                self.was_ended_cleanly = is_new or self._fact("running") == 0
-                self.sessions = [_session(*row) for row in self._rows("session")]
-                self.leases = [_lease(*row) for row in self._rows("lease")]
-                self.last_token = self._fact("token")
-                sqlite.verify_pages(self._database, "integrity_check")
-            except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError, TypeError, Refused) as error:
-                if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
-                    raise
-                log.error("the registry of sessions is damaged: %s: %s", self._path, error)
-                sqlite.put_aside(self._path)
-                self._database = _open_sessions(self._path)
+            self._database, is_whole = sqlite.open_or_replace(
+                self._path, self._load, journal="delete", synchronous="full", tables=SESSION_TABLES
+            )
+            if not is_whole:
                 self.was_ended_cleanly = False
                 self.sessions, self.leases = [], []
                 self.last_token = now_us // 1_000_000
+            self.was_ended_cleanly |= is_new
             self._write("insert or replace into fact values ('running', 1)")
+            sqlite.is_open(self._database)
         except (OSError, sqlite3.Error) as error:
             raise sqlite.refusal(error, f"The registry of sessions, {self._path}, cannot be read") from error
-        sqlite.is_open(self._database)
+
+    def _load(self, database: sqlite3.Connection) -> None:
+        self.was_ended_cleanly = _fact(database, "running") == 0
+        self.sessions = [_session(*row) for row in database.execute("select * from session")]
+        self.leases = [_lease(*row) for row in database.execute("select * from lease")]
+        self.last_token = _fact(database, "token")
+        sqlite.verify_pages(database, "integrity_check")
 
     def put_session(self, session: Session) -> None:
         """Store a session; durable on return. Raises IoError."""
@@ -151,16 +151,10 @@ class SessionStore:
         if token is not None:
             self.last_token = max(self.last_token, token)
 
-    def _fact(self, name: str) -> int:
-        row = self._database.execute("select value from fact where name = ?", (name,)).fetchone()
-        return 0 if row is None else int(row[0])
 
-    def _rows(self, table: str) -> Sequence[tuple[str, bytes]]:
-        return self._database.execute(f"select * from {table}").fetchall()  # noqa: S608  # ours
-
-
-def _open_sessions(path: str) -> sqlite3.Connection:
-    return sqlite.connect(path, journal="delete", synchronous="full", tables=SESSION_TABLES)
+def _fact(database: sqlite3.Connection, name: str) -> int:
+    row = database.execute("select value from fact where name = ?", (name,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _session(name: str, written: bytes) -> Session:
@@ -213,20 +207,11 @@ class ReadVersionStore:
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, READ_MARKS_FILE)
-        self.is_whole = True  # False if the file was damaged, and its content is gone
         with self._refusing("read"):
-            try:
-                self._database = _open_read_marks(self._path)
-                sqlite.verify_pages(self._database, "quick_check")
-                _verify_rows(self._database)
-            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-                if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
-                    raise
-                log.error("the file of the sessions' read marks is damaged: %s: %s", self._path, error)
-                self.is_whole = False
-                sqlite.put_aside(self._path)
-                self._database = _open_read_marks(self._path)
-        sqlite.is_open(self._database)
+            self._database, self.is_whole = sqlite.open_or_replace(
+                self._path, _verify_rows, journal="wal", synchronous="off", tables=READ_MARK_TABLES
+            )
+            sqlite.is_open(self._database)  # `is_whole` is False if the content of a damaged file is gone
 
     def of(self, session: str) -> list[tuple[WorkspacePath, ReadMark]]:
         with self._refusing("read"):
@@ -282,12 +267,9 @@ class ReadVersionStore:
             ) from error
 
 
-def _open_read_marks(path: str) -> sqlite3.Connection:
-    return sqlite.connect(path, journal="wal", synchronous="off", tables=READ_MARK_TABLES)
-
-
 def _verify_rows(opened: sqlite3.Connection) -> None:
     """Decode every read mark. Raises sqlite3.DatabaseError, ValueError, TypeError if one is damaged."""
+    sqlite.verify_pages(opened, "quick_check")
     for _, path, version, lines in opened.execute("select session, path, version, lines from sight"):
         WorkspacePath(os.fsdecode(path))
         _sight(version, lines)

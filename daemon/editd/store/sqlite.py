@@ -14,10 +14,12 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Literal
 
-from editd.errors import IoError
+from msgspec import MsgspecError
+
+from editd.errors import IoError, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,32 @@ def connect(
         database.close()
         raise
     return database
+
+
+def open_or_replace(
+    path: str,
+    load: Callable[[sqlite3.Connection], None],
+    *,
+    journal: Literal["delete", "wal"],
+    synchronous: Literal["full", "off"],
+    tables: str,
+) -> tuple[sqlite3.Connection, bool]:
+    """Open the database and `load` it; replace a damaged one by an empty one. Return whether it was whole.
+
+    `load` raises an error if what it reads is damaged. Raises OSError, sqlite3.Error for any other failure.
+    """
+    is_whole = True
+    try:
+        database = connect(path, journal=journal, synchronous=synchronous, tables=tables)
+        load(database)
+    except (sqlite3.DatabaseError, MsgspecError, ValueError, TypeError, Refused) as error:
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            raise
+        log.error("a database of the sessions is damaged: %s: %s", path, error)
+        is_whole = False
+        put_aside(path)
+        database = connect(path, journal=journal, synchronous=synchronous, tables=tables)
+    return database, is_whole
 
 
 def verify_pages(database: sqlite3.Connection, check: Literal["integrity_check", "quick_check"]) -> None:

@@ -19,13 +19,12 @@ import pygit2
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.store import commit_message
-from editd.store.commit_message import transactions_of
+from editd.store import transaction_record
 from editd.store.git_objects import (
     EMPTY_TREE,
+    KINDS,
     CommitObject,
     GitTree,
-    ObjectKind,
     Oid,
     object_id,
     tree_changes,
@@ -45,6 +44,7 @@ from editd.store.git_repository import (
 from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
+from editd.store.transaction_record import transactions_of
 from editd.system.frames import read_frame, write_frame
 from editd.system.process import exit_fast
 
@@ -56,7 +56,6 @@ START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest firs
 NAMED_MAX = 20  # objects or transactions in one message
 MENDS = "`editctl check --repair` repairs as much as possible."
 MADE = "proof-"  # the prefix of a folder with an index rebuilt for comparison
-KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}
 
 
 class Damage(Struct, frozen=True):
@@ -307,7 +306,7 @@ class _Walk:
         while oid is not None:
             try:
                 commit = CommitObject.decode(self._tree(oid))
-                seq = commit_message.parse(commit.message).seq
+                seq = transaction_record.parse(commit.message).seq
             except (KeyError, ValueError, pygit2.GitError) as error:
                 name = "head" if expected is None else f"transaction {expected}"
                 return [f"The commit {oid.hex()} of {name} in {self._store} cannot be read: {error}. {MENDS}"]
@@ -322,7 +321,7 @@ class _Walk:
 
     def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
         """Yield contents missing in the store's packs; those of the baseline may also be borrowed."""
-        first = int(commit_message.parse(chain[-1][1].message).seq) if chain else 0
+        first = int(transaction_record.parse(chain[-1][1].message).seq) if chain else 0
         for place, (_, commit) in enumerate(chain):
             seq = first + len(chain) - 1 - place
             try:

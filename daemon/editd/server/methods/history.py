@@ -26,8 +26,8 @@ from editd.engine.undo_selection import (
 )
 from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout
 from editd.server import convert
-from editd.store.commit_message import rfc3339
-from editd.store.index import UndoQuery
+from editd.store.index_tables import UndoQuery
+from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
-    from editd.store.index import SessionWork
+    from editd.store.index_tables import SessionWork
     from editd.values.content import Version
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
 from editd.server import convert
 from editd.server.connection import PendingAnswer
-from editd.store.commit_message import rfc3339
+from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:

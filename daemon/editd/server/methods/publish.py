@@ -21,7 +21,7 @@ from editd.engine.publish_worker import Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, RequestProcess
-from editd.store.index import LogQuery
+from editd.store.index_tables import LogQuery
 from editd.wire import messages
 
 if TYPE_CHECKING:

@@ -1,27 +1,217 @@
-"""The undone transactions and paths in the index, rebuilt with it.
-
-A path of a transaction is undone while an undo of it is in force there. Of several, the newest is recorded.
-A transaction is undone once all its paths are. An undo is a transaction: when it is undone itself,
-the transactions that it took back are in force again, and so on down.
-"""
+"""The tables of the index: their SQL, the form of their rows, and the marks of what is undone at present."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.errors import HistoryDamaged
+from editd.store import sqlite
+from editd.values.content import GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from editd.errors import Refused
+
+SCHEMA = 5
+
+_TABLES = """
+create table tx (
+    seq integer primary key, id text not null, kind text not null, actor text not null, session text,
+    message text not null, request_id text, time_us integer not null, undoes text not null,
+    undone_by integer, notes blob not null
+);
+create unique index tx_by_id on tx(id);
+create index tx_by_request on tx(request_id) where request_id is not null;
+create index tx_by_session on tx(session, seq) where session is not null;
+create index tx_by_actor on tx(actor, seq);
+create index tx_by_kind on tx(kind, seq);
+create index tx_by_time on tx(time_us);
+create table touch (
+    path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
+    after_mode integer, after text, after_permissions integer, source blob,
+    undone_by integer, primary key (path, seq)
+) without rowid;
+create index touch_by_seq on touch(seq);
+create index touch_by_source on touch(source, seq) where source is not null;
+create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
+"""
+NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
+
+
+class LogQuery(Struct, frozen=True):
+    """The filters of a `log`; None, or no name, means all."""
+
+    before: int | None = None
+    after: int | None = None
+    paths: tuple[WorkspacePath, ...] = ()
+    sessions: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    since_us: int | None = None  # at this time or after it
+    until_us: int | None = None
+
+
+class TransactionInfo(Struct, frozen=True):
+    """The origin of a transaction, without its changes."""
+
+    kind: Kind
+    actor: str
+    session: str | None
+    time_us: int
+
+
+class SessionWork(Struct, frozen=True):
+    """A session in the history: its name, actor and times."""
+
+    name: str
+    actor: str  # of its newest transaction
+    first_us: int
+    last_us: int
+
+
+class UndoQuery(Struct, frozen=True):
+    """The filters of an undo, for transactions that are at least partly in force; None means all."""
+
+    kinds: tuple[Kind, ...]
+    sessions: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
+    since: int | None = None  # a seq; all of these bounds are inclusive
+    until: int | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or a path below
+
+
+def connect(path: str) -> sqlite3.Connection:
+    # A cache needs no sync: a power cut costs a rebuild, not the history.
+    return sqlite.connect(path, journal="wal", synchronous="off")
+
+
+def create(path: str) -> sqlite3.Connection:
+    made = connect(path)
+    made.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
+    return made
+
+
+def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
+    """Convert a SQLite error to a Refused; `what` is the participle of the failed action."""
+    if not sqlite.is_damage(error):
+        return sqlite.refusal(error, f"The index of the history cannot be {what}")
+    return HistoryDamaged(
+        f"The index of the history cannot be {what}: {error}.",
+        hint="No transaction is lost by this. `editctl check --repair` rebuilds the index from the history.",
+    )
+
+
+def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
+    database.executemany(
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
+                transaction.time_us, written(transaction), transaction.undone_by, notes,
+            )
+            for transaction, notes in batch
+        ),
+    )  # fmt: skip
+    database.executemany(
+        "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
+        (
+            (
+                touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
+                None if touch.source is None else touch.source.raw,
+            )
+            for transaction, _ in batch
+            for touch in transaction.touches
+        ),
+    )  # fmt: skip
+
+
+def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
+    return map(stored, (author.actor, author.session, author.message, author.request_id))
+
+
+def touching(paths: Sequence[WorkspacePath]) -> str:
+    """Return the condition for touches of these paths, or of paths below them."""
+    return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
+
+
+def bounds(paths: Sequence[WorkspacePath]) -> list[bytes]:
+    """Return the values for `touching`. In bytes, "0" follows "/"."""
+    return [bound for path in paths for bound in (path.raw, path.raw + b"/", path.raw + b"0")]
+
+
+def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
+    return (None, None, None) if entry is None else (entry.mode, entry.version, entry.permissions)
+
+
+def marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def transaction_in(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
+    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
+    undoes_seqs, parts = read(undoes)
+    return Transaction(
+        Seq(seq),
+        CommitId(oid),
+        kind,
+        Authorship(unstored(actor), unstored(session), unstored(message), unstored(request_id)),
+        time_us,
+        tuple(touches),
+        undoes_seqs,
+        None if undone_by is None else Seq(undone_by),
+        parts,
+    )
+
+
+def touch_in(row: Sequence[Any]) -> Touch:
+    path, _, *sides, source, undone_by = row
+    return Touch(
+        WorkspacePath(os.fsdecode(path)),
+        _entry(sides[:3]),
+        _entry(sides[3:]),
+        None if source is None else WorkspacePath(os.fsdecode(source)),
+        None if undone_by is None else Seq(undone_by),
+    )
+
+
+def _entry(columns: Sequence[Any]) -> Entry | None:
+    mode, version, permissions = columns
+    return None if version is None else Entry(cast("GitMode", mode), Version(version), permissions)
+
+
+def stored(text: str | None) -> str | bytes | None:
+    """Encode text that is not UTF-8 as bytes, because SQLite's text is UTF-8."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+    return text
+
+
+def unstored(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+# The undone transactions and paths, rebuilt with the index.
+#
+# A path of a transaction is undone while an undo of it is in force there. Of several, the newest is recorded.
+# A transaction is undone once all its paths are. An undo is a transaction: when it is undone itself,
+# the transactions that it took back are in force again, and so on down.
 
 NOTHING = "[]"  # the value of most transactions
 
