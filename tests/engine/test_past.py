@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from editd.engine.undo import HistoryWalker
+from editd.engine.path_history import HistoryWalker
 from editd.store.index import Index
 from editd.values.content import FILE, Version
 from editd.values.path import WorkspacePath

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from editd.engine.commands import Reader, Undo, Write
     from editd.engine.external_changes import DiskSnapshot
     from editd.engine.leases import Leases
+    from editd.engine.path_history import HistoryWalker
     from editd.engine.sessions import ReadVersions, Sessions
-    from editd.engine.undo import HistoryWalker
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
     from editd.system.clock import Clock

@@ -55,9 +55,9 @@ from editd.engine.external_changes import (
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
-from editd.engine.restore import restore
+from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.sessions import ReadVersions
-from editd.engine.undo import HistoryWalker, UndoPlan, invert
+from editd.engine.undo import UndoPlan, invert
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, UndoTarget, batches_of, without_effect
 from editd.errors import (

@@ -9,9 +9,6 @@ transaction, and to some hunks of a path. Only a change of the same lines is a c
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from operator import attrgetter
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -19,7 +16,8 @@ from msgspec.structs import replace
 
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
-from editd.engine.external_changes import blocked_by, recorded_state
+from editd.engine.external_changes import blocked_by
+from editd.engine.path_history import HistoryWalker
 from editd.errors import Conflict, InvalidParams
 from editd.values.changeset import Change
 from editd.values.content import SYMLINK
@@ -61,183 +59,6 @@ class UndoPlan(Struct, frozen=True):
     places: tuple[ConflictSite, ...]
     targets: tuple[UndoTarget, ...]
     idle: frozenset[int] = frozenset()  # targets undone separately that change nothing
-
-
-class PathLeft(Struct, frozen=True):
-    """The transaction `at` which a file leaves its path."""
-
-    at: int
-    to: WorkspacePath | None  # None: deleted or overwritten
-    undone_by: Seq | None  # the undo that brought it back, if that is in force
-
-
-class HistoryWalker:
-    """Moves and deletions of files in the history, cached while one undo is planned."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self._departures: dict[WorkspacePath, list[PathLeft]] = {}
-        self._known_after: dict[
-            WorkspacePath, int
-        ] = {}  # the seq after which the departures of a path are known
-        self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
-        self._known_moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
-        self._undoes: dict[int, tuple[Seq, ...]] = {}
-
-    def undoes(self, seq: int) -> tuple[Seq, ...]:
-        """Return the transactions that `seq` undid, in whole or in part."""
-        if seq not in self._undoes:
-            self._undoes[seq] = self.history.index.undoes(seq)
-        return self._undoes[seq]
-
-    def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
-        """Return when the file that has `path` after `seq` first leaves it, or None."""
-        departures = self._departures.setdefault(path, [])
-        known_after = self._known_after.get(path)
-        if known_after is None or seq < known_after:
-            before = None if known_after is None else known_after + 1
-            departures[:0] = self._departures_in(path, seq, before)
-            self._known_after[path] = seq
-        index = bisect_right(departures, seq, key=attrgetter("at"))
-        return departures[index] if index < len(departures) else None
-
-    def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[PathLeft]:
-        index = self.history.index
-        if path not in self._moves_from:
-            self._moves_from[path] = dict(index.moves_from(path))
-        is_moved = self._moves_from[path] or self._moves_to(path)
-        touches = index.life if is_moved else index.deletions  # others are no departures then
-        for at, touch in touches(path, after, before):
-            to = self._moves_from[path].get(at)
-            if to is None and touch.after is not None:
-                to = self._put_back(touch, at)
-            if to is None and touch.after is None and self._comes_back(touch, at):
-                continue
-            if to is not None or touch.after is None or touch.source is not None:
-                yield PathLeft(at, to, touch.undone_by)
-
-    def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
-        """Return the path to which an undo returned the file that left `path`, or None.
-
-        The file had `path` after `since`. The same undo may have taken back older moves of the file, or its
-        creation.
-        """
-        if left.undone_by is None:
-            return None
-        restored, name = path, path
-        index = self.history.index
-        oldest, before = min(self.undoes(left.undone_by), default=since), since + 1
-        while arrival := next(
-            (
-                (at, touch)
-                for at, touch in reversed(index.life(name, oldest - 1, before))
-                if touch.before is None or touch.source is not None
-            ),
-            None,
-        ):
-            before, touch = arrival
-            is_undone = touch.undone_by == left.undone_by
-            if touch.source is None:
-                if is_undone:
-                    return None
-                break
-            name = touch.source
-            restored = name if is_undone else restored
-        put = index.touch_in(restored, left.undone_by)
-        return restored if put is not None and put.after is not None else None
-
-    def _comes_back(self, touch: Touch, at: int) -> bool:
-        """Return whether a deleted file is the next one at its path again, as after a `restore`."""
-        later = self.history.index.touch_after(touch.path, at)
-        if later is None or touch.before is None:
-            return False
-        after, source = later[1].after, later[1].source
-        return source is None and after is not None and after.version == touch.before.version
-
-    def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
-        """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
-
-        If the undone move had overwritten another file, the undo restores that file, and so the history does
-        not record a move back. The undo may have undone several moves of the file, one after another.
-        """
-        name, put_at = touch.path, None
-        for seq in sorted(self.undoes(at), reverse=True):
-            move = self._moves_to(name).get(seq)
-            if move is None or move.source is None:
-                continue
-            name = move.source
-            put = self.history.index.touch_in(name, at)
-            if put is not None and put.before is None and put.after is not None and put.source is None:
-                put_at = name
-        return put_at
-
-    def _moves_to(self, path: WorkspacePath) -> dict[int, Touch]:
-        """Return the moves to `path` by their transactions."""
-        if path not in self._known_moves_to:
-            self._known_moves_to[path] = dict(self.history.index.moves_to(path))
-        return self._known_moves_to[path]
-
-    def follow_path(
-        self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
-    ) -> tuple[WorkspacePath, bool]:
-        """Return the present or last path of the file that had `path` after `seq`, and whether it exists.
-
-        The effects of `targets`, which are about to be undone, are ignored.
-        """
-        names = [(path, seq)]
-        while (left := self.left(path, seq)) is not None:
-            since, seq = seq, left.at
-            target = targets.get(seq)
-            if target is not None and target.covers(path):
-                return path, True  # The undo returns the file to this path.
-            if (back := self.brought_back(path, left, since)) is not None:
-                assert left.undone_by is not None
-                path, seq = back, left.undone_by
-            elif left.to is not None:
-                path = left.to
-            elif (revival := self.revival(names, seq, targets)) is not None:
-                path, seq = revival
-            else:
-                return path, False
-            names.append((path, seq))
-        return path, True
-
-    def revival(
-        self,
-        names: Iterable[tuple[WorkspacePath, int]],
-        deleted: int,
-        targets: Mapping[int, UndoTarget] = MappingProxyType({}),
-    ) -> tuple[WorkspacePath, int] | None:
-        """Return the path and the transaction with which a file came back after `deleted`, or None.
-
-        `names` are the paths of the file, each with the transaction after which it had that path. The file
-        comes back if one of its paths gets a content that the file had there.
-        """
-        index = self.history.index
-        revivals: list[tuple[int, WorkspacePath]] = []
-        for name, since in names:
-            at, touch = index.touch_after(name, deleted) or (0, None)
-            if (
-                touch is None
-                or touch.after is None
-                or touch.source is not None
-                or touch.undone_by is not None
-            ):
-                continue
-            if at in targets and targets[at].covers(name):
-                continue
-            entries = [self.history.entry_at(name, since)]
-            entries += [earlier.after for _, earlier in index.life(name, since, deleted)]
-            if touch.after.version in {entry.version for entry in entries if entry is not None}:
-                revivals.append((at, name))
-        if not revivals:
-            return None
-        at, name = min(revivals)
-        return name, at
-
-    def state(self, entry: Entry | None) -> FileState | None:
-        """Return the state of an entry, with its content. Raises HistoryDamaged if that is missing."""
-        return recorded_state(entry, self.history)
 
 
 class _Return(Struct, frozen=True):

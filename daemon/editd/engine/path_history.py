@@ -1,0 +1,284 @@
+"""The history of paths: the moves and deletions of files, and files as of a transaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.engine.external_changes import recorded_state
+from editd.engine.undo_selection import seq_at
+from editd.errors import FileMissing
+from editd.store.index_tables import LogQuery
+from editd.values.changeset import Change
+from editd.values.path import folders_of, is_among
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from editd.engine.commands import Restore
+    from editd.engine.undo_selection import UndoTarget
+    from editd.store.history import History
+    from editd.values.content import FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Entry, Seq, Touch
+
+
+class PathLeft(Struct, frozen=True):
+    """The transaction `at` which a file leaves its path."""
+
+    at: int
+    to: WorkspacePath | None  # None: deleted or overwritten
+    undone_by: Seq | None  # the undo that brought it back, if that is in force
+
+
+class HistoryWalker:
+    """Moves and deletions of files in the history, cached while one undo is planned."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._departures: dict[WorkspacePath, list[PathLeft]] = {}
+        self._known_after: dict[
+            WorkspacePath, int
+        ] = {}  # the seq after which the departures of a path are known
+        self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
+        self._known_moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
+        self._undoes: dict[int, tuple[Seq, ...]] = {}
+
+    def undoes(self, seq: int) -> tuple[Seq, ...]:
+        """Return the transactions that `seq` undid, in whole or in part."""
+        if seq not in self._undoes:
+            self._undoes[seq] = self.history.index.undoes(seq)
+        return self._undoes[seq]
+
+    def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
+        """Return when the file that has `path` after `seq` first leaves it, or None."""
+        departures = self._departures.setdefault(path, [])
+        known_after = self._known_after.get(path)
+        if known_after is None or seq < known_after:
+            before = None if known_after is None else known_after + 1
+            departures[:0] = self._departures_in(path, seq, before)
+            self._known_after[path] = seq
+        index = bisect_right(departures, seq, key=attrgetter("at"))
+        return departures[index] if index < len(departures) else None
+
+    def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[PathLeft]:
+        index = self.history.index
+        if path not in self._moves_from:
+            self._moves_from[path] = dict(index.moves_from(path))
+        is_moved = self._moves_from[path] or self._moves_to(path)
+        touches = index.life if is_moved else index.deletions  # others are no departures then
+        for at, touch in touches(path, after, before):
+            to = self._moves_from[path].get(at)
+            if to is None and touch.after is not None:
+                to = self._put_back(touch, at)
+            if to is None and touch.after is None and self._comes_back(touch, at):
+                continue
+            if to is not None or touch.after is None or touch.source is not None:
+                yield PathLeft(at, to, touch.undone_by)
+
+    def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
+        """Return the path to which an undo returned the file that left `path`, or None.
+
+        The file had `path` after `since`. The same undo may have taken back older moves of the file, or its
+        creation.
+        """
+        if left.undone_by is None:
+            return None
+        restored, name = path, path
+        index = self.history.index
+        oldest, before = min(self.undoes(left.undone_by), default=since), since + 1
+        while arrival := next(
+            (
+                (at, touch)
+                for at, touch in reversed(index.life(name, oldest - 1, before))
+                if touch.before is None or touch.source is not None
+            ),
+            None,
+        ):
+            before, touch = arrival
+            is_undone = touch.undone_by == left.undone_by
+            if touch.source is None:
+                if is_undone:
+                    return None
+                break
+            name = touch.source
+            restored = name if is_undone else restored
+        put = index.touch_in(restored, left.undone_by)
+        return restored if put is not None and put.after is not None else None
+
+    def _comes_back(self, touch: Touch, at: int) -> bool:
+        """Return whether a deleted file is the next one at its path again, as after a `restore`."""
+        later = self.history.index.touch_after(touch.path, at)
+        if later is None or touch.before is None:
+            return False
+        after, source = later[1].after, later[1].source
+        return source is None and after is not None and after.version == touch.before.version
+
+    def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
+        """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
+
+        If the undone move had overwritten another file, the undo restores that file, and so the history does
+        not record a move back. The undo may have undone several moves of the file, one after another.
+        """
+        name, put_at = touch.path, None
+        for seq in sorted(self.undoes(at), reverse=True):
+            move = self._moves_to(name).get(seq)
+            if move is None or move.source is None:
+                continue
+            name = move.source
+            put = self.history.index.touch_in(name, at)
+            if put is not None and put.before is None and put.after is not None and put.source is None:
+                put_at = name
+        return put_at
+
+    def _moves_to(self, path: WorkspacePath) -> dict[int, Touch]:
+        """Return the moves to `path` by their transactions."""
+        if path not in self._known_moves_to:
+            self._known_moves_to[path] = dict(self.history.index.moves_to(path))
+        return self._known_moves_to[path]
+
+    def follow_path(
+        self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
+    ) -> tuple[WorkspacePath, bool]:
+        """Return the present or last path of the file that had `path` after `seq`, and whether it exists.
+
+        The effects of `targets`, which are about to be undone, are ignored.
+        """
+        names = [(path, seq)]
+        while (left := self.left(path, seq)) is not None:
+            since, seq = seq, left.at
+            target = targets.get(seq)
+            if target is not None and target.covers(path):
+                return path, True  # The undo returns the file to this path.
+            if (back := self.brought_back(path, left, since)) is not None:
+                assert left.undone_by is not None
+                path, seq = back, left.undone_by
+            elif left.to is not None:
+                path = left.to
+            elif (revival := self.revival(names, seq, targets)) is not None:
+                path, seq = revival
+            else:
+                return path, False
+            names.append((path, seq))
+        return path, True
+
+    def revival(
+        self,
+        names: Iterable[tuple[WorkspacePath, int]],
+        deleted: int,
+        targets: Mapping[int, UndoTarget] = MappingProxyType({}),
+    ) -> tuple[WorkspacePath, int] | None:
+        """Return the path and the transaction with which a file came back after `deleted`, or None.
+
+        `names` are the paths of the file, each with the transaction after which it had that path. The file
+        comes back if one of its paths gets a content that the file had there.
+        """
+        index = self.history.index
+        revivals: list[tuple[int, WorkspacePath]] = []
+        for name, since in names:
+            at, touch = index.touch_after(name, deleted) or (0, None)
+            if (
+                touch is None
+                or touch.after is None
+                or touch.source is not None
+                or touch.undone_by is not None
+            ):
+                continue
+            if at in targets and targets[at].covers(name):
+                continue
+            entries = [self.history.entry_at(name, since)]
+            entries += [earlier.after for _, earlier in index.life(name, since, deleted)]
+            if touch.after.version in {entry.version for entry in entries if entry is not None}:
+                revivals.append((at, name))
+        if not revivals:
+            return None
+        at, name = min(revivals)
+        return name, at
+
+    def state(self, entry: Entry | None) -> FileState | None:
+        """Return the state of an entry, with its content. Raises HistoryDamaged if that is missing."""
+        return recorded_state(entry, self.history)
+
+
+# Restore: bring the workspace, or some paths, back to their content right after a transaction.
+#
+# A file that is not in the history stays as it is. A file that already has the wanted content is not written.
+
+
+def restore(
+    request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
+) -> tuple[Seq, tuple[Change, ...]]:
+    """Return the transaction to restore, and the changes that lead back to it.
+
+    Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
+    the history.
+    """
+    seq = history.find(seq_at(request.to, history)).seq
+    touched = list(history.index.changed_paths(seq, int(history.head)))
+    if request.paths is not None:
+        wanted = frozenset(request.paths)
+        touched = [path for path in touched if is_among(path, wanted)]
+        covered = {ancestor for path in touched for ancestor in (path, *folders_of(path))}
+        for path in request.paths:
+            if path not in covered:
+                touched += _unchanged(path, history)
+    changes = [
+        Change(path, current(path), recorded_state(held_after(path, seq, history), history))
+        for path in sorted(set(touched))
+    ]
+    return seq, _with_moves([change for change in changes if change.before != change.after], seq, history)
+
+
+def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[Change, ...]:
+    """Return the changes with moves: a file that was moved after `seq` is moved back.
+
+    If several files were merged into one, it goes back to the path with the same content.
+    """
+    past = HistoryWalker(history)
+    gone = {change.path: change.before for change in changes if change.after is None}
+    moved: dict[WorkspacePath, Change] = {}  # by the path of the file now
+    for change in changes if gone else ():
+        if change.after is None:
+            continue
+        present_path, exists = past.follow_path(change.path, seq)
+        if not exists or present_path not in gone:
+            continue
+        if present_path not in moved or change.after == gone[present_path]:
+            moved[present_path] = change
+    sources = {change.path: present_path for present_path, change in moved.items()}
+    return tuple(Change(c.path, c.before, c.after, sources.get(c.path)) for c in changes)
+
+
+def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
+    """Return the recorded content of `path` right after `seq`, or None.
+
+    A file that entered the history later (kind `baseline`) is assumed to have had that content before.
+    """
+    index = history.index
+    if index.touch_at(path, seq) is None:
+        later = index.touch_after(path, seq)
+        if later is not None and later[1].before is None and index.kind_of(later[0]) == "baseline":
+            return later[1].after
+    return history.entry_at(path, seq)
+
+
+def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
+    """Return `path` if it is a recorded file, and nothing if it is a folder or was deleted before.
+
+    No later transaction changed it, but the file on disk may differ. Raises FileMissing if the path was never
+    in the history, because a misspelled path must not look like success.
+    """
+    if history.entry(path) is not None:
+        return [path]
+    files, folders = history.folder_at_head(path.text)
+    if not files and not folders and not history.index.log(LogQuery(paths=(path,)), 1):
+        raise FileMissing(
+            f"{path} was never in the history.",
+            hint="Check the path with `log`. Paths are relative to the workspace's root.",
+            data={"path": path.text},
+        )
+    return []
