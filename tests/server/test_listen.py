@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import IoError, PermissionDenied
-from editd.server.ownership import AlreadyListening, bind, serve
+from editd.server.ownership import bind, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_path_too_long_for_an_address_is_bound_all_the_same(tmp_path: Path) ->
 
 def test_a_name_too_long_for_an_address_does_not_hide_who_listens(tmp_path: Path) -> None:
     path = str(tmp_path / "run" / ("s" * 200))
-    with bind(path), pytest.raises(AlreadyListening):
+    with bind(path), pytest.raises(PermissionDenied, match="listens on"):
         bind(path)
     bind(path).close()
 
@@ -59,7 +59,7 @@ def test_a_live_socket_is_not_taken_over(tmp_path: Path) -> None:
     path = str(tmp_path / "run" / "s")
     with bind(path):
         inode = os.stat(path).st_ino
-        with pytest.raises(AlreadyListening, match="listens on") as refusal:
+        with pytest.raises(PermissionDenied, match="listens on") as refusal:
             bind(path)
         assert refusal.value.hint
         assert os.stat(path).st_ino == inode
@@ -80,7 +80,7 @@ def test_a_live_socket_with_a_full_backlog_is_not_taken_over(tmp_path: Path) -> 
                 client.connect(path)
             except BlockingIOError:
                 break
-        with pytest.raises(AlreadyListening):
+        with pytest.raises(PermissionDenied, match="listens on"):
             bind(path)
         for client in waiting:
             client.close()

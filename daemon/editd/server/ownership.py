@@ -228,15 +228,11 @@ MOMENTARY_BYTES = 16  # by which the temporary name may be longer than the socke
 BACKLOG = 128  # clients that connect while a long transaction holds the loop
 
 
-class AlreadyListening(PermissionDenied):
-    """Another process already listens on the socket, and it is not ours to take."""
-
-
 def bind(path: str) -> socket.socket:
     """Return a socket that listens at `path`, of any length.
 
-    Raises AlreadyListening if another process listens there, PermissionDenied if the folder is not ours
-    alone or the path is no socket, IoError if the system fails.
+    Raises PermissionDenied if another process listens there, if the folder is not ours alone, or if the path
+    is no socket, and IoError if the system fails.
     """
     folder, name = os.path.split(os.path.abspath(path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -364,7 +360,7 @@ def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
                 f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
             )
         if _answers(descriptor, path):
-            raise AlreadyListening(
+            raise PermissionDenied(
                 f"Another process already listens on {path}.",
                 hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
             )

@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pygit2
-from msgspec import Struct, field
+from msgspec import Struct
 
 from editd.errors import HistoryDamaged, Refused
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
@@ -56,14 +56,6 @@ class CompactionLimits(Struct, frozen=True):
     bytes: int | None
 
 
-class ReachableObjects(Struct):
-    """The objects that the transactions from the floor to head need."""
-
-    floor: int
-    commit: Oid
-    oids: set[Oid] = field(default_factory=set)
-
-
 class Compactor:
     """The two steps of a compaction of the history in the state folder."""
 
@@ -83,15 +75,15 @@ class Compactor:
         with exclusive_lock(self._store):
             packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
         sizes = {oid: size for entries in packs.values() for oid, size in entries}
-        reached = self._reach(limits, sizes)
-        mixed = [name for name, oids in packs.items() if not reached.oids.issuperset(oid for oid, _ in oids)]
+        floor, commit, reached = self._reach(limits, sizes)
+        mixed = [name for name, oids in packs.items() if not reached.issuperset(oid for oid, _ in oids)]
         clean = {oid for name, entries in packs.items() if name not in mixed for oid, _ in entries}
-        needed = {oid for name in mixed for oid, _ in packs[name]} & reached.oids - clean
-        freed = sum(size for oid, size in sizes.items() if oid not in reached.oids)
+        needed = {oid for name in mixed for oid, _ in packs[name]} & reached - clean
+        freed = sum(size for oid, size in sizes.items() if oid not in reached)
         if not is_dry:
             self._begin()
             self._write(needed)
-        return {"floor": reached.floor, "commit": reached.commit.hex(), "freed": freed, "packs": mixed}
+        return {"floor": floor, "commit": commit.hex(), "freed": freed, "packs": mixed}
 
     def sweep(self, packs: Iterable[str]) -> None:
         """Remove the packs that the new one replaces. Raises OSError."""
@@ -127,25 +119,29 @@ class Compactor:
                 sync_path(self._packs)
                 write_manifest(self._store)
 
-    def _reach(self, limits: CompactionLimits, sizes: dict[Oid, int]) -> ReachableObjects:
-        """Walk back from head as far as the limits allow, and collect the needed objects."""
+    def _reach(self, limits: CompactionLimits, sizes: dict[Oid, int]) -> tuple[int, Oid, set[Oid]]:
+        """Walk back from head as far as the limits allow. Return the seq and the commit there.
+
+        The third result has the objects that the transactions from there to head need.
+        """
         oid = read_head(self._store)
         if oid is None:
             raise HistoryDamaged("The history has no head.", data={"file": self._store})
         seq = parse(self._commit(oid).message).seq
-        reached = ReachableObjects(int(seq), oid)
+        floor, commit_there = int(seq), oid
+        reached: set[Oid] = set()
         total = 0
         while True:
             commit = self._commit(oid)
             new = {oid}
-            self._walk(commit.tree, reached.oids, new)
+            self._walk(commit.tree, reached, new)
             total += sum(sizes.get(one, 0) for one in new)
             if limits.bytes is not None and total > limits.bytes and seq < limits.most:
-                return reached
-            reached.oids |= new
-            reached.floor, reached.commit = int(seq), oid
+                return floor, commit_there, reached
+            reached |= new
+            floor, commit_there = int(seq), oid
             if seq <= limits.least or commit.parent is None:
-                return reached
+                return floor, commit_there, reached
             oid, seq = commit.parent, type(seq)(seq - 1)
 
     def _walk(self, root: Oid, known: set[Oid], new: set[Oid]) -> None:

@@ -108,15 +108,6 @@ class StoredObjects:
         self._repository.free()
 
 
-class HistoryParts(Struct, frozen=True):
-    """The parts of a history, opened."""
-
-    objects: ObjectSource
-    journal: Journal
-    index: Index
-    published: SyncedThrough
-
-
 class TransactionDraft(Struct, frozen=True):
     """A transaction with its id and objects, not yet durable."""
 
@@ -130,11 +121,13 @@ class TransactionDraft(Struct, frozen=True):
 class History:
     """The one writer's view of the history. Opened after its baseline exists."""
 
-    def __init__(self, folder: str, parts: HistoryParts) -> None:
+    def __init__(
+        self, folder: str, objects: ObjectSource, journal: Journal, index: Index, published: SyncedThrough
+    ) -> None:
         """Put the history in the state folder `folder` together, without a transaction yet."""
         self.folder = folder
         self.store = store_of(folder)
-        self.journal, self.index, self.published = parts.journal, parts.index, parts.published
+        self.journal, self.index, self.published = journal, index, published
         self.floor = HistoryStart()  # the start of the history, if not the baseline
         self.pending = PendingObjects()
         self.packed = Seq(0)
@@ -143,7 +136,7 @@ class History:
         self.unsynced: tuple[Committed, ...] = ()
         """All transactions, packed or not, that may not be durable in the files."""
         self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
-        self._objects = parts.objects
+        self._objects = objects
         self._tried: dict[Oid, bytes] = {}  # the objects of a trial
         self._packed_bytes = 0
         self._head = self._packed_commit = NOBODY
@@ -163,7 +156,7 @@ class History:
             opened.callback(index.close)
             published = SyncedThrough(folder)
             opened.callback(published.close)
-            history = cls(folder, HistoryParts(objects, journal, index, published))
+            history = cls(folder, objects, journal, index, published)
             history._read_in()
             opened.pop_all()
         return history

@@ -68,13 +68,6 @@ PATHS_NAMED_MAX = 20
 _INDEX = ("index.db", "index.db-wal", "index.db-shm")
 
 
-class RepairPlan(Struct, frozen=True):
-    """The steps of a repair and the losses, as sentences."""
-
-    done: list[str]
-    lost: list[str]
-
-
 class _Link(Struct):
     """One transaction of the repaired chain: its commit and its tree."""
 
@@ -127,10 +120,6 @@ class Repair:
                 self._plan_index()
         finally:
             self._salvage.close()
-
-    @property
-    def outcome(self) -> RepairPlan:
-        return RepairPlan(self.done, self.lost)
 
     # ── the plan ──
 

@@ -31,7 +31,7 @@ from editd.store.git_objects import (
     tree_changes,
 )
 from editd.store.git_repository import read_head
-from editd.store.history import History, HistoryParts, store_of
+from editd.store.history import History, store_of
 from editd.store.index import Index
 from editd.store.journal import Journal, whole_records
 from editd.store.packfile import Pack, verify_index, whole_objects
@@ -129,7 +129,7 @@ class Salvage(History):
         self.objects = WholeObjects(folder)
         journal = Journal(os.path.join(folder, "journal"), is_sealed=True)
         index = _copy(os.path.join(folder, "index.db"), os.path.join(self.objects.scratch, "index.db"))
-        super().__init__(folder, HistoryParts(self.objects, journal, index, SyncedThrough(folder)))
+        super().__init__(folder, self.objects, journal, index, SyncedThrough(folder))
         with contextlib.suppress(OSError):
             self.measure()
         with contextlib.suppress(HistoryDamaged):

@@ -18,8 +18,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from editd.system.filesystem import NO_SUCH_VERB
 from editd.values.path import split_path
 from editd.workspace.staged_change import UNREACHABLE, folders_below, is_folder, make_folders, remove_folder
@@ -80,13 +78,6 @@ class PublishFailed(Exception):
         self.orphans = list(orphans)
 
 
-class PublishStep(Struct, frozen=True):
-    """A step for a path, and its inverse, which returns the orphan if it leaves one."""
-
-    path: WorkspacePath
-    undo: Callable[[], FileState | None]
-
-
 class Publisher:
     """The steps of one transaction, in the order in which they were done."""
 
@@ -99,7 +90,8 @@ class Publisher:
         self._is_exchanging = is_exchanging
         self._clear = clear
         self._targets: dict[StagedChange, OpenTarget] = {}
-        self.done: list[PublishStep] = []
+        self.done: list[tuple[WorkspacePath, Callable[[], FileState | None]]] = []
+        """Each step's path, and its inverse, which returns the orphan if it leaves one."""
 
     def close(self) -> None:
         """Close the folders and drop the steps: nothing can be reverted any more."""
@@ -236,7 +228,7 @@ class Publisher:
             if not target.target_holds(item.change.before):
                 raise UnexpectedContent
             os.fchmod(descriptor, permissions_for(status.st_mode, executable=after.is_executable))
-            self.done.append(PublishStep(item.change.path, partial(self._undo_mode_change, item, status)))
+            self.done.append((item.change.path, partial(self._undo_mode_change, item, status)))
             if not _is_same_file(target.folder.stat(item.name), status):
                 raise UnexpectedContent
         finally:
@@ -250,15 +242,15 @@ class Publisher:
             return  # `clear` has removed it.
         for path in reversed(folders_below(self._disk, top)):
             status = remove_folder(self._disk, path)
-            self.done.append(PublishStep(item.change.path, partial(self._undo_folder_removal, path, status)))
+            self.done.append((item.change.path, partial(self._undo_folder_removal, path, status)))
         for other in [other for other in self._targets if (other.folder + b"/").startswith(top + b"/")]:
             self._close(other)  # If its folder is created again, it is a different one.
 
     def _note(self, item: StagedChange, undo: Callable[[StagedChange], FileState | None]) -> None:
-        self.done.append(PublishStep(item.change.path, partial(undo, item)))
+        self.done.append((item.change.path, partial(undo, item)))
 
     def _note_folder(self, item: StagedChange, path: bytes) -> None:
-        self.done.append(PublishStep(item.change.path, partial(self._undo_folder_creation, path)))
+        self.done.append((item.change.path, partial(self._undo_folder_creation, path)))
 
     # Reverting
 

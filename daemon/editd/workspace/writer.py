@@ -441,14 +441,14 @@ class WorkspaceWriter:
 
     def _revert(self, staging: StagedFiles, publisher: Publisher) -> list[tuple[WorkspacePath, FileState]]:
         orphans: list[tuple[WorkspacePath, FileState]] = []
-        for step in reversed(publisher.done):
+        for path, undo in reversed(publisher.done):
             try:
-                orphan = step.undo()
+                orphan = undo()
             except (OSError, Refused) as error:
                 staging.become(StagingState.HALF)
-                raise PublishFailed(step.path, orphans) from error
+                raise PublishFailed(path, orphans) from error
             if orphan is not None:
-                orphans.append((step.path, orphan))
+                orphans.append((path, orphan))
         return orphans
 
     def _remove(self, item: StagedChange) -> None:
