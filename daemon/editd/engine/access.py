@@ -24,7 +24,7 @@ from editd.engine.leases import leased
 from editd.engine.queries import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
-from editd.engine.undo_selection import BySession
+from editd.engine.undo_selection import BySession, batches_of, without_effect
 from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Unread
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from editd.engine.leases import Leases
     from editd.engine.path_history import HistoryWalker
     from editd.engine.sessions import ReadVersions, Sessions
+    from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
     from editd.system.clock import Clock
@@ -319,3 +320,29 @@ def _unread(session: Session, path: WorkspacePath) -> Unread:
         hint="Read the file, then send the edit again.",
         data={"path": path.text, "session": session.name},
     )
+
+
+def plan_undo(
+    request: Undo, past: HistoryWalker, view: DiskSnapshot, guard: AccessControl | None
+) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]]:
+    """Return the targets of an undo, its plan, and warnings. Raises NothingToUndo if it has no effect.
+
+    An undo of the newest transaction also undoes newer ones that no longer have an effect.
+    """
+    targets: list[UndoTarget] = []
+    warnings: tuple[str, ...] = ()
+    for candidates in batches_of(request.scope, past.history):
+        more = candidates
+        if guard is not None:
+            more, notes = guard.spare_published(request.scope, candidates)
+            warnings += notes
+            if request.is_own_only:
+                guard.check_own(request, more, past, view)
+        inverted = invert(more, past, view.file_at, request.on_conflict)
+        is_first = not targets
+        targets += more
+        if inverted.changes or inverted.places:
+            if not is_first:
+                inverted = invert(targets, past, view.file_at, request.on_conflict)
+            return targets, inverted, warnings
+    raise without_effect(targets)

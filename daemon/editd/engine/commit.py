@@ -201,6 +201,8 @@ class Batch(Struct):
     def commit(self) -> CommitAborted | None:
         """Make all steps durable, then publish them in order. Return the aborted steps, if any.
 
+        On return, the steps that are not aborted may be answered (C2).
+
         An I/O error before the commit point refuses all of them, and nothing changes.
         Raises Broken if the state of the files or of the journal is in doubt.
         """
@@ -223,7 +225,7 @@ class Batch(Struct):
             if step.staging is not None:
                 try:
                     self.files.publish(step.staging)
-                except ConcurrentWrite as write:
+                except ConcurrentWrite as write:  # C4: the replaced content was not `before`, and is back
                     return self._abort(self.steps[position:], orphans=write.orphans)
                 except PublishFailed as error:
                     raise Broken(

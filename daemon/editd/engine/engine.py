@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
-from editd.engine.access import EditPolicy
+from editd.engine.access import EditPolicy, plan_undo
 from editd.engine.answers import (
     encode_notes,
     explain,
@@ -49,17 +49,15 @@ from editd.engine.external_changes import (
     IsOurs,
     OutsideAuthorship,
     Reconciliation,
-    blocked_by,
     external_changes,
-    nested_paths,
+    find_displaced,
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.sessions import ReadVersions
-from editd.engine.undo import UndoPlan, invert
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf, UndoTarget, batches_of, without_effect
+from editd.engine.undo_selection import BySession, LastEditOf
 from editd.errors import (
     Broken,
     FileMissing,
@@ -414,7 +412,7 @@ class Engine:
             self._record_strangers_of(request)
         scope, view = request.scope, batch.view
         past = HistoryWalker(self.history)
-        targets, inverted, warnings = self._inverted(request, past, view)
+        targets, inverted, warnings = plan_undo(request, past, view, self.guard)
         changes = inverted.changes
         self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
@@ -446,36 +444,11 @@ class Engine:
         )  # fmt: skip
         return None
 
-    def _inverted(
-        self, request: Undo, past: HistoryWalker, view: DiskSnapshot
-    ) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]]:
-        """Return the targets of an undo, its plan, and warnings. Raises NothingToUndo if it has no effect.
-
-        An undo of the newest transaction also undoes newer ones that no longer have an effect.
-        """
-        targets: list[UndoTarget] = []
-        warnings: tuple[str, ...] = ()
-        for candidates in batches_of(request.scope, self.history):
-            more = candidates
-            if self.guard is not None:
-                more, notes = self.guard.spare_published(request.scope, candidates)
-                warnings += notes
-                if request.is_own_only:
-                    self.guard.check_own(request, more, past, view)
-            inverted = invert(more, past, view.file_at, request.on_conflict)
-            is_first = not targets
-            targets += more
-            if inverted.changes or inverted.places:
-                if not is_first:
-                    inverted = invert(targets, past, view.file_at, request.on_conflict)
-                return targets, inverted, warnings
-        raise without_effect(targets)
-
     def _record_strangers_of(self, request: Undo) -> None:
         """Record outside changes of the files that an undo would change, so that a dry run can name them."""
         view = DiskSnapshot(self.tree, self.history)
         with contextlib.suppress(NothingToUndo):
-            self._inverted(request, HistoryWalker(self.history), view)
+            plan_undo(request, HistoryWalker(self.history), view, self.guard)
         is_ours = self._scope()
         known = {
             path: state
@@ -517,7 +490,7 @@ class Engine:
             if change.before is None and change.after is not None:
                 made.append(change.path)  # noqa: PERF401  # a comprehension costs more for one change
         if made or batch.view.strangers:
-            self._find_displaced(batch.view, changes, made)
+            find_displaced(batch.view, self.files, changes, made)
         if not batch.view.strangers:
             return
         # Skip folders whose file system folds names, and folders hidden by a mount: their recorded files
@@ -531,32 +504,6 @@ class Engine:
         for adoption in external_changes(strangers, self.history, self._scope()):
             kind, authorship = self._authorship_of(adoption, message)
             batch.adopt(kind, authorship, self._now_us(), adoption.changes)
-
-    def _find_displaced(
-        self, view: DiskSnapshot, changes: Sequence[Change], made: Sequence[WorkspacePath]
-    ) -> None:
-        """Note recorded files that are gone because a file took the place of a folder, or the reverse.
-
-        `made` are the paths that `changes` create. Raises NotAFile if there is no room for `changes`, and
-        InUse if the disk changes meanwhile.
-        """
-        in_the_way = blocked_by(made, self.history) - {change.path for change in changes}
-        for path in in_the_way:
-            with contextlib.suppress(Refused):  # `files.check` reports the files that are in the way
-                view.file_at(path)
-        if in_the_way - view.strangers.keys():
-            self.files.check(changes)
-            raise InUse(changes[0].path.text)
-        present = {path for path, state in view.strangers.items() if state is not None}
-        if clash := next(nested_paths(present | {c.path for c in changes if c.after is not None}), None):
-            if changes:
-                self.files.check(changes)
-                raise InUse(clash.text)
-            for path in set(nested_paths(present)):  # The disk changed meanwhile. The watcher reports it.
-                del view.strangers[path]
-                present.discard(path)
-        new = [path for path in present if self.history.entry(path) is None]
-        view.strangers.update(dict.fromkeys(blocked_by(new, self.history)))
 
     def _authorship_of(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:

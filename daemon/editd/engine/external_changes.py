@@ -6,6 +6,7 @@ with the history, by hash. It puts a file that differs into `strangers`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -309,6 +310,33 @@ def blocked_by(files: Iterable[WorkspacePath], history: History) -> set[Workspac
                 blocked.add(folder)
             above[way] = is_known and history.has_folder(folder)
     return blocked
+
+
+def find_displaced(
+    view: DiskSnapshot, files: WorkspaceWriter, changes: Sequence[Change], made: Sequence[WorkspacePath]
+) -> None:
+    """Note recorded files that are gone because a file took the place of a folder, or the reverse.
+
+    `made` are the paths that `changes` create. Raises NotAFile if there is no room for `changes`, and
+    InUse if the disk changes meanwhile.
+    """
+    in_the_way = blocked_by(made, view.history) - {change.path for change in changes}
+    for path in in_the_way:
+        with contextlib.suppress(Refused):  # `files.check` reports the files that are in the way
+            view.file_at(path)
+    if in_the_way - view.strangers.keys():
+        files.check(changes)
+        raise InUse(changes[0].path.text)
+    present = {path for path, state in view.strangers.items() if state is not None}
+    if clash := next(nested_paths(present | {c.path for c in changes if c.after is not None}), None):
+        if changes:
+            files.check(changes)
+            raise InUse(clash.text)
+        for path in set(nested_paths(present)):  # The disk changed meanwhile. The watcher reports it.
+            del view.strangers[path]
+            present.discard(path)
+    new = [path for path in present if view.history.entry(path) is None]
+    view.strangers.update(dict.fromkeys(blocked_by(new, view.history)))
 
 
 def recorded_state(entry: Entry | None, history: History) -> FileState | None:

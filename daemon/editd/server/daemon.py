@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 import editd
-from editd.engine.access import policy_of
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.open_work import Changesets
@@ -59,7 +58,7 @@ from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
-from editd.workspace.scope import WeakerGuarantees, WorkspaceScope, load_uncovered
+from editd.workspace.scope import WeakerGuarantees, load_uncovered, scope_predicate
 from editd.workspace.staged_change import CreatedDirs
 from editd.workspace.writer import WorkspaceWriter
 
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd.config.schema import Config
-    from editd.engine.external_changes import IsOurs
     from editd.server.connection import Answer
     from editd.server.ownership import WorkspacePaths
     from editd.wire.connection import Request
@@ -227,17 +225,18 @@ class Daemon:
         history = open_history(self._places.state)
         config = self._config
         uncovered = load_uncovered(self._places.state)
+        replaced = os.path.join(self._places.state, "replaced")
         engine = Engine(
             history,
             WorkspaceReader(disk, file_bytes_max=config.file_bytes_max),
             WorkspaceWriter(
                 disk,
                 publish=config.publish,
-                replaced=self._replaced(),
+                replaced=Quarantine(replaced) if self._shortfalls.is_state_beside else None,
                 made_folders=CreatedDirs(os.path.join(self._places.state, "folders")),
             ),
             self._clock,
-            partial(_judge, self._places.root, uncovered),
+            partial(scope_predicate, self._places.root, uncovered),
             disk.is_root_in_place,
             root=self._places.root,
             fallback_encoding=config.encoding,
@@ -251,9 +250,9 @@ class Daemon:
         self._watching.start(engine, services.queue, uncovered, seen, services.subscriptions.tell)
         services.background.start()
         services.retention.start()
-        self._configuration.take(lambda config: _configure_workshop(config, services))
         self._services = services
         self._dispatch = Dispatch(services, self._calls)
+        self._configuration.take(self._dispatch.configure)
         return services
 
     def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
@@ -279,7 +278,6 @@ class Daemon:
             searcher=searcher,
             hooker=hooker,
             configuration=self._configuration,
-            shortfalls=self._shortfalls,
             subscriptions=subscriptions,
             sessions=sessions,
             leases=LeaseMethods(guard, queue, subscriptions, sessions),
@@ -294,11 +292,6 @@ class Daemon:
         self._stirred.set()
         searcher.seconds = config.regex_seconds
         logging.getLogger().setLevel(config.log_level.upper())
-
-    def _replaced(self) -> Quarantine | None:
-        """Open the quarantine of replaced files; None if it cannot be kept, as `WeakerGuarantees` reports."""
-        replaced = Quarantine(os.path.join(self._places.state, "replaced"))
-        return replaced if self._shortfalls.is_state_beside else None
 
     def _tooling(self) -> ToolSet:
         config = self._config
@@ -407,10 +400,9 @@ class Daemon:
                 f"This daemon speaks protocol {messages.PROTOCOL}, not {params.protocol}.",
                 hint="Use a client and a daemon of the same version.",
             )
-        if isinstance(params.client, str):
-            caller.name = _as_name(params.client)
-        elif isinstance(params.client, dict) and isinstance(params.client.get("name"), str):
-            caller.name = _as_name(params.client["name"])
+        name = params.client.get("name") if isinstance(params.client, dict) else params.client
+        if isinstance(name, str):  # a client's own name becomes an actor's name
+            caller.name = name[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
         self._attach(params, caller)
         caller.listener.connection.errors_as_text = params.errors == "text"
         return messages.HelloResult(
@@ -504,23 +496,3 @@ class Daemon:
     @property
     def _is_busy(self) -> bool:
         return len(self._calls) > 0 or (self._services is not None and len(self._services.queue) > 0)
-
-
-def _as_name(said: str) -> str:
-    """Return a client's own name as an actor's name."""
-    return said[: LIMITS.name_length_max].encode("utf-8", "replace").decode()
-
-
-def _configure_workshop(config: Config, services: Services) -> None:
-    """Apply the settings that an open workspace can change while it is served."""
-    services.engine.rules = policy_of(config)
-    services.engine.hooks = hooks_of(config)
-    services.engine.history.journal.is_relaxed = config.durability == "relaxed"
-    services.retention.keep = config.history.keep
-    services.retention.schedule_check()
-
-
-def _judge(root: str, uncovered: frozenset[bytes]) -> IsOurs:
-    """Return whether the scan covers a path, by the current ignore rules."""
-    scope = WorkspaceScope(root)
-    return lambda path: path.raw not in uncovered and scope.is_in(path)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
+from editd.engine.access import policy_of
+from editd.engine.hooks import hooks_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
 from editd.server.methods import check, files, history, publish
@@ -15,6 +17,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from editd.config.schema import Config
     from editd.server.connection import Answer, Calls, ClientState
     from editd.server.methods import Services
     from editd.values.transaction import Transaction
@@ -69,6 +72,15 @@ class Dispatch:
         self._services = services
         self._calls = calls
         services.engine.on_recorded = self._recorded
+
+    def configure(self, config: Config) -> None:
+        """Apply the settings that an open workspace can change while it is served."""
+        services = self._services
+        services.engine.rules = policy_of(config)
+        services.engine.hooks = hooks_of(config)
+        services.engine.history.journal.is_relaxed = config.durability == "relaxed"
+        services.retention.keep = config.history.keep
+        services.retention.schedule_check()
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:
         """Call the handler of a request, when the engine is free."""

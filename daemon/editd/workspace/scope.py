@@ -132,6 +132,12 @@ class WorkspaceScope:
         return any(self._cursor.has(path, sign) for sign in _GENERATED_WITH)
 
 
+def scope_predicate(root: str, uncovered: frozenset[bytes]) -> Callable[[WorkspacePath], bool]:
+    """Return whether the scan covers a path, by the current ignore rules."""
+    scope = WorkspaceScope(root)
+    return lambda path: path.raw not in uncovered and scope.is_in(path)
+
+
 class _FolderCursor:
     """An open descriptor of the last queried folder below the root.
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from editd.server.scanner import Scanner
     from editd.server.subscriptions import Subscriptions
     from editd.server.watcher import WorkspaceWatcher
-    from editd.workspace.scope import WeakerGuarantees
 
 
 class Services(Struct):
@@ -47,7 +46,6 @@ class Services(Struct):
     searcher: RegexPool
     hooker: HookRunner
     configuration: Configuration
-    shortfalls: WeakerGuarantees
     subscriptions: Subscriptions
     sessions: SessionMethods
     leases: LeaseMethods
