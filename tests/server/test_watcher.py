@@ -20,8 +20,8 @@ import pytest
 from editd.engine.external_changes import Reconciliation
 from editd.server.engine_queue import EngineQueue
 from editd.server.plan_workers import HookRunner, RegexPool
-from editd.server.scanner import Scanner
-from editd.server.watcher import GIT_SECONDS, QUIET_SECONDS, PendingEvents, WorkspaceWatcher
+from editd.server.scanner import GIT_SECONDS, QUIET_SECONDS, PendingEvents, Scanner
+from editd.server.watcher import WorkspaceWatcher
 from editd.system.fs_watch import FsEvent
 from editd.values.content import version_of
 from editd_client.errors import EditdError

@@ -1,6 +1,6 @@
-"""The scanner: a process that walks the workspace, and the engine's check of its findings.
+"""The scanner: a process that walks the workspace, and the engine's check of its findings and of notices.
 
-A scan only names the files to check; the engine reads them itself and decides by the hash.
+A scan or a notice only names the files to check; the engine reads them itself and decides by the hash.
 """
 
 from __future__ import annotations
@@ -8,22 +8,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.external_changes import suspects_in, suspects_unseen, sweep
+from msgspec import Struct, field
+
+from editd.engine.external_changes import known_below, suspects_in, suspects_unseen, sweep
 from editd.engine.scan_worker import too_large
-from editd.errors import Broken, IoError
+from editd.errors import Broken, IoError, Refused
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
-from editd.values.content import Version
+from editd.values.content import Version, version_of
+from editd.values.path import WorkspacePath, inner
+from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress
 from editd.workspace.scan import FILE_BYTES_MAX
+from editd.workspace.scope import WorkspaceScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from editd.engine.engine import Engine
+    from editd.engine.external_changes import Reconciliation
     from editd.server.engine_queue import EngineQueue
-    from editd.values.path import WorkspacePath
+    from editd.system.fs_watch import FsEvent
 
 log = logging.getLogger(__name__)
 
@@ -182,3 +188,176 @@ class Scanner:
     def _died(self, _status: int) -> None:
         self._child = None
         self._frames.put_nowait(None)
+
+
+# Notices: the files that the watcher names, gathered until it is quiet, then checked and recorded.
+
+QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
+GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
+STEPS_SECONDS = 0.5  # the same in the middle of a rebase
+NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
+GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
+ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
+LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
+EMPTY = version_of(b"")
+_NOT_OURS = -1
+
+
+class PendingEvents(Struct):
+    """Notices that are not processed yet. The times are the loop's; 0 is never."""
+
+    paths: set[bytes] = field(default_factory=set)
+    folders: set[bytes] = field(default_factory=set)
+    repositories: set[bytes] = field(default_factory=set)
+    first: float = 0.0
+    grown: float = 0.0  # the last notice of a new path
+    last: float = 0.0
+    echo: float = 0.0  # the first notice that probably comes from our own writes
+    echoed: float = 0.0  # the last such notice
+
+    def is_empty(self) -> bool:
+        return not (self.paths or self.folders or self.repositories)
+
+    def add(self, notice: FsEvent, now: float, *, is_echo: bool) -> None:
+        before = len(self)
+        self.paths |= notice.paths
+        self.folders |= notice.folders
+        self.repositories |= notice.repositories
+        if is_echo:
+            self.echo = self.echo or now
+            self.echoed = now
+            return
+        self.first = self.first or now
+        self.last = now
+        if len(self) > before:
+            self.grown = now
+
+    def take_back(self, taken: PendingEvents) -> None:
+        """Put back notices that were taken, to be processed again."""
+        self.paths |= taken.paths
+        self.folders |= taken.folders
+        self.repositories |= taken.repositories
+        self.first = taken.first or self.first
+        self.grown, self.last = max(taken.grown, self.grown), max(taken.last, self.last)
+        self.echo = taken.echo or self.echo
+        self.echoed = max(taken.echoed, self.echoed)
+
+    def due(self) -> float:
+        """Return the time at which to take them in."""
+        dues: list[float] = []
+        if self.echo:
+            quiet = max(self.echo + ECHOED_SECONDS, self.echoed + QUIET_SECONDS)
+            dues.append(min(quiet, self.echo + NOISE_SECONDS_MAX))
+        if self.first:
+            quiet = self.last + self._quiet_seconds()
+            most = min(self.first + GROWING_SECONDS_MAX, self.grown + NOISE_SECONDS_MAX)
+            dues.append(quiet if self.repositories else min(quiet, most))
+        return min(dues, default=0.0)
+
+    def _quiet_seconds(self) -> float:
+        if any(map(is_in_progress, self.repositories)):
+            return STEPS_SECONDS
+        return GIT_SECONDS if self.repositories else QUIET_SECONDS
+
+    def __len__(self) -> int:
+        return len(self.paths) + len(self.folders) + len(self.repositories)
+
+
+class NoticeRecorder:
+    """The engine's check of the files that notices name, and the record of their changes."""
+
+    def __init__(
+        self,
+        root: str,
+        engine: Engine,
+        queue: EngineQueue,
+        scanner: Scanner,
+        uncovered: frozenset[bytes],
+        heads: dict[bytes, GitHead],
+    ) -> None:
+        """`heads` has the HEAD of each repository, by git's own folder. A record brings it up to date."""
+        self._root = root
+        self._engine = engine
+        self._queue = queue
+        self._scanner = scanner
+        self._uncovered = uncovered
+        self._heads = heads
+
+    async def inspect(self, taken: PendingEvents, *, may_wait: bool) -> bool:
+        """Check and record all files; return False if one may be in the middle of a save, and `may_wait`."""
+        async with self._queue.inspecting:
+            inspection = await self._inspected(taken, may_wait=may_wait)
+            if inspection is not None:
+                await self._record(inspection, taken)
+        return inspection is not None
+
+    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
+        """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
+        inspection = await self._queue.run(self._engine.inspect)
+        scope = cache(lambda: WorkspaceScope(self._root))
+        is_saving = False
+
+        def look_at_each() -> Iterator[Callable[[], object] | None]:
+            nonlocal is_saving
+            for path in self._places(taken):
+                size = self._size(path, scope)
+                is_saving = size is None and may_wait
+                if is_saving:
+                    return
+                if size is not None and size >= LARGE_BYTES:
+                    yield partial(inspection.look, path)
+                elif size != _NOT_OURS:
+                    inspection.look(path)
+                    yield None
+
+        await self._queue.run_in_slices(look_at_each())
+        return None if is_saving else inspection
+
+    def _places(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
+        """Yield every path to check: the noticed ones, and the known ones below noticed folders."""
+        for raw in sorted(taken.paths | taken.folders - {b""}):
+            yield WorkspacePath(os.fsdecode(raw))
+        for folder in sorted(taken.folders - inner(taken.folders)):
+            for path in known_below(self._engine.history, os.fsdecode(folder)):
+                if path.raw not in taken.paths:
+                    yield path
+
+    def _size(self, path: WorkspacePath, scope: Callable[[], WorkspaceScope]) -> int | None:
+        """Return the bytes to read: None for a known file that is missing or empty, _NOT_OURS for nothing."""
+        known = self._engine.history.entry(path)
+        try:
+            look = self._engine.tree.entry(path)
+        except Refused:
+            return 0 if known is not None else _NOT_OURS  # the engine's check gives the reason
+        if known is not None:
+            is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
+            return None if look is None or is_emptied else look.size
+        if look is None or look.kind not in ("file", "symlink"):
+            return _NOT_OURS
+        if look.size > FILE_BYTES_MAX:
+            if scope().is_in(path):
+                self._scanner.note_too_large(path)
+            return _NOT_OURS
+        return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
+
+    async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
+        heads = {repository: GitHead.of(repository) for repository in taken.repositories}
+        message = self._movement(heads)
+        if inspection.found:
+            await self._queue.run_in_thread(lambda: inspection.record(message))
+        self._heads |= heads
+        for failure in inspection.failed:
+            log.info("not recorded: %s", failure)
+
+    def _movement(self, heads: Mapping[bytes, GitHead]) -> str:
+        """Return a message on git's actions meanwhile, for the transaction; empty if there were none.
+
+        `heads` are the repositories' heads now.
+        """
+        said: list[str] = []
+        for repository, after in sorted(heads.items()):
+            before = self._heads.get(repository, GitHead())
+            moved = describe_move(before, after, head_moves(repository))
+            if moved:
+                said.append(moved)
+        return "; ".join(said)

@@ -25,27 +25,21 @@ import logging
 import os
 import time
 from collections import deque
-from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
-from editd.engine.external_changes import known_below
 from editd.errors import Refused
 from editd.server.async_timeout import wait_event
+from editd.server.scanner import GROWING_SECONDS_MAX, QUIET_SECONDS, NoticeRecorder, PendingEvents
 from editd.system.files import git_folder
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
-from editd.values.content import version_of
-from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, inner
-from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress, is_locked
-from editd.workspace.scan import FILE_BYTES_MAX
-from editd.workspace.scope import WatchSet, WorkspaceScope
+from editd.values.path import TEMPORARY_PREFIX
+from editd.workspace.git_files import GitHead, is_locked
+from editd.workspace.scope import WatchSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from editd.engine.engine import Engine
-    from editd.engine.external_changes import Reconciliation
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
@@ -54,82 +48,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COOKIE_PREFIX = f"{TEMPORARY_PREFIX}cookie-"
-QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
 SAVING_SECONDS = 0.2  # the same for a missing or empty file: a program may be about to write it
-GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
-STEPS_SECONDS = 0.5  # the same in the middle of a rebase
-NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
-GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
-ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
 LOCKED_SECONDS = 0.02  # between two checks of git's lock
 COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader makes progress
 COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
 TICK_SECONDS = 1.0
 BLIND_SECONDS = 30.0  # between two scans, or two retries, if something cannot be watched
-LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
-EMPTY = version_of(b"")
-
-
-class PendingEvents(Struct):
-    """Notices that are not processed yet. The times are the loop's; 0 is never."""
-
-    paths: set[bytes] = field(default_factory=set)
-    folders: set[bytes] = field(default_factory=set)
-    repositories: set[bytes] = field(default_factory=set)
-    first: float = 0.0
-    grown: float = 0.0  # the last notice of a new path
-    last: float = 0.0
-    echo: float = 0.0  # the first notice that probably comes from our own writes
-    echoed: float = 0.0  # the last such notice
-
-    def is_empty(self) -> bool:
-        return not (self.paths or self.folders or self.repositories)
-
-    def add(self, notice: FsEvent, now: float, *, is_echo: bool) -> None:
-        before = len(self)
-        self.paths |= notice.paths
-        self.folders |= notice.folders
-        self.repositories |= notice.repositories
-        if is_echo:
-            self.echo = self.echo or now
-            self.echoed = now
-            return
-        self.first = self.first or now
-        self.last = now
-        if len(self) > before:
-            self.grown = now
-
-    def take_back(self, taken: PendingEvents) -> None:
-        """Put back notices that were taken, to be processed again."""
-        self.paths |= taken.paths
-        self.folders |= taken.folders
-        self.repositories |= taken.repositories
-        self.first = taken.first or self.first
-        self.grown, self.last = max(taken.grown, self.grown), max(taken.last, self.last)
-        self.echo = taken.echo or self.echo
-        self.echoed = max(taken.echoed, self.echoed)
-
-    def due(self) -> float:
-        """Return the time at which to take them in."""
-        dues: list[float] = []
-        if self.echo:
-            quiet = max(self.echo + ECHOED_SECONDS, self.echoed + QUIET_SECONDS)
-            dues.append(min(quiet, self.echo + NOISE_SECONDS_MAX))
-        if self.first:
-            quiet = self.last + self._quiet_seconds()
-            most = min(self.first + GROWING_SECONDS_MAX, self.grown + NOISE_SECONDS_MAX)
-            dues.append(quiet if self.repositories else min(quiet, most))
-        return min(dues, default=0.0)
-
-    def _quiet_seconds(self) -> float:
-        if any(map(is_in_progress, self.repositories)):
-            return STEPS_SECONDS
-        return GIT_SECONDS if self.repositories else QUIET_SECONDS
-
-    def __len__(self) -> int:
-        return len(self.paths) + len(self.folders) + len(self.repositories)
 
 
 class WorkspaceWatcher:
@@ -144,7 +70,7 @@ class WorkspaceWatcher:
         self._is_deaf = is_deaf
         self._engine: Engine | None = None
         self._queue: EngineQueue | None = None
-        self._uncovered: frozenset[bytes] = frozenset()
+        self._recorder: NoticeRecorder | None = None
         self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
         self._loop = asyncio.get_running_loop()
         self._covering = WatchSet(root)
@@ -195,7 +121,8 @@ class WorkspaceWatcher:
 
         `tell` sends an event to the subscribers when notices were missed.
         """
-        self._engine, self._queue, self._uncovered, self._tell = engine, queue, uncovered, tell
+        self._engine, self._queue, self._tell = engine, queue, tell
+        self._recorder = NoticeRecorder(self._root, engine, queue, self._scanner, uncovered, self._standings)
         self._seen = -1 if seen is None else seen
         self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
         self._ailing.set()
@@ -555,6 +482,7 @@ class WorkspaceWatcher:
 
         Raises Refused or OSError if they cannot be recorded now; the notices are kept.
         """
+        assert self._recorder is not None
         async with self._taking:
             while True:
                 await self._git_done()
@@ -563,7 +491,7 @@ class WorkspaceWatcher:
                     return False
                 patience = self._patience(taken, is_settling=is_settling)
                 try:
-                    is_done = await self._inspect(taken, may_wait=patience > self._loop.time())
+                    is_done = await self._recorder.inspect(taken, may_wait=patience > self._loop.time())
                 except (Refused, OSError):
                     self._pending.take_back(taken)
                     raise
@@ -571,6 +499,8 @@ class WorkspaceWatcher:
                     self._distrust("taking in outside changes failed")
                     raise
                 if is_done:
+                    since = time.monotonic() - ECHO_SECONDS
+                    self._own = {path: then for path, then in self._own.copy().items() if then > since}
                     return self._covers_more(taken)
                 self._pending.take_back(taken)
                 await asyncio.sleep(max(0.0, patience - self._loop.time()))
@@ -581,102 +511,12 @@ class WorkspaceWatcher:
         oldest = taken.first or taken.echo
         return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
 
-    async def _inspect(self, taken: PendingEvents, *, may_wait: bool) -> bool:
-        """Check and record all files; return False if one may be in the middle of a save, and `may_wait`."""
-        assert self._queue is not None
-        async with self._queue.inspecting:
-            inspection = await self._inspected(taken, may_wait=may_wait)
-            if inspection is not None:
-                await self._record(inspection, taken)
-        return inspection is not None
-
-    async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
-        """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
-        assert self._engine is not None
-        assert self._queue is not None
-        inspection = await self._queue.run(self._engine.inspect)
-        scope = cache(lambda: WorkspaceScope(self._root))
-        is_saving = False
-
-        def look_at_each() -> Iterator[Callable[[], object] | None]:
-            nonlocal is_saving
-            for path in self._places(taken):
-                size = self._size(path, scope)
-                is_saving = size is None and may_wait
-                if is_saving:
-                    return
-                if size is not None and size >= LARGE_BYTES:
-                    yield partial(inspection.look, path)
-                elif size != _NOT_OURS:
-                    inspection.look(path)
-                    yield None
-
-        await self._queue.run_in_slices(look_at_each())
-        return None if is_saving else inspection
-
-    def _places(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
-        """Yield every path to check: the noticed ones, and the known ones below noticed folders."""
-        assert self._engine is not None
-        for raw in sorted(taken.paths | taken.folders - {b""}):
-            yield WorkspacePath(os.fsdecode(raw))
-        for folder in sorted(taken.folders - inner(taken.folders)):
-            for path in known_below(self._engine.history, os.fsdecode(folder)):
-                if path.raw not in taken.paths:
-                    yield path
-
-    def _size(self, path: WorkspacePath, scope: Callable[[], WorkspaceScope]) -> int | None:
-        """Return the bytes to read: None for a known file that is missing or empty, _NOT_OURS for nothing."""
-        assert self._engine is not None
-        known = self._engine.history.entry(path)
-        try:
-            look = self._engine.tree.entry(path)
-        except Refused:
-            return 0 if known is not None else _NOT_OURS  # the engine's check gives the reason
-        if known is not None:
-            is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
-            return None if look is None or is_emptied else look.size
-        if look is None or look.kind not in ("file", "symlink"):
-            return _NOT_OURS
-        if look.size > FILE_BYTES_MAX:
-            if scope().is_in(path):
-                self._scanner.note_too_large(path)
-            return _NOT_OURS
-        return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
-
-    async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
-        assert self._queue is not None
-        heads = {repository: GitHead.of(repository) for repository in taken.repositories}
-        message = self._movement(heads)
-        if inspection.found:
-            await self._queue.run_in_thread(lambda: inspection.record(message))
-        self._standings |= heads
-        since = time.monotonic() - ECHO_SECONDS
-        self._own = {path: then for path, then in self._own.copy().items() if then > since}
-        for failure in inspection.failed:
-            log.info("not recorded: %s", failure)
-
-    def _movement(self, heads: Mapping[bytes, GitHead]) -> str:
-        """Return a message on git's actions meanwhile, for the transaction; empty if there were none.
-
-        `heads` are the repositories' heads now.
-        """
-        said: list[str] = []
-        for repository, after in sorted(heads.items()):
-            before = self._standings.get(repository, GitHead())
-            moved = describe_move(before, after, head_moves(repository))
-            if moved:
-                said.append(moved)
-        return "; ".join(said)
-
     def _covers_more(self, taken: PendingEvents) -> bool:
         """Watch and check paths that are no longer ignored; return whether there may be any."""
         folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
         if folders and self._watch is not None:
             self._watch.rewatch(folders)
         return bool(folders)
-
-
-_NOT_OURS = -1
 
 
 def _tell_nobody(_event: str, _body: dict[str, Any]) -> None:
