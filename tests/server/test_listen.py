@@ -1,4 +1,4 @@
-"""server.listen: a socket bound without a race, and never taken from a live daemon."""
+"""server.ownership: a socket bound without a race, and never taken from a live daemon."""
 
 from __future__ import annotations
 

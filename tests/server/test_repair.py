@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from crash_checks import wait_until
 from editd.errors import IoError
-from editd.server.method_call import PendingAnswer
+from editd.server.connection import PendingAnswer
 from editd.server.methods.check import Repairs
 from editd.store.repair import Repair
 from editd.system.filesystem import RealDisk
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pytest
 
     from editd.errors import Refused
-    from editd.server.method_call import MethodCall
+    from editd.server.connection import MethodCall
     from workplace import Workplace
 
 AHEAD = 500  # transactions that are packed, while those who edit leave no pause to write the index in
