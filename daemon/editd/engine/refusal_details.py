@@ -135,7 +135,8 @@ def _origin(transaction: Transaction) -> str:
         return "The text is part of the baseline."
     author = transaction.authorship
     session = f" in {author.session}" if author.session else ""
-    return f"Transaction {int(transaction.seq)} wrote it, {transaction.kind} by {author.actor}{session}."
+    number = int(transaction.seq)
+    return f"Transaction {number} wrote the new text, {transaction.kind} by {author.actor}{session}."
 
 
 def _diff(history: History, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
