@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
-    from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
+    from editd.values.changeset import Base, Change, FileReport, OnStale, ReadMark
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Transaction
+    from editd.wire.messages import AnyEdit
 
 Reader = str
 """The identity under which read versions are kept: a session, or a connection without a session."""
@@ -30,7 +31,7 @@ def reader_of(session: str) -> Reader:
 class Apply(Struct, frozen=True):
     """Ask for a changeset to become a transaction."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[AnyEdit, ...]
     authorship: Authorship
     reader: Reader
     on_stale: OnStale | None = None

@@ -69,10 +69,10 @@ from editd.errors import (
 )
 from editd.system.clock import Clock, boot_id
 from editd.tools.context import ToolSet
-from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, OnStale, Plan, ReadMark
+from editd.values.changeset import Base, Change, OnStale, Plan, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
+from editd.wire import messages
 from editd.workspace.scope import HiddenFolders
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Engine:
     def _as_undo(self, request: Write) -> Write:
         """Return an undo if the request is a tool's call that undoes an edit. Return others unchanged."""
         call = request.edits[0] if isinstance(request, Apply) and len(request.edits) == 1 else None
-        if not isinstance(call, changeset.Tool):
+        if not isinstance(call, messages.Tool):
             return request
         try:
             name = self.tooling.tool(call).undoes(call.args)
@@ -263,15 +263,15 @@ class Engine:
             return UNDO_BYTES
         total = len(request.edits) * EDIT_BYTES
         for edit in request.edits:
-            if isinstance(edit, changeset.Write):
+            if isinstance(edit, messages.Write):
                 total += len(edit.content)
-            elif isinstance(edit, changeset.Patch):
+            elif isinstance(edit, messages.Patch):
                 total += len(edit.patch) + PATCH_BYTES
-            elif isinstance(edit, changeset.Tool):
+            elif isinstance(edit, messages.Tool):
                 total += TOOL_BYTES
             else:
                 with contextlib.suppress(Refused, OSError):
-                    entry = self.tree.entry(edit.path)
+                    entry = self.tree.entry(WorkspacePath.parse(edit.path))
                     total += 0 if entry is None else entry.size
         return total
 
@@ -403,7 +403,8 @@ class Engine:
             )
         except Refused:
             for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.
-                self.hidden.refuse(getattr(edit, "path", WorkspacePath("")))
+                if not isinstance(edit, messages.Patch | messages.Tool):
+                    self.hidden.refuse(WorkspacePath.parse(edit.path))
             raise
 
     def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
@@ -722,7 +723,7 @@ class Engine:
 
     def staged(
         self,
-        edits: tuple[Edit, ...],
+        edits: tuple[messages.AnyEdit, ...],
         reader: Reader,
         found: Mapping[Search, tuple[Match, ...] | Refused],
         session: str | None = None,
@@ -905,7 +906,7 @@ def _folder_missing(root: str) -> Refused:
 
 
 def _kept_changing(request: Write) -> Refused:
-    paths = sorted(getattr(edit, "path", WorkspacePath("")).text for edit in getattr(request, "edits", ()))
+    paths = sorted(getattr(edit, "path", "") for edit in getattr(request, "edits", ()))
     refusal = Stale(paths[0] if paths else "", None, None)
     refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
     refusal.hint = "Try again when the program that writes to it has finished."

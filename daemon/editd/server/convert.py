@@ -1,13 +1,12 @@
 """Conversion between the types of the wire and the types of the engine: the only module that knows both.
 
-Strings become paths, versions and changesets; outcomes become results. Converted values need no second
-check.
+Strings become paths, globs and versions; outcomes become results. Converted values need no second check. The
+edits of a request stay as they are: the planner parses each one (`edits.plan`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -20,7 +19,7 @@ from editd.errors import InvalidParams, NotText, Refused
 from editd.store.commit_message import microseconds, rfc3339
 from editd.store.index import LogQuery
 from editd.values import changeset, transaction
-from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
+from editd.values.content import FileState, Text, line_end_of
 from editd.values.glob import Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.session import Bounds
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 Made = TypeVar("Made", changeset.Change, transaction.Touch)
 
-_VERSION = re.compile(r"[0-9a-f]{40}")
-_MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 EDITS_MAX = 100_000  # in one changeset
 NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
 
@@ -69,10 +66,11 @@ def fingerprint(params: messages.Params) -> str:
     return hashlib.sha256(params.method.encode() + content).hexdigest()[:16]
 
 
-def edits(given: Sequence[messages.AnyEdit]) -> tuple[changeset.Edit, ...]:
+def edits(given: Sequence[messages.AnyEdit]) -> tuple[messages.AnyEdit, ...]:
+    """Return the edits of a request, which the planner parses. Raises InvalidParams for too many."""
     if len(given) > EDITS_MAX:
         raise InvalidParams(f"A changeset holds at most {EDITS_MAX} edits.")
-    return tuple(_edit(edit) for edit in given)
+    return tuple(given)
 
 
 def path(text: str) -> WorkspacePath:
@@ -103,7 +101,7 @@ def bounds(scope: messages.Scope) -> Bounds:
 
 def read_mark(version: str | None) -> changeset.ReadMark:
     """Return the mark of a whole file that was read at a version, or as absent."""
-    return changeset.ReadMark(_base_of(version), ())
+    return changeset.ReadMark(changeset.Base.parse(version), ())
 
 
 def time_us(text: str) -> int:
@@ -163,74 +161,6 @@ def authorship_of(
         params.message or "",
         None if isinstance(params, messages.Begin) else params.request_id,
     )
-
-
-def _edit(edit: messages.AnyEdit) -> changeset.Edit:
-    match edit:
-        case messages.Write():
-            mode = None if isinstance(edit.mode, UnsetType) else _MODES[edit.mode]
-            content = _bytes(edit.content)
-            return changeset.Write(path(edit.path), content, _base(edit.base), mode, edit.force)
-        case messages.Replace():
-            if edit.count < 1:
-                raise InvalidParams("`count` is the number of occurrences expected, 1 or more.")
-            return changeset.Replace(
-                path(edit.path), edit.old, edit.new, edit.count, _base(edit.base), edit.guard == "text"
-            )
-        case messages.EditText():
-            return changeset.EditText(
-                path(edit.path), tuple(map(_text_edit, edit.edits)), changeset.Base(_version(edit.base)),
-                edit.position_encoding,
-            )  # fmt: skip
-        case messages.Patch():
-            if edit.fuzz < 0:
-                raise InvalidParams("`fuzz` is the number of context lines that may differ, 0 or more.")
-            return changeset.Patch(edit.patch, edit.fuzz)
-        case messages.Delete():
-            return changeset.Delete(path(edit.path), _base(edit.base))
-        case messages.Move():
-            return changeset.Move(path(edit.path), path(edit.to), _base(edit.base), edit.overwrite)
-        case messages.Chmod():
-            return changeset.Chmod(path(edit.path), edit.executable)
-        case messages.Tool():
-            return changeset.Tool(edit.dialect, edit.tool, edit.args, _base(edit.base))
-        case messages.Symlink():
-            return changeset.Symlink(path(edit.path), edit.target, _base(edit.base))
-
-
-def _text_edit(edit: messages.TextEdit) -> changeset.TextEdit:
-    return changeset.TextEdit(_position(edit.start), _position(edit.end), edit.text)
-
-
-def _position(position: messages.Position) -> changeset.Position:
-    if position.line < 0 or position.character < 0:
-        raise InvalidParams("Lines and characters count from 0.")
-    return changeset.Position(position.line, position.character)
-
-
-def _base(base: str | UnsetType | None) -> changeset.Base | None:
-    return None if isinstance(base, UnsetType) else _base_of(base)
-
-
-def _base_of(version: str | None) -> changeset.Base:
-    """Return an author's base: that version, or the absence of the file."""
-    return changeset.Base(_version(version))
-
-
-def _version(text: str | None) -> Version | None:
-    if text is not None and _VERSION.fullmatch(text) is None:
-        raise InvalidParams(
-            f"{text[:60]!r} is not a version.",
-            hint="A version is 40 hex digits, as `read` and `stat` give it.",
-        )
-    return None if text is None else Version(text)
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 
 
 # ── results ──

@@ -1,18 +1,19 @@
-"""An author's edits, and their effects: the changes in a plan."""
+"""The base versions of an author's edits, and the effects of the edits: the changes in a plan."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import re
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from editd.values.content import FileState
+from editd.errors import InvalidParams
+from editd.values.content import FileState, Version
 from editd.values.transaction import PathChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from editd.values.content import GitMode, Version
     from editd.values.path import WorkspacePath
 
 
@@ -23,6 +24,21 @@ class Base(Struct, frozen=True):
     """
 
     version: Version | None
+
+    @staticmethod
+    def parse(version: str | None) -> Base:
+        """Return the base that a client gives. Raises InvalidParams."""
+        if version is None:
+            return Base(None)
+        if _VERSION.fullmatch(version) is None:
+            raise InvalidParams(
+                f"{version[:60]!r} is not a version.",
+                hint="A version is 40 hex digits, as `read` and `stat` give it.",
+            )
+        return Base(Version(version))
+
+
+_VERSION = re.compile(r"[0-9a-f]{40}")
 
 
 class ReadMark(Struct, frozen=True):
@@ -45,94 +61,6 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
             merged.append((first, last))
     return tuple(merged)
 
-
-class Position(Struct, frozen=True):
-    """LSP's position: a line from 0, and a character in it from 0, in the edit's encoding."""
-
-    line: int
-    character: int
-
-
-class TextEdit(Struct, frozen=True):
-    start: Position
-    end: Position
-    text: str
-
-
-PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-
-
-class Write(Struct, frozen=True):
-    """The whole content of a file, as bytes; `mode` None keeps the file's mode."""
-
-    path: WorkspacePath
-    content: bytes
-    base: Base | None = None
-    mode: GitMode | None = None
-    force: bool = False
-
-
-class Replace(Struct, frozen=True):
-    """Exact text for exact text, with the expected number of occurrences."""
-
-    path: WorkspacePath
-    old: str
-    new: str
-    count: int = 1
-    base: Base | None = None
-    is_guarded_by_text: bool = False  # without a base, the base is the current version
-
-
-class EditText(Struct, frozen=True):
-    """LSP `TextEdit`s, made for version `base`."""
-
-    path: WorkspacePath
-    edits: tuple[TextEdit, ...]
-    base: Base
-    position_encoding: PositionEncoding = "utf-16"
-
-
-class Patch(Struct, frozen=True):
-    """A unified or git diff of any number of files, with surrogate escapes for bytes that are not UTF-8."""
-
-    patch: str
-    fuzz: int = 0
-
-
-class Delete(Struct, frozen=True):
-    path: WorkspacePath
-    base: Base | None = None
-
-
-class Move(Struct, frozen=True):
-    path: WorkspacePath
-    to: WorkspacePath
-    base: Base | None = None
-    overwrite: bool = False
-
-
-class Chmod(Struct, frozen=True):
-    path: WorkspacePath
-    executable: bool
-
-
-class Symlink(Struct, frozen=True):
-    path: WorkspacePath
-    target: str
-    base: Base | None = None
-
-
-class Tool(Struct, frozen=True):
-    """A call of another system's edit tool, with that tool's own argument names."""
-
-    dialect: str
-    tool: str
-    args: Mapping[str, Any]
-    base: Base | None = None
-
-
-FileEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
-Edit = FileEdit | Tool
 
 OnStale = Literal["reject", "merge"]
 

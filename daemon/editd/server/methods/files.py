@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from editd.edits.search import Search
     from editd.server.method_call import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
-    from editd.values.changeset import Edit
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
 
@@ -227,7 +226,7 @@ def abort(services: Services, params: messages.Abort, caller: ClientState) -> me
 def staged(
     services: Services,
     changeset: OpenChangeset,
-    more: tuple[Edit, ...],
+    more: tuple[messages.AnyEdit, ...],
     result: Callable[[Outcome, DiskSnapshot], messages.Message],
 ) -> Answer:
     """Return the `result` for the files as the changeset and `more` would leave them."""
@@ -248,7 +247,7 @@ async def _staged_after(
     services: Services,
     search: Search,
     changeset: OpenChangeset,
-    more: tuple[Edit, ...],
+    more: tuple[messages.AnyEdit, ...],
     result: Callable[[Outcome, DiskSnapshot], messages.Message],
 ) -> Answer:
     changeset.found[search] = await services.searcher.find(search)
