@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from editd.engine.commands import Apply, Outcome
+from editd.engine.commands import Apply
 from editd.engine.engine import Engine
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
@@ -20,6 +20,7 @@ from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.system.filesystem import RealDisk, ignore_lease_signal
+from editd.values.changeset import Outcome
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
 from editd.wire import messages

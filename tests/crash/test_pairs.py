@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edit_messages import chmod, delete, move
-from editd.engine.commands import Outcome, Undo
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.verify import verify_quick
 from editd.system import filesystem
+from editd.values.changeset import Outcome
 from editd.values.content import version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, pack, path_of, sync, write

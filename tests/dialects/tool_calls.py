@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.search import Match, Search
-    from editd.values.changeset import OnStale, Plan
+    from editd.values.changeset import OnStale, Outcome
 
 ROOT = "/workspace"
 
@@ -60,7 +60,7 @@ class Workspace:
         *,
         base: Base | None = None,
         on_stale: OnStale | None = None,
-    ) -> Plan:
+    ) -> Outcome:
         """Plan the call, and make it in the files; what it noted as read is known from now on."""
         states = {path: FileState(content) for path, content in self.files.items()}
         snapshot = InMemory(states | {link: link_to(target) for link, target in self.links.items()})

@@ -42,7 +42,7 @@ from editd.values.content import EXECUTABLE, FILE, FileState
 from in_memory import InMemory, Told, base_of, link_to, path_of
 
 if TYPE_CHECKING:
-    from editd.values.changeset import OnStale, Plan
+    from editd.values.changeset import OnStale, Outcome
     from editd.wire.messages import AnyEdit
 
 Files = Mapping[str, "FileState | bytes | None"]
@@ -56,7 +56,7 @@ def states(files: Files) -> dict[str, FileState]:
     }
 
 
-def planned(files: Files, *edits: AnyEdit, told: Told | None = None, on_stale: OnStale = "reject") -> Plan:
+def planned(files: Files, *edits: AnyEdit, told: Told | None = None, on_stale: OnStale = "reject") -> Outcome:
     return plan(edits, InMemory(states(files)), told or Told(), on_stale=on_stale)
 
 
@@ -67,7 +67,7 @@ def check(
     *,
     told: Told | None = None,
     on_stale: OnStale = "reject",
-) -> Plan:
+) -> Outcome:
     """The changes are exactly those `expected`, each from what was there before; None is "no such file"."""
     edits = edits if isinstance(edits, list) else [edits]
     result = planned(files, *edits, told=told, on_stale=on_stale)
@@ -79,8 +79,8 @@ def check(
         before.get(change.path.text) for change in result.changes
     ]
     assert [change.path for change in result.changes] == sorted(change.path for change in result.changes)
-    assert {change.path for change in result.changes} <= set(result.touched)
-    assert set(result.reports) == set(result.touched)
+    assert all(change.before == change.after == before.get(change.path.text) for change in result.unchanged)
+    assert list(result.reports) == sorted(change.path for change in (*result.changes, *result.unchanged))
     return result
 
 
@@ -118,7 +118,7 @@ def test_replacing_a_text_does_not_make_a_file_known() -> None:
 
 def test_writing_what_is_there_is_no_change_and_no_error() -> None:
     result = check({"a": ONE}, write(A, ONE), {})
-    assert result.touched == (A,)
+    assert [change.path for change in result.unchanged] == [A]
     check({"a": ONE}, write(A, ONE), {}, told=Told(read={"a": TWO}))
     check({"a": ONE}, write(A, ONE, mode=EXECUTABLE, force=True), {"a": FileState(ONE, EXECUTABLE)})
 
@@ -339,7 +339,8 @@ def test_a_move_stays_one_through_edits_and_further_moves() -> None:
     result = check({"a": ONE}, [move(A, B), replace(B, "one", "1"), move(B, C)], {"a": None, "c": b"1\n"})
     assert result.changes[1].source == A
     assert result.reports[C].replacements == 1
-    assert check({"a": ONE}, [move(A, B), move(B, A)], {}).touched == (A, B)
+    result = check({"a": ONE}, [move(A, B), move(B, A)], {})
+    assert [change.path for change in result.unchanged] == [A, B]
 
 
 def test_a_move_is_none_where_something_else_stands_at_its_source() -> None:

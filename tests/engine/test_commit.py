@@ -10,12 +10,11 @@ import msgspec
 import pytest
 
 import edit_messages
-from editd.engine.commands import Outcome
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
 from editd.system.filesystem import RealDisk
-from editd.values.changeset import Base, Change
+from editd.values.changeset import Base, Change, Outcome
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write

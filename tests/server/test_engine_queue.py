@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, Outcome
+from editd.engine.commands import Apply, NeedsDelay, NeedsHooks
 from editd.errors import Broken, InUse
 from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, EngineQueue
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
 
@@ -32,7 +33,7 @@ class Counting:
 
     def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         self.queue.append(len(requests))
-        return [Outcome(None, ()) for _ in requests]
+        return [Outcome(()) for _ in requests]
 
     def weight(self, _request: Write) -> int:
         return 0

@@ -8,9 +8,10 @@ import pytest
 
 import edit_messages
 from editd.engine import undo_conflicts
-from editd.engine.commands import Outcome, Undo
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import NothingToUndo
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError

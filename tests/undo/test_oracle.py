@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 import edit_messages
-from editd.engine.commands import Outcome, Undo
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from harness import Harness, answer, apply, done, path_of
 from lineages import Collision, Files, Held, Lineages, NoOpinion

@@ -30,7 +30,7 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.changeset import Base, Change, FileReport, OnStale, Plan, ReadMark
+from editd.values.changeset import Base, Change, FileReport, OnStale, Outcome, ReadMark
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode, Text
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.wire.messages import (
@@ -68,7 +68,7 @@ def plan(
     on_stale: OnStale | None = None,
     fallback_encoding: str | None = None,
     tools: ToolRunner | None = None,
-) -> Plan:
+) -> Outcome:
     """Return the changes that `edits` make to `snapshot`, sorted by path, without empty ones.
 
     Raises a Refused if the changeset cannot be made (see `editd.errors`). If several paths do not merge,
@@ -147,35 +147,34 @@ class PlanBuilder:
 
     # ── The result ─────────────────────────────────────────────────────────────────────────────
 
-    def plan(self) -> Plan:
-        """Return the plan of the edits so far. Raises Conflict, and NotAFile."""
+    def plan(self) -> Outcome:
+        """Return the outcome of the edits so far. Raises Conflict, and NotAFile."""
         self.bases.merge_all()
-        touched = tuple(sorted({*self.bases.known, *self.overlay.after}))
+        touched = sorted({*self.bases.known, *self.overlay.after})
         changes: list[Change] = []
+        unchanged: list[Change] = []
         reports: dict[WorkspacePath, FileReport] = {}
         for path in touched:
             reports[path] = self.reports.get(path, FileReport())
-            if (change := self.change_of(path)) is not None:
-                changes.append(change)
+            change = self.change_of(path)
+            (unchanged if change.before == change.after else changes).append(change)
         if len(touched) > 1 or (changes and changes[0].before is None):
             self.refuse_files_in_files(touched)
-        return Plan(
+        return Outcome(
             changes=tuple(changes),
             reports=reports,
+            unchanged=tuple(unchanged),
             merged=tuple(sorted(self.bases.merged)),
-            touched=touched,
             based=frozenset(self.bases.based),
             guarded=frozenset(self.bases.guarded),
             answers=tuple(self.answers),
             sights=tuple(self.sights),
         )
 
-    def change_of(self, path: WorkspacePath) -> Change | None:
-        """Return the change of `path`; None if its state is unchanged."""
+    def change_of(self, path: WorkspacePath) -> Change:
+        """Return the change of `path`, whose states may be equal."""
         before, after = self.overlay.before(path), self.overlay.at(path)
-        if before == after:
-            return None
-        source = self.sources.get(path)
+        source = None if before == after else self.sources.get(path)
         if source is None or self.overlay.before(source) is None or self.overlay.at(source) is not None:
             return Change(path, before, after)  # No move if the source path holds a new file.
         return Change(path, before, after, source)

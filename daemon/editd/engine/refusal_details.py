@@ -17,9 +17,9 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.engine.commands import Outcome
     from editd.errors import FileMissing
     from editd.store.history import History
+    from editd.values.changeset import Outcome
     from editd.values.transaction import Transaction
 
 DIFF_BYTES_MAX = 4 * 1024 * 1024  # of one file in a `stale` answer, which takes libgit2 about 100 ms

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from editd.engine.commands import Outcome, Write
 from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
 from editd.errors import InvalidParams
-from editd.values.changeset import Change, FileReport
+from editd.values.changeset import Change, FileReport, Outcome
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
+    from editd.engine.commands import Write
     from editd.store.history import History
     from editd.values.transaction import Transaction
 
@@ -77,9 +77,14 @@ def first_answer(request: Write, history: History) -> Outcome | None:
         state = state_of(history.entry_at(_path_of(name), seq), history)
         unchanged.append(Change(_path_of(name), state, state))
     return Outcome(
-        transaction, changes_of(transaction, history), _reports_of(kept), tuple(unchanged),
-        tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings), tuple(kept.answers),
-    )  # fmt: skip
+        changes_of(transaction, history),
+        transaction,
+        _reports_of(kept),
+        tuple(unchanged),
+        tuple(_path_of(name) for name in kept.merged),
+        warnings=tuple(kept.warnings),
+        answers=tuple(kept.answers),
+    )
 
 
 def request_of(request_id: str, fingerprint: str, history: History) -> Transaction | None:

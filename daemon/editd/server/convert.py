@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.commands import Apply, Outcome, Reader
+from editd.engine.commands import Apply, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.commit_message import microseconds, rfc3339
 from editd.store.index import LogQuery
@@ -167,7 +167,10 @@ def authorship_of(
 
 
 def outcome(
-    given: Outcome, *, return_content: bool = False, diff: bool = False, undone_by: int | None = None
+    given: changeset.Outcome,
+    *,
+    return_content: bool = False,
+    diff: bool = False,
 ) -> messages.ApplyResult:
     made = None if given.transaction is None else transaction_result(given.transaction)
     held = {change.path: change.before for change in given.changes}
@@ -354,7 +357,7 @@ def _error_value(value: object) -> object:
 
 
 def _file_result(
-    given: Outcome,
+    given: changeset.Outcome,
     change: changeset.Change,
     held: Mapping[WorkspacePath, FileState | None],
     *,

@@ -1,9 +1,9 @@
-"""The base versions of an author's edits, and the effects of the edits: the changes in a plan."""
+"""The base versions of an author's edits, and the outcome of the edits: changes and reports."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
@@ -12,9 +12,10 @@ from editd.values.content import FileState, Version
 from editd.values.transaction import PathChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
 
 
 class Base(Struct, frozen=True):
@@ -76,21 +77,51 @@ class FileReport(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Plan(Struct, frozen=True):
-    """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
+class ConflictReport(Struct, frozen=True):
+    """A file in which an undo does not merge.
 
-    `changes` are sorted by path, one for each path whose bytes or mode change. `touched` are all paths
-    that the edits name, including unchanged ones. `based` are those for which an edit gives a base, and
-    `guarded` those that only an edit's searched text checks.
+    `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
+    undone as well.
+    """
+
+    path: WorkspacePath
+    blocking: tuple[int, ...]
+    needs: tuple[int, ...]
+    reason: str = "path"
+    lines: tuple[Mapping[str, int], ...] = ()  # conflicting line ranges in the file now
+    hunks: tuple[str, ...] = ()  # diffs from the lines to undo to the present ones
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as a refusal's data has it."""
+        data: dict[str, Any] = {
+            "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
+            "reason": self.reason,
+        }  # fmt: skip
+        if self.lines:
+            data |= {"lines": list(self.lines), "hunks": list(self.hunks)}
+        return data
+
+
+class Outcome(Struct, frozen=True):
+    """The effect of a request: first as it is planned, then with its transaction.
+
+    `changes` are sorted by path, one for each path whose bytes or mode change, with the contents before and
+    after. `unchanged` are the other paths that the edits name. `based` are the paths for which an edit gives
+    a base, and `guarded` those that only an edit's searched text checks.
     """
 
     changes: tuple[Change, ...]
-    reports: dict[WorkspacePath, FileReport] = field(default_factory=dict)
+    transaction: Transaction | None = None  # None for a dry run, and for a request without changes
+    reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
+    unchanged: tuple[Change, ...] = ()
     merged: tuple[WorkspacePath, ...] = ()
-    touched: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
     guarded: frozenset[WorkspacePath] = frozenset()
+    warnings: tuple[str, ...] = ()  # of the whole
     answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
-    warnings: tuple[str, ...] = ()  # of the whole
-    formatted_by: tuple[str, ...] = ()  # the hooks that changed it
+    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
+    formatted_by: tuple[str, ...] = ()  # the hooks that changed content
+    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
+    changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
+    """Transactions of others that changed a path after the reader read it."""

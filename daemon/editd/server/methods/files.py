@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from editd.edits.search import NeedsSearch
 from editd.engine.changesets import OpenChangeset
-from editd.engine.commands import Apply, Outcome, Reader
+from editd.engine.commands import Apply, Reader
 from editd.engine.engine import Reading
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
 from editd.engine.replay import request_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Search
     from editd.server.method_call import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
+    from editd.values.changeset import Outcome
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, structs
 
-from editd.engine.commands import ConflictReport, Outcome, Restore, Undo
+from editd.engine.commands import Restore, Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, LastUndoOf, Latest, Scope
 from editd.errors import InvalidParams
 from editd.server import convert
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from editd.server.method_call import ClientState, PendingAnswer
     from editd.server.methods import Services
+    from editd.values.changeset import ConflictReport, Outcome
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
 
