@@ -166,26 +166,29 @@ def authorship_of(
 # ── results ──
 
 
+# One change is the usual case, and an empty comprehension costs as much as a call: so some are left out.
+
+
 def outcome(
-    given: changeset.Outcome,
-    *,
-    return_content: bool = False,
-    diff: bool = False,
+    given: changeset.Outcome, *, return_content: bool = False, diff: bool = False
 ) -> messages.ApplyResult:
     made = None if given.transaction is None else transaction_result(given.transaction)
-    held = {change.path: change.before for change in given.changes}
+    changes, by_path = _shown(given.changes)
     files = [
-        _file_result(given, change, held, return_content=return_content, diff=diff)
-        for change in _shown(given.changes)
+        _file_result(given, change, by_path, return_content=return_content, diff=diff) for change in changes
     ]
-    files += [
-        _file_result(given, change, held, return_content=return_content, diff=diff, unchanged=True)
-        for change in given.unchanged
-    ]
-    merged = [merged.text for merged in given.merged]
-    answers = list(given.answers) if any(answer is not None for answer in given.answers) else UNSET
+    if given.unchanged:
+        files += [
+            _file_result(given, change, {}, return_content=return_content, diff=diff, unchanged=True)
+            for change in given.unchanged
+        ]
+    has_answers = given.answers.count(None) < len(given.answers)
     return messages.ApplyResult(
-        transaction=made, files=files, warnings=list(given.warnings), merged=merged, answers=answers
+        transaction=made,
+        files=files,
+        warnings=list(given.warnings),
+        merged=[path.text for path in given.merged] if given.merged else [],
+        answers=list(given.answers) if has_answers else UNSET,
     )
 
 
@@ -212,26 +215,31 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
     )
 
 
-def _shown(changes: Iterable[Made]) -> list[Made]:
-    """Return the changes as a person counts them: a move is one change, under its new path.
+def _shown(changes: Sequence[Made]) -> tuple[Sequence[Made], Mapping[WorkspacePath, Made]]:
+    """Return the changes as a person counts them, and if one is a move, all of them by their paths.
 
-    A move onto another file is two, as in git, so that the overwritten file is visible.
+    A move is one change, under its new path. A move onto another file is two, as in git, so that the
+    overwritten file is visible.
     """
+    for change in changes:
+        if change.source is not None:
+            break
+    else:
+        return changes, {}
     given = [replace(one, source=None) if one.source and one.before else one for one in changes]
     left = {one.source for one in given if one.source is not None}
-    return [one for one in given if not (one.after is None and one.path in left)]
+    shown = [one for one in given if not (one.after is None and one.path in left)]
+    return shown, {change.path: change for change in changes}
 
 
 def diff_of(changes: Iterable[changeset.Change]) -> str:
     """One git-style diff of all the changes."""
-    given = list(changes)
-    before = {change.path: change.before for change in given}
+    shown, by_path = _shown(tuple(changes))
     parts: list[str] = []
-    for change in _shown(given):
-        if change.source is not None and before.get(change.source) is not None:
-            parts.append(unified(change.source, before[change.source], change.after, change.path))
-        else:
-            parts.append(unified(change.path, change.before, change.after, change.path))
+    for change in shown:
+        source = None if change.source is None else by_path.get(change.source)
+        old = change if source is None or source.before is None else source
+        parts.append(unified(old.path, old.before, change.after, change.path))
     return "".join(parts)
 
 
@@ -239,7 +247,7 @@ def transaction_result(
     given: transaction.Transaction, published: transaction.Published | None = None
 ) -> messages.Transaction:
     said = given.authorship
-    by_path = {touch.path: touch for touch in given.touches}
+    touches, by_path = _shown(given.touches)
     return messages.Transaction(
         seq=given.seq,
         id=given.id,
@@ -248,7 +256,7 @@ def transaction_result(
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in _shown(given.touches)],
+        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in touches],
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
@@ -256,7 +264,8 @@ def transaction_result(
             messages.Part(seq=part.seq, path=part.path.text, hunks=list(part.hunks) or UNSET)
             for part in given.parts
         ]
-        or UNSET,
+        if given.parts
+        else UNSET,
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
@@ -276,19 +285,26 @@ def published(result: messages.PublishResult) -> transaction.Published:
 
 
 def _changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
-    given = list(changes)
-    before = {change.path: change.before for change in given}
+    shown, by_path = _shown(tuple(changes))
     return [
         messages.Change(
             path=change.path.text,
             change=change.kind,
-            base=_version_text(before.get(change.source) if change.source is not None else change.before),
+            base=_version_text(_before(change, by_path)),
             version=_version_text(change.after),
             from_=UNSET if change.source is None else change.source.text,
             mode=_mode(change.after),
         )
-        for change in _shown(given)
+        for change in shown
     ]
+
+
+def _before(change: changeset.Change, by_path: Mapping[WorkspacePath, changeset.Change]) -> FileState | None:
+    """Return the state before a change, which is that of the source for a move."""
+    if change.source is None:
+        return change.before
+    source = by_path.get(change.source)
+    return None if source is None else source.before
 
 
 def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
@@ -359,17 +375,16 @@ def _error_value(value: object) -> object:
 def _file_result(
     given: changeset.Outcome,
     change: changeset.Change,
-    held: Mapping[WorkspacePath, FileState | None],
+    by_path: Mapping[WorkspacePath, changeset.Change],
     *,
     return_content: bool,
     diff: bool,
     unchanged: bool = False,
 ) -> messages.FileResult:
-    """Convert the change of one file; `held` has the state of each path before, also of a move's source."""
+    """Convert the change of one file; `by_path` has the sources of moves."""
     report = given.reports.get(change.path, changeset.FileReport())
-    before = change.before
-    if change.source is not None:
-        before = held.get(change.source)
+    before = _before(change, by_path)
+    changed_by = given.changed_by.get(change.path)
     content: str | UnsetType | None = UNSET
     if return_content:
         content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")
@@ -387,12 +402,12 @@ def _file_result(
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
         warnings=list(report.warnings),
-        changed_by=[transaction_result(tx) for tx in given.changed_by.get(change.path, ())] or UNSET,
+        changed_by=[transaction_result(tx) for tx in changed_by] if changed_by else UNSET,
     )
 
 
 def _touch(
-    touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.Touch], *, in_part: bool
+    touch: transaction.Touch, by_path: Mapping[WorkspacePath, transaction.Touch], *, in_part: bool
 ) -> messages.Change:
     before = touch.before
     if touch.source is not None and touch.source in by_path:
