@@ -150,10 +150,8 @@ def test_no_module_is_named_after_an_activity() -> None:
     assert not [file for file in files if file.endswith("ing.py")]
 
 
-SAME_THING = {
-    # what the wire carries, and what the engine makes of it, until one type serves for both
-    "Apply", "Change", "Part", "Published", "Restore", "Transaction", "Undo",
-    "Workspace",  # as the daemon describes it, and as the client finds it
+SAME_THING = {  # docs/glossary.md has the reason of each
+    "Apply", "Change", "Part", "Published", "Restore", "Transaction", "Undo", "Workspace",
 }  # fmt: skip
 
 
@@ -167,6 +165,11 @@ def test_no_two_public_classes_share_a_name() -> None:
     errors = ["client/editd_client/errors.py", "daemon/editd/errors.py"]
     shared = {name for name, files in homes.items() if len(files) > 1 and sorted(files) != errors}
     assert shared == SAME_THING, shared ^ SAME_THING
+
+
+def test_the_glossary_has_a_reason_for_each_name_with_two_classes() -> None:
+    page = (TOP / "docs/glossary.md").read_text()
+    assert set(first_cells(section("## Names with two classes", page))) == SAME_THING
 
 
 # docs/architecture.md names modules, processes and versions, and is held to the code here.
