@@ -108,7 +108,7 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 
 
 def test_the_time_that_hooks_take_is_no_part_of_a_requests_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(None, ())]
+    results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(())]
 
     class Delaying(Counting):
         def run_batch(self, requests: Sequence[Write]) -> list[Result]:
