@@ -22,8 +22,8 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store import index
 
 if TYPE_CHECKING:
-    from editd.engine.commands import Outcome
     from editd.engine.engine import Reading
+    from editd.values.changeset import Outcome
     from editd.values.path import WorkspacePath
     from editd.wire.messages import ApplyResult
 

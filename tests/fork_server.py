@@ -129,6 +129,7 @@ class Server:
             self._stream.settimeout(MAKE_SECONDS)
             while (answer := self._receive())[1] is not None:
                 self._ended[answer[0]] = answer[1]
+            self._ended.pop(answer[0], None)  # of an earlier process with this id
         return Forked(self, answer[0], list(argv))
 
     def status_of(self, pid: int) -> int | None:

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from editd.engine.commands import Apply, Outcome
+from editd.engine.commands import Apply
 from editd.engine.engine import Engine
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
@@ -20,9 +20,10 @@ from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.system.filesystem import RealDisk, ignore_lease_signal
-from editd.values import changeset
+from editd.values.changeset import Outcome
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
+from editd.wire import messages
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
 from editd.workspace.staged_change import CreatedDirs
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.engine.commands import Result, Write
-    from editd.values.changeset import Edit
     from editd.values.transaction import Transaction
 
 FILE_BYTES_MAX = 64 << 20
@@ -150,13 +150,13 @@ def path_of(text: str) -> WorkspacePath:
     return WorkspacePath.parse(text)
 
 
-def write(path: str, text: str) -> changeset.Write:
+def write(path: str, text: str) -> messages.Write:
     """Return a write of the whole file that asks for no base."""
-    return changeset.Write(path_of(path), text.encode(), force=True)
+    return messages.Write(path=path, content=text, force=True)
 
 
 def apply(
-    *edits: Edit, session: str | None = None, request_id: str | None = None, message: str = ""
+    *edits: messages.AnyEdit, session: str | None = None, request_id: str | None = None, message: str = ""
 ) -> Apply:
     """Return the request to apply these edits."""
     return Apply(tuple(edits), Authorship("somebody", session, message, request_id), "connection 1")

@@ -36,6 +36,7 @@ class Workplace:
     launcher: tuple[str, ...] = ()  # a program that starts the daemon, by its arguments
     is_forked: bool = True  # by the fork server, which is faster; if not, it and its processes are exec'ed
     options: tuple[str, ...] = ()  # more for the daemon's command line
+    python: str = sys.executable  # of a daemon that is not forked
 
     @property
     def root(self) -> Path:
@@ -85,7 +86,7 @@ class Workplace:
             descriptors = {number: number for number in (0, 1, 2, writing)}
             self.process = server().start(argv, self.environment, descriptors)
         else:
-            argv = [*self.launcher, sys.executable, "-m", "editd", *arguments]
+            argv = [*self.launcher, self.python, "-m", "editd", *arguments]
             self.process = subprocess.Popen(argv, env=self.environment, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:

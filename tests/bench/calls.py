@@ -113,7 +113,7 @@ def workspace_of_one_file() -> Iterator[Workplace]:
 
 
 class Writer:
-    """A client of a few lines, as in `bench.py`."""
+    """A client of a few lines, as in `saves.py`."""
 
     def __init__(self, path: str) -> None:
         self._stream = socket.socket(socket.AF_UNIX)

@@ -93,6 +93,9 @@ def test_an_undo_in_part_is_marked(editctl: Run) -> None:
     editctl("undo", "2", "--path", "a")
     assert "2 " in editctl("log", "--oneline").stdout
     assert "edit by bob in s2, undone in part by 4" in editctl("log", "--oneline").stdout
+    assert re.search(
+        r"^4 \w+ undo by \w+, of 2 in part$", editctl("log", "-1", "--oneline").stdout, re.MULTILINE
+    )
     shown = editctl("show", "2").stdout
     assert " M a (undone by 4)\n M src/b\n" in shown
 

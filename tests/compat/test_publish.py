@@ -719,6 +719,18 @@ def test_a_refusal_names_the_session_that_the_work_builds_on(place: Workplace) -
     assert body.split() == ["types", "bot"]
 
 
+def test_a_refusal_names_no_session_whose_work_was_replaced_by_others(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "first", replace("a.txt", "line 3\n", "first 3\n"))
+        edit(client, "second", replace("a.txt", "first 3\n", "second 3\n"))
+        needed = edit(client, "types", replace("a.txt", "line 12\n", "types 12\n"))
+        edit(client, "bot", replace("a.txt", "types 12\n", "bot 12\n"))
+        refusal = refused(client.publish, "x", session="bot")
+        assert f"a.txt builds on transaction {needed} by the session 'types'" in refusal.message
+        client.publish("both", session=["types", "bot"])
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 12\n", "bot 12\n")
+
+
 def test_a_refusal_names_the_session_that_made_the_file(place: Workplace) -> None:
     with place.start() as client:
         needed = edit(client, "types", write("new.txt", LINES))

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.engine.commands import Outcome, Undo
+from edit_messages import chmod, delete, move
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.verify import verify_quick
 from editd.system import filesystem
-from editd.values import changeset
+from editd.values.changeset import Outcome
 from editd.values.content import version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, pack, path_of, sync, write
@@ -132,12 +133,12 @@ class Scenario:
 FILES = {"a": "a\n", "b": "b\n" * 50, "folder/c": "c\n", "folder/d": "d\n", "e": "e\n"}
 ONE = apply(write("a", "one\n"), message="one")
 MANY = apply(
-    write("a", "many\n"), write("new/deep/f", "f\n"), changeset.Delete(path_of("folder/c")),
-    changeset.Move(path_of("folder/d"), path_of("moved/d")), changeset.Chmod(path_of("e"), executable=True),
+    write("a", "many\n"), write("new/deep/f", "f\n"), delete(path_of("folder/c")),
+    move(path_of("folder/d"), path_of("moved/d")), chmod(path_of("e"), executable=True),
     message="many",
 )  # fmt: skip
 SWAP = apply(
-    changeset.Delete(path_of("folder/c")), changeset.Delete(path_of("folder/d")), write("folder", "file\n"),
+    delete(path_of("folder/c")), delete(path_of("folder/d")), write("folder", "file\n"),
     message="swap",
 )  # fmt: skip
 LARGE = tuple(apply(write("a", f"{n} " * 1500), message=f"large {n}") for n in range(3))

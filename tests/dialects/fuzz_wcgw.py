@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from editd.values.changeset import Plan
+    from editd.values.changeset import Outcome
 
 _LINES: tuple[str, ...] = (
     "a", "b", "    a", "\tb", "}", "}", "", "", "   ", "f(a, b)", "f(a,b)", 'say("x")', "say(“x”)", "12 a",
@@ -100,7 +100,7 @@ def check(text: str, args: dict[str, Any]) -> str:
     return "edited with a warning" if "\n" in answer else "edited"
 
 
-def _made(place: Workspace, args: dict[str, Any]) -> Plan | Refused:
+def _made(place: Workspace, args: dict[str, Any]) -> Outcome | Refused:
     try:
         return place.call("wcgw", "FileWriteOrEdit", args)
     except Refused as refusal:

@@ -260,7 +260,7 @@ def test_an_ignore_file_that_cannot_be_read_says_nothing() -> None:
 def test_the_base_of_a_call_is_that_of_the_file_and_not_of_ignore_files() -> None:
     place = on({".gitignore": "b.txt\n", "a.txt": "a"})
     made = place.call("serena", "replace_content", args("a", "b"), base=Base(version_of(b"a")))
-    assert [path.text for path in made.touched] == ["a.txt"]
+    assert [path.text for path in made.reports] == ["a.txt"]
 
 
 def test_random_calls_come_out_as_the_original_s_own_lines_have_it() -> None:

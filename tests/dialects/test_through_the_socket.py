@@ -102,7 +102,7 @@ def test_a_refusal_says_since_which_transaction_the_new_text_is_there(
     assert refusal.name == "no_match", refusal.message
     assert refusal.data["already_applied"] is True
     assert refusal.data["applied_by"]["seq"] == 2
-    assert refusal.message.endswith(" Transaction 2 wrote it, edit by ann in bob.")
+    assert refusal.message.endswith(" Transaction 2 wrote the new text, edit by ann in bob.")
 
 
 def test_calls_of_several_dialects_and_other_edits_are_one_transaction(

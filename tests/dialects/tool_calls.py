@@ -9,19 +9,22 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from editd.edits.plan import plan
 from editd.errors import Refused, Unread
 from editd.tools.api import Dialect, ToolSettings
 from editd.tools.context import ToolSet
-from editd.values.changeset import Base, ReadMark, Tool
+from editd.values.changeset import Base, ReadMark
 from editd.values.content import FileState
+from editd.wire.messages import Tool
 from in_memory import InMemory, Told, link_to, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.search import Match, Search
-    from editd.values.changeset import OnStale, Plan
+    from editd.values.changeset import OnStale, Outcome
 
 ROOT = "/workspace"
 
@@ -57,13 +60,14 @@ class Workspace:
         *,
         base: Base | None = None,
         on_stale: OnStale | None = None,
-    ) -> Plan:
+    ) -> Outcome:
         """Plan the call, and make it in the files; what it noted as read is known from now on."""
         states = {path: FileState(content) for path, content in self.files.items()}
         snapshot = InMemory(states | {link: link_to(target) for link, target in self.links.items()})
+        call = Tool(dialect=name, tool=tool, args=dict(args), base=UNSET if base is None else base.version)
         try:
             result = plan(
-                [Tool(name, tool, args, base)],
+                [call],
                 snapshot,
                 self.told,
                 on_stale=on_stale,

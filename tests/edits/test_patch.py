@@ -17,9 +17,9 @@ from editd.edits.diff import unified
 from editd.edits.patch import apply_to, parse
 from editd.edits.plan import plan
 from editd.errors import MalformedEdit, NoMatch, PathOutside, PathProtected
-from editd.values.changeset import Patch
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
+from editd.wire.messages import Patch
 from in_memory import InMemory, Told
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def laid_out(folder: Path, files: dict[str, FileState]) -> None:
 def check_planned(before: dict[str, FileState], patch: bytes, after: dict[str, FileState]) -> None:
     """The patch makes `after` of `before`, and says that nothing else changes."""
     text = patch.decode("utf-8", "surrogateescape")
-    result = plan([Patch(text)], InMemory(before), Told()) if patch else None
+    result = plan([Patch(patch=text)], InMemory(before), Told()) if patch else None
     made = {change.path.text: change.after for change in result.changes} if result else {}
     names = {*before, *after}
     assert made == {name: after.get(name) for name in names if before.get(name) != after.get(name)}, text

@@ -14,13 +14,11 @@ from editd.engine.open_work import (
     bytes_of,
 )
 from editd.errors import Overloaded
-from editd.values.changeset import Tool, Write
-from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
+from editd.wire.messages import Tool, Write
 
 NOBODY = Authorship("nobody", None)
-PATH = WorkspacePath.parse("a")
-TEXT = b"x" * (BYTES_OF_ONE_MAX // 4 - 10_000)  # one and the same: only its length counts
+TEXT = "x" * (BYTES_OF_ONE_MAX // 4 - 10_000)  # one and the same: only its length counts
 
 
 def test_one_connection_leaves_changesets_for_the_others() -> None:
@@ -36,7 +34,7 @@ def test_one_connection_leaves_changesets_for_the_others() -> None:
 
 def test_the_bytes_of_one_connection_and_of_all_of_them_have_a_limit() -> None:
     changesets = Changesets()
-    edits = (Write(PATH, TEXT),)
+    edits = (Write(path="a", content=TEXT),)
     for owner in range(BYTES_MAX // BYTES_OF_ONE_MAX):
         for _ in range(4):
             changesets.check_room(owner, edits)
@@ -50,5 +48,5 @@ def test_the_bytes_of_one_connection_and_of_all_of_them_have_a_limit() -> None:
 
 
 def test_the_text_in_a_tools_arguments_counts() -> None:
-    call = Tool("claude", "Edit", {"edits": [{"old_string": "x" * 5000}]}, None)
+    call = Tool(dialect="claude", tool="Edit", args={"edits": [{"old_string": "x" * 5000}]})
     assert 5000 < bytes_of((call,)) < 5000 + 4 * EDIT_BYTES

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from editd.engine.commands import Outcome
+import edit_messages
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
 from editd.system.filesystem import RealDisk
-from editd.values import changeset
-from editd.values.changeset import Change
+from editd.values.changeset import Base, Change, Outcome
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
@@ -151,7 +150,7 @@ def test_a_segment_is_not_used_again_before_its_files_are_synced(place: Harness)
     place.baseline()
     with place.engine() as engine:
         for number in range(3):
-            done(engine, apply(changeset.Write(path_of(f"f{number}"), os.urandom(4 << 20), force=True)))
+            done(engine, apply(edit_messages.write(path_of(f"f{number}"), os.urandom(4 << 20), force=True)))
         pack(engine)
         assert not engine.history.journal.has_spare
         sync(engine)
@@ -160,7 +159,7 @@ def test_a_segment_is_not_used_again_before_its_files_are_synced(place: Harness)
 
 def test_one_request_id_twice_in_one_turn_is_done_once(place: Harness) -> None:
     place.baseline({"a": "x\n"})
-    request = apply(changeset.Replace(path_of("a"), "x", "xx"), request_id="r1")
+    request = apply(edit_messages.replace(path_of("a"), "x", "xx"), request_id="r1")
     with place.engine() as engine:
         first, second = engine.run_batch([request, request])
     assert isinstance(first, Outcome)
@@ -185,7 +184,7 @@ def test_a_refused_dry_run_does_not_record_an_outside_change(
     place: Harness, dry_run: bool, head: int
 ) -> None:
     place.baseline({"a": "old\n"})
-    stale = changeset.Write(path_of("a"), b"mine\n", base=changeset.Base(version_of(b"old\n")))
+    stale = edit_messages.write(path_of("a"), b"mine\n", base=Base(version_of(b"old\n")))
     with place.engine() as engine:
         place.write({"a": "theirs\n"})
         assert isinstance(refused(engine, msgspec.structs.replace(apply(stale), dry_run=dry_run)), Stale)
@@ -196,7 +195,7 @@ def test_an_outside_change_that_a_dry_run_met_is_recorded_by_the_next_edit_of_it
     place: Harness,
 ) -> None:
     place.baseline({"a": "old\n"})
-    stale = changeset.Write(path_of("a"), b"mine\n", base=changeset.Base(version_of(b"old\n")))
+    stale = edit_messages.write(path_of("a"), b"mine\n", base=Base(version_of(b"old\n")))
     trial = msgspec.structs.replace(apply(stale), dry_run=True)
     with place.engine() as engine:
         place.write({"a": "theirs\n"})
@@ -268,7 +267,7 @@ def test_an_edit_through_two_symlinks_follows_the_second_to_where_the_changeset_
     (place.root / "second").symlink_to("a")
     place.baseline()
     with place.engine() as engine:
-        put = changeset.Symlink(path_of("second"), "b", base=changeset.Base(version_of(b"a")))
+        put = edit_messages.symlink(path_of("second"), "b", base=Base(version_of(b"a")))
         done(engine, apply(put, write("first", "new\n")))
     assert (place.root / "a").read_text() == "A\n"
     assert (place.root / "b").read_text() == "new\n"

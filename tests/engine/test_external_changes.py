@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import edit_messages
 from editd.errors import Broken, NotAFile
-from editd.values import changeset
 from editd.values.content import EXECUTABLE, FileState, version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, done, pack, path_of, refused, sync, write
@@ -96,7 +96,7 @@ def test_a_file_that_became_an_empty_folder_is_recorded_as_deleted(place: Harnes
         (place.root / "a").unlink()
         (place.root / "a").mkdir()
         if meet == "edit":
-            assert isinstance(refused(engine, apply(changeset.Replace(A, "text", "new"))), NotAFile)
+            assert isinstance(refused(engine, apply(edit_messages.replace(A, "text", "new"))), NotAFile)
         else:
             inspection = engine.inspect()
             inspection.look(A)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import edit_messages
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
 from editd.system.filesystem import RealDisk
-from editd.values import changeset
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, done, names_below, pack, path_of, sync, write
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Harness:
 
 def test_recovery_empties_a_folder_before_a_file_takes_its_place(place: Harness) -> None:
     place.baseline({"d/e": "e\n"})
-    place.crash(apply(changeset.Delete(path_of("d/e")), write("d", "file\n")))
+    place.crash(apply(edit_messages.delete(path_of("d/e")), write("d", "file\n")))
     (place.state / "published").unlink()
     (place.root / "d").unlink()
     place.write({"d/e": "e\n"})
@@ -106,7 +106,7 @@ def test_the_start_of_a_file_that_another_program_saved_during_publishing_is_kep
 
 def test_recovery_removes_the_folder_that_a_deletion_emptied(place: Harness) -> None:
     place.baseline({"d/e": "e\n", "kept": "k\n"})
-    place.crash(apply(changeset.Delete(path_of("d/e"))))
+    place.crash(apply(edit_messages.delete(path_of("d/e"))))
     (place.state / "published").unlink()
     shutil.rmtree(place.state / "replaced")
     (place.root / "d").mkdir()  # as it was before the last call

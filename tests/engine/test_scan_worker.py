@@ -330,6 +330,15 @@ def test_a_file_over_the_limit_is_told_and_left_out(ground: Ground) -> None:
     assert done["too_large"] == ["large"]
 
 
+def test_a_sentence_about_one_file_has_its_verb_in_the_singular() -> None:
+    assert scan_worker.counted(1, "have a path of more than 4095 bytes") == (
+        "1 file has a path of more than 4095 bytes"
+    )
+    assert scan_worker.counted(2, "have a path of more than 4095 bytes") == (
+        "2 files have a path of more than 4095 bytes"
+    )
+
+
 def test_what_is_over_the_budget_stays_out_until_it_is_edited(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, Outcome
+from editd.engine.commands import Apply, NeedsDelay, NeedsHooks
 from editd.errors import Broken, InUse
 from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, EngineQueue
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
 
@@ -32,7 +33,7 @@ class Counting:
 
     def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         self.queue.append(len(requests))
-        return [Outcome(None, ()) for _ in requests]
+        return [Outcome(()) for _ in requests]
 
     def weight(self, _request: Write) -> int:
         return 0
@@ -107,7 +108,7 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 
 
 def test_the_time_that_hooks_take_is_no_part_of_a_requests_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(None, ())]
+    results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(())]
 
     class Delaying(Counting):
         def run_batch(self, requests: Sequence[Write]) -> list[Result]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -25,7 +25,7 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.system.fs_watch import FsEvent
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from harness import FILE_BYTES_MAX, Harness
+from harness import FILE_BYTES_MAX, Harness, path_of
 from outsider import exchange
 from workplace import TOP, Workplace, workplace, write
 
@@ -479,6 +479,50 @@ def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_a
         monkeypatch.setattr(engine, "inspect", inspected)
         path = asyncio.run(settle_while_it_scans(engine))
         entry = engine.history.entry(path)
+        assert entry is not None
+        assert entry.version == version_of(b"before\n")
+
+
+class ContestedLock(asyncio.Lock):
+    """A lock that notes that a task waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_contested = asyncio.Event()
+
+    async def acquire(self) -> Literal[True]:
+        if self.locked():
+            self.is_contested.set()
+        return await super().acquire()
+
+
+def test_a_file_that_is_as_before_when_a_scan_begins_is_not_recorded_afterwards_as_it_was_meanwhile(
+    tmp_path: Path,
+) -> None:
+    harness = Harness(tmp_path)
+    harness.baseline({"a": "before\n"})
+
+    async def scan_during_an_inspection(engine: Engine) -> None:
+        searcher = RegexPool(1.0)
+        hooker = HookRunner(str(harness.state), str(harness.root), FILE_BYTES_MAX)
+        queue = EngineQueue(engine, searcher.find, hooker.run)
+        scanner = Scanner(str(harness.root), str(harness.state))
+        queue.inspecting = lock = ContestedLock()
+        async with lock:  # as the watcher does
+            inspection = engine.inspect()
+            harness.write({"a": "meanwhile\n"})
+            inspection.look(path_of("a"))
+            harness.write({"a": "before\n"})
+            scan = asyncio.create_task(scanner.settle(engine, queue))
+            await lock.is_contested.wait()
+            inspection.record()
+        await scan
+        for close in (scanner.close, searcher.close, hooker.close):
+            await close()
+
+    with harness.engine() as engine:
+        asyncio.run(scan_during_an_inspection(engine))
+        entry = engine.history.entry(path_of("a"))
         assert entry is not None
         assert entry.version == version_of(b"before\n")
 

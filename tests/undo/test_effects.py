@@ -47,6 +47,21 @@ def conflicts(result: UndoResult) -> dict[str, list[int]]:
     return {one.path: one.blocking for one in result.conflicts}
 
 
+# ── An undo by force ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_forced_undo_keeps_what_others_added_beside_the_lines_that_it_puts_back(
+    place: Workplace, client: Client
+) -> None:
+    target = change(client, replace("kept", "line 5\n", "five\n"))
+    change(client, replace("kept", "five\n", "FIVE\n"))
+    change(client, replace("kept", "FIVE\n", "FIVE\nmine\n"))
+    change(client, replace("kept", "line 4\n", "line 4\nmine too\n"))
+    assert refused(lambda: client.undo(target)).name == "conflict"
+    client.undo(target, on_conflict="force")
+    assert texts(place)["kept"] == LINES.replace("line 5\n", "mine too\nline 5\nmine\n")
+
+
 # ── An undo that would change nothing ──────────────────────────────────────────────────────────
 
 

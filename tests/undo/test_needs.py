@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import edit_messages
 from editd.engine import undo_conflicts
-from editd.engine.commands import Outcome, Undo
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import NothingToUndo
-from editd.values import changeset
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
@@ -185,9 +186,9 @@ def test_a_long_recipe_takes_what_is_connected_and_is_tried_out_all_the_same(
 
 def test_a_rollback_that_needs_a_newer_transaction_of_the_session_undone_first(engine: Engine) -> None:
     edit(engine, p="P\n")
-    mine = done(engine, apply(changeset.Delete(path_of("p")), session="s"))
+    mine = done(engine, apply(edit_messages.delete(path_of("p")), session="s"))
     theirs = edit(engine, **{"p/x": "X\n"})
-    newer = done(engine, apply(changeset.Delete(path_of("p/x")), session="s"))
+    newer = done(engine, apply(edit_messages.delete(path_of("p/x")), session="s"))
     assert recipe(engine, BySession("s")) == [newer.seq, theirs]
     follow(engine, [int(newer.seq), theirs], BySession("s"))
     assert done(engine, request(BySession("s"))).undoes == (mine.seq,)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from editd.engine.commands import Outcome, Undo
+import edit_messages
+from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
-from editd.values import changeset
+from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from harness import Harness, answer, apply, done, path_of
 from lineages import Collision, Files, Held, Lineages, NoOpinion
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
     from editd.engine.undo_selection import Scope
-    from editd.values.changeset import Edit
+    from editd.wire.messages import AnyEdit
     from lineages import FileId, Targets
 
 HISTORIES, HISTORIES_LONG = 80, 3000
@@ -67,7 +68,7 @@ class Draft:
     def __init__(self, model: Lineages, chance: random.Random) -> None:
         self.model, self.chance = model, chance
         self.files: Files = dict(model.files)
-        self.edits: list[Edit] = []
+        self.edits: list[AnyEdit] = []
         self.paths: list[str] = list(PATHS)  # those that no edit has touched yet
         chance.shuffle(self.paths)
 
@@ -93,11 +94,11 @@ class Draft:
         self._write(file, held.path, edited(held.content, self.chance), is_executable=held.is_executable)
 
     def _write(self, file: FileId, path: str, content: bytes, *, is_executable: bool = False) -> None:
-        self.edits.append(changeset.Write(path_of(path), content, force=True))
+        self.edits.append(edit_messages.write(path_of(path), content, force=True))
         self.put(file, Held(path, content, is_executable))
 
     def _move(self, path: str, to: str, *, overwrite: bool = False) -> FileId:
-        self.edits.append(changeset.Move(path_of(path), path_of(to), overwrite=overwrite))
+        self.edits.append(edit_messages.move(path_of(path), path_of(to), overwrite=overwrite))
         file = next(file for file, held in self.files.items() if held.path == path)
         if overwrite:
             del self.files[next(file for file, held in self.files.items() if held.path == to)]
@@ -134,7 +135,7 @@ class Draft:
     def delete(self) -> None:
         path = self.take(is_there=True)
         if path is not None:
-            self.edits.append(changeset.Delete(path_of(path)))
+            self.edits.append(edit_messages.delete(path_of(path)))
             del self.files[self.model.file_at(path)]
 
     def chmod(self) -> None:
@@ -142,7 +143,7 @@ class Draft:
         if path is not None:
             file = self.model.file_at(path)
             held = self.files[file]
-            self.edits.append(changeset.Chmod(path_of(path), executable=not held.is_executable))
+            self.edits.append(edit_messages.chmod(path_of(path), executable=not held.is_executable))
             self.put(file, Held(path, held.content, not held.is_executable))
 
     def _make(self, path: str, content: bytes) -> None:

@@ -285,7 +285,7 @@ def _about_plainly(transaction: Transaction) -> str:
     if transaction.session:
         about += f" in {plain(transaction.session)}"
     if transaction.undoes:
-        about += f", of {', '.join(map(str, transaction.undoes))}"
+        about += f", of {', '.join(_undone(transaction))}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
     elif by := sorted({file.undone_by for file in transaction.files if isinstance(file.undone_by, int)}):
@@ -293,6 +293,13 @@ def _about_plainly(transaction: Transaction) -> str:
     if commit := getattr(transaction.published, "commit", ""):
         about += f", published as {commit[:ID_DIGITS]}"
     return about
+
+
+def _undone(transaction: Transaction) -> Iterator[str]:
+    """Yield the numbers of the transactions that an undo undid, with a mark if it was only in part."""
+    parts = transaction.parts if isinstance(transaction.parts, list) else []
+    in_part = {part.seq for part in parts}
+    yield from (f"{seq} in part" if seq in in_part else str(seq) for seq in transaction.undoes)
 
 
 def _touched_lines(transaction: Transaction) -> Iterator[str]:

@@ -4,7 +4,8 @@ Edits are applied in order, each to the result of the edits before it (the overl
 move a file that an earlier one wrote. Every refusal is raised here: a stale base, a text without a
 match, an obstructed path. The first refusal ends the plan, because a changeset is all or nothing.
 
-`edits.preconditions` checks bases and resolves paths.
+An edit is the author's message. Its path, base and content are parsed here, when the edit is applied, as are
+the paths in a patch and in a tool's arguments. `edits.preconditions` checks bases and resolves paths.
 
 Reads no file and no history: both are arguments.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from editd.edits.hunks import AppliedPatch
 from editd.edits.patch import FilePatch, apply_to, parse
@@ -29,32 +30,26 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.changeset import (
-    Base,
-    Change,
+from editd.values.changeset import Base, Change, FileReport, OnStale, Outcome, ReadMark
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode, Text
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
+from editd.wire.messages import (
     Chmod,
     Delete,
-    Edit,
     EditText,
-    FileEdit,
-    FileReport,
     Move,
-    OnStale,
     Patch,
-    Plan,
-    ReadMark,
     Replace,
     Symlink,
     Tool,
     Write,
 )
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, Text
-from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.edits.preconditions import BaseSource, Snapshot
+    from editd.wire.messages import AnyEdit, FileEdit
 
 
 class ToolRunner(Protocol):
@@ -66,14 +61,14 @@ class ToolRunner(Protocol):
 
 
 def plan(
-    edits: Sequence[Edit],
+    edits: Sequence[AnyEdit],
     snapshot: Snapshot,
     knowledge: BaseSource,
     *,
     on_stale: OnStale | None = None,
     fallback_encoding: str | None = None,
     tools: ToolRunner | None = None,
-) -> Plan:
+) -> Outcome:
     """Return the changes that `edits` make to `snapshot`, sorted by path, without empty ones.
 
     Raises a Refused if the changeset cannot be made (see `editd.errors`). If several paths do not merge,
@@ -139,9 +134,10 @@ class PlanBuilder:
             case Patch():
                 self._patch(edit)
             case Delete():
-                self._delete(edit)
+                self.delete(WorkspacePath.parse(edit.path), base_of(edit))
             case Move():
-                self._move(edit)
+                path, to = WorkspacePath.parse(edit.path), WorkspacePath.parse(edit.to)
+                self.move(path, to, base_of(edit), overwrite=edit.overwrite)
             case Chmod():
                 self._chmod(edit)
             case Symlink():
@@ -151,35 +147,34 @@ class PlanBuilder:
 
     # ── The result ─────────────────────────────────────────────────────────────────────────────
 
-    def plan(self) -> Plan:
-        """Return the plan of the edits so far. Raises Conflict, and NotAFile."""
+    def plan(self) -> Outcome:
+        """Return the outcome of the edits so far. Raises Conflict, and NotAFile."""
         self.bases.merge_all()
-        touched = tuple(sorted({*self.bases.known, *self.overlay.after}))
+        touched = sorted({*self.bases.known, *self.overlay.after})
         changes: list[Change] = []
+        unchanged: list[Change] = []
         reports: dict[WorkspacePath, FileReport] = {}
         for path in touched:
             reports[path] = self.reports.get(path, FileReport())
-            if (change := self.change_of(path)) is not None:
-                changes.append(change)
+            change = self.change_of(path)
+            (unchanged if change.before == change.after else changes).append(change)
         if len(touched) > 1 or (changes and changes[0].before is None):
             self.refuse_files_in_files(touched)
-        return Plan(
+        return Outcome(
             changes=tuple(changes),
             reports=reports,
+            unchanged=tuple(unchanged),
             merged=tuple(sorted(self.bases.merged)),
-            touched=touched,
             based=frozenset(self.bases.based),
             guarded=frozenset(self.bases.guarded),
             answers=tuple(self.answers),
             sights=tuple(self.sights),
         )
 
-    def change_of(self, path: WorkspacePath) -> Change | None:
-        """Return the change of `path`; None if its state is unchanged."""
+    def change_of(self, path: WorkspacePath) -> Change:
+        """Return the change of `path`, whose states may be equal."""
         before, after = self.overlay.before(path), self.overlay.at(path)
-        if before == after:
-            return None
-        source = self.sources.get(path)
+        source = None if before == after else self.sources.get(path)
         if source is None or self.overlay.before(source) is None or self.overlay.at(source) is not None:
             return Change(path, before, after)  # No move if the source path holds a new file.
         return Change(path, before, after, source)
@@ -223,50 +218,56 @@ class PlanBuilder:
         self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
-        path = self.resolve(edit.path)
+        path, content, base = WorkspacePath.parse(edit.path), _content(edit), base_of(edit)
+        path = self.resolve(path)
         state = self.overlay.at(path)
-        mode = edit.mode or (FILE if state is None else state.mode)
-        if state is not None and edit.base is None and (state.content, state.mode) == (edit.content, mode):
+        if isinstance(edit.mode, UnsetType):
+            mode = FILE if state is None else state.mode
+        else:
+            mode = _MODES[edit.mode]
+        if state is not None and base is None and (state.content, state.mode) == (content, mode):
             self.bases.note(path, state.version)
             return
-        if edit.force and edit.base is None:
+        if edit.force and base is None:
             self.bases.forget_base(path)
-        elif state is not None and edit.base == Base(None):
+        elif state is not None and base == Base(None):
             raise _exists(path, "Read it and give its version as base, or edit it.")
-        elif state is not None and edit.base is None and not self.bases.is_known(path):
+        elif state is not None and base is None and not self.bases.is_known(path):
             raise BaseRequired(
                 f"{path} exists, and this session has not read it.",
                 hint="Read it and give its version as base, or use force to overwrite any content.",
                 data={"path": path.text, "current": state.version},
             )
         else:
-            state = self.bases.look(path, edit.base)
+            state = self.bases.look(path, base)
         if state is not None and state.mode == mode:
-            after = FileState(edit.content, mode, state.permissions)
+            after = FileState(content, mode, state.permissions)
         else:
-            after = FileState(
-                edit.content, mode, None if state is None else state.with_mode(mode).permissions
-            )
+            after = FileState(content, mode, None if state is None else state.with_mode(mode).permissions)
         self.bases.note(path, after.version)
         self.overlay.put(path, after)
 
     def _replace(self, edit: Replace) -> None:
-        path = self.resolve(edit.path)
-        if edit.is_guarded_by_text and edit.base is None and not self.is_on_stale_given:
+        if edit.count < 1:
+            raise InvalidParams("`count` is the number of occurrences expected, 1 or more.")
+        path, base = WorkspacePath.parse(edit.path), base_of(edit)
+        path = self.resolve(path)
+        if edit.guard == "text" and base is None and not self.is_on_stale_given:
             state = self.bases.existing_unjudged(path)
         else:
-            state = self.bases.existing(path, edit.base)
+            state = self.bases.existing(path, base)
         text = self.text(path, state)
         result = replace_exactly(text.text, edit.old, edit.new, edit.count, path=path.text)
         self.report(path, replacements=edit.count)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
     def _edit_text(self, edit: EditText) -> None:
-        path = self.resolve(edit.path)
-        state = self.bases.existing(path, edit.base)
-        if edit.base is not None and edit.base.version != version_at(state):
+        path, base = WorkspacePath.parse(edit.path), Base.parse(edit.base)
+        path = self.resolve(path)
+        state = self.bases.existing(path, base)
+        if base.version != version_at(state):
             # The base was valid for the edits before this one, but those have moved its positions.
-            raise Stale(path.text, edit.base.version, version_at(state))
+            raise Stale(path.text, base.version, version_at(state))
         text = self.text(path, state)
         result = edit_text(text.text, edit.edits, edit.position_encoding)
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
@@ -275,9 +276,10 @@ class PlanBuilder:
         self.searched = path
         return Text.decode(state.content, path=path.text, fallback=self.fallback_encoding)
 
-    def _delete(self, edit: Delete) -> None:
-        path = self.overlay.resolve_folder(edit.path)
-        self.bases.existing(path, edit.base)
+    def delete(self, path: WorkspacePath, base: Base | None) -> None:
+        """Delete a file."""
+        path = self.overlay.resolve_folder(path)
+        self.bases.existing(path, base)
         self._remove(path)
 
     def _remove(self, path: WorkspacePath) -> None:
@@ -285,13 +287,16 @@ class PlanBuilder:
         self.sources.pop(path, None)
         self.removed.add(path)
 
-    def _move(self, edit: Move) -> None:
-        path, to = self.overlay.resolve_folder(edit.path), self.overlay.resolve_folder(edit.to)
+    def move(
+        self, path: WorkspacePath, to: WorkspacePath, base: Base | None, *, overwrite: bool = False
+    ) -> None:
+        """Move a file to another path."""
+        path, to = self.overlay.resolve_folder(path), self.overlay.resolve_folder(to)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
         # A deleted file cannot be merged, and `stale` says more than `file_missing`.
-        self.bases.look(path, edit.base, may_merge=self.overlay.before(path) is not None)
-        self._arrive(to, self._leave(path), overwrite=edit.overwrite)
+        self.bases.look(path, base, may_merge=self.overlay.before(path) is not None)
+        self._arrive(to, self._leave(path), overwrite=overwrite)
 
     def _leave(self, path: WorkspacePath) -> _Moving:
         """Remove `path`, whose base was checked, and return its state for another path."""
@@ -323,25 +328,28 @@ class PlanBuilder:
             self.bases.merged.add(to)
 
     def _chmod(self, edit: Chmod) -> None:
-        path = self.resolve(edit.path)
+        path = self.resolve(WorkspacePath.parse(edit.path))
         state = self.bases.existing(path, None)
         self.overlay.put(path, state.with_mode(EXECUTABLE if edit.executable else FILE))
 
     def _symlink(self, edit: Symlink) -> None:
-        path = self.overlay.resolve_folder(edit.path)
+        path, base = WorkspacePath.parse(edit.path), base_of(edit)
+        path = self.overlay.resolve_folder(path)
         link = FileState(_target(edit.target), SYMLINK)
         state = self.overlay.at(path)
-        if state is not None and (edit.base is None or edit.base.version is None):
-            if edit.base is None and state == link:
+        if state is not None and (base is None or base.version is None):
+            if base is None and state == link:
                 self.bases.note(path)
                 return
             raise _exists(path, "Give its version as base to put the link in its place.")
-        self.bases.look(path, edit.base)
+        self.bases.look(path, base)
         self.overlay.put(path, link)
 
     # ── Patches ────────────────────────────────────────────────────────────────────────────────
 
     def _patch(self, edit: Patch) -> None:
+        if edit.fuzz < 0:
+            raise InvalidParams("`fuzz` is the number of context lines that may differ, 0 or more.")
         files = parse(edit.patch)
         for file in files:
             if file.source is not None and file.target is None:
@@ -419,6 +427,21 @@ class PlanBuilder:
             return self.text(path, state)
         except NotText:
             return None
+
+
+_MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
+
+
+def base_of(edit: Write | Replace | Delete | Move | Symlink | Tool) -> Base | None:
+    """Return the base that an edit gives, or None. Raises InvalidParams."""
+    return None if isinstance(edit.base, UnsetType) else Base.parse(edit.base)
+
+
+def _content(edit: Write) -> bytes:
+    try:
+        return edit.content.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 
 
 def _copies_first(file: FilePatch) -> bool:

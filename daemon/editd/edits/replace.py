@@ -30,7 +30,7 @@ from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.values.changeset import Position, PositionEncoding, TextEdit
+    from editd.wire.messages import Position, PositionEncoding, TextEdit
 
 
 # Runs of lines: the places of consecutive lines in a text, compared in a normal form.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
     from editd.system.clock import Clock
-    from editd.values.changeset import Change
+    from editd.values.changeset import Change, Outcome
     from editd.values.content import FileState
     from editd.values.session import Session
     from editd.values.transaction import Seq, Transaction
@@ -102,19 +102,15 @@ class AccessControl(Struct, frozen=True):
     def permit(
         self,
         request: Write,
-        changes: Sequence[Change],
+        outcome: Outcome,
         expected: Container[tuple[Reader, WorkspacePath]],
-        based: Container[WorkspacePath] = (),
-        guarded: Container[WorkspacePath] = (),
     ) -> None:
-        """Verify that the session of `request` may make `changes`.
+        """Verify that the session of `request` may make the changes of `outcome`.
 
-        `expected` has the paths that each reader changes in the same turn. `based` has the paths with an
-        explicit base. `guarded` has the paths whose edit searches for a text, which serves as the base.
-
-        Raises PermissionDenied, Leased or Unread.
+        `expected` has the paths that each reader changes in the same turn. Raises PermissionDenied, Leased or
+        Unread.
         """
-        name = request.authorship.session
+        changes, name = outcome.changes, request.authorship.session
         session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
@@ -122,8 +118,8 @@ class AccessControl(Struct, frozen=True):
             self._check_leases(name, changes)
         if session is not None and isinstance(request, Apply):
             is_free = session.unread == "allow"
-            unguarded = [change for change in changes if not (is_free and change.path in guarded)]
-            self._check_read(session, request, unguarded, expected, based)
+            unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
+            self._check_read(session, request, unguarded, expected, outcome.based)
 
     def spare_published(
         self, scope: Scope, targets: list[UndoTarget]

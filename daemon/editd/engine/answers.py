@@ -12,18 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.commands import Outcome, Write
 from editd.engine.external_changes import state_of
 from editd.engine.queries import LineBlame, changes_of
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale
-from editd.values.changeset import Change, FileReport
+from editd.values.changeset import Change, FileReport, Outcome
 from editd.values.content import FileState, Version
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from editd.engine.commands import Write
     from editd.errors import FileMissing
     from editd.store.history import History
     from editd.values.transaction import Transaction
@@ -89,9 +89,14 @@ def first_answer(request: Write, history: History) -> Outcome | None:
         state = state_of(history.entry_at(_path_of(name), seq), history)
         unchanged.append(Change(_path_of(name), state, state))
     return Outcome(
-        transaction, changes_of(transaction, history), _reports_of(kept), tuple(unchanged),
-        tuple(_path_of(name) for name in kept.merged), tuple(kept.warnings), tuple(kept.answers),
-    )  # fmt: skip
+        changes_of(transaction, history),
+        transaction,
+        _reports_of(kept),
+        tuple(unchanged),
+        tuple(_path_of(name) for name in kept.merged),
+        warnings=tuple(kept.warnings),
+        answers=tuple(kept.answers),
+    )
 
 
 def request_of(request_id: str, fingerprint: str, history: History) -> Transaction | None:
@@ -238,7 +243,8 @@ def _origin(transaction: Transaction) -> str:
         return "The text is part of the baseline."
     author = transaction.authorship
     session = f" in {author.session}" if author.session else ""
-    return f"Transaction {int(transaction.seq)} wrote it, {transaction.kind} by {author.actor}{session}."
+    number = int(transaction.seq)
+    return f"Transaction {number} wrote the new text, {transaction.kind} by {author.actor}{session}."
 
 
 def _diff(history: History, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
@@ -269,7 +275,7 @@ def folder_missing(root: str) -> Refused:
 
 
 def kept_changing(request: Write) -> Refused:
-    paths = sorted(getattr(edit, "path", WorkspacePath("")).text for edit in getattr(request, "edits", ()))
+    paths = sorted(getattr(edit, "path", "") for edit in getattr(request, "edits", ()))
     refusal = Stale(paths[0] if paths else "", None, None)
     refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
     refusal.hint = "Try again when the program that writes to it has finished."

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from editd.errors import Refused
+from editd.values.changeset import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
-    from editd.values.changeset import Base, Change, Edit, FileReport, OnStale, ReadMark
+    from editd.values.changeset import OnStale
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Transaction
+    from editd.values.transaction import Authorship
+    from editd.wire.messages import AnyEdit
 
 Reader = str
 """The identity under which read versions are kept: a session, or a connection without a session."""
@@ -30,7 +32,7 @@ def reader_of(session: str) -> Reader:
 class Apply(Struct, frozen=True):
     """Ask for a changeset to become a transaction."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[AnyEdit, ...]
     authorship: Authorship
     reader: Reader
     on_stale: OnStale | None = None
@@ -72,49 +74,6 @@ class Restore(Struct, frozen=True):
 
 
 Write = Apply | Undo | Restore
-
-
-class ConflictReport(Struct, frozen=True):
-    """A file in which an undo does not merge.
-
-    `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
-    undone as well.
-    """
-
-    path: WorkspacePath
-    blocking: tuple[int, ...]
-    needs: tuple[int, ...]
-    reason: str = "path"
-    lines: tuple[Mapping[str, int], ...] = ()  # conflicting line ranges in the file now
-    hunks: tuple[str, ...] = ()  # diffs from the lines to undo to the present ones
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the report as a refusal's data has it."""
-        data: dict[str, Any] = {
-            "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
-            "reason": self.reason,
-        }  # fmt: skip
-        if self.lines:
-            data |= {"lines": list(self.lines), "hunks": list(self.hunks)}
-        return data
-
-
-class Outcome(Struct, frozen=True):
-    """The report of a finished request. `changes` hold the content of each path before and after."""
-
-    transaction: Transaction | None
-    changes: tuple[Change, ...]
-    reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
-    unchanged: tuple[Change, ...] = ()  # named paths that did not change
-    merged: tuple[WorkspacePath, ...] = ()
-    warnings: tuple[str, ...] = ()
-    answers: tuple[str | None, ...] = ()  # the answer of each edit's tool, in the tool's own format
-    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # read marks of sessions named by a tool
-    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
-    formatted_by: tuple[str, ...] = ()  # the hooks that changed content
-    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
-    changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
-    """Transactions of others that changed a path after the reader read it."""
 
 
 class NeedsRegex(Struct, frozen=True):

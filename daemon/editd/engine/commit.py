@@ -35,12 +35,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.engine.commands import Outcome
 from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
 from editd.store.transaction_record import Committed, touch_of
-from editd.values.changeset import Base, Change
+from editd.values.changeset import Base, Change, Outcome
 from editd.values.content import SYMLINK, FileState
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
 
@@ -84,10 +83,9 @@ class PendingTransaction(Struct):
     """A transaction of a batch. `request` is its position in the turn, or None for an adopted change."""
 
     draft: TransactionDraft
-    changes: tuple[Change, ...]
+    outcome: Outcome
     staging: StagedFiles | None
     request: int | None
-    outcome: Outcome
     state: CommitState = CommitState.STAGED
 
     def enter(self, state: CommitState) -> None:
@@ -125,25 +123,25 @@ class Batch(Struct):
         kind: Kind,
         authorship: Authorship,
         time_us: int,
-        changes: Sequence[Change],
+        outcome: Outcome,
         *,
         request: int,
-        outcome: Outcome,
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
         notes: bytes = b"",
     ) -> PendingTransaction:
         """Write the new contents to temporary files, and draft the transaction. Raises Refused."""
+        changes = outcome.changes
         earlier: list[Change] = []
         for step in self.steps:
             if step.staging is not None:
-                earlier += step.changes
+                earlier += step.outcome.changes
         self.files.check(changes, earlier)
         token = self.files.token(changes)
         staging = self.files.stage(changes, token)
         try:
             step = self._add(
-                kind, authorship, time_us, changes, staging, request, outcome, undoes, parts, notes, token
+                kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, token
             )
         except BaseException:
             self.files.discard(staging)
@@ -162,31 +160,30 @@ class Batch(Struct):
         self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]
     ) -> PendingTransaction:
         """Draft a transaction of changes that are in the files already."""
-        return self._add(kind, authorship, time_us, changes, None, None, Outcome(None, tuple(changes)))
+        return self._add(kind, authorship, time_us, Outcome(tuple(changes)), None, None)
 
     def _add(
         self,
         kind: Kind,
         authorship: Authorship,
         time_us: int,
-        changes: Sequence[Change],
+        outcome: Outcome,
         staging: StagedFiles | None,
         request: int | None,
-        outcome: Outcome,
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
         notes: bytes = b"",
         token: str = "",
     ) -> PendingTransaction:
         draft = self.history.draft(
-            kind, authorship, time_us, changes, undoes=undoes, parts=parts, notes=notes, token=token,
+            kind, authorship, time_us, outcome.changes, undoes=undoes, parts=parts, notes=notes, token=token,
             boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
         if staging is not None and staging.warnings:
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
-        step = PendingTransaction(draft, tuple(changes), staging, request, outcome)
+        step = PendingTransaction(draft, outcome, staging, request)
         self.steps.append(step)
-        for change in changes:
+        for change in outcome.changes:
             if change.after is not None:
                 self.content_bytes += len(change.after.content)
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
@@ -194,7 +191,7 @@ class Batch(Struct):
 
     def expect(self, reader: Reader) -> None:
         """Note that `reader` will know the contents that the newest step makes."""
-        for change in self.steps[-1].changes:
+        for change in self.steps[-1].outcome.changes:
             version = None if change.after is None else change.after.version
             self.expected[reader, change.path] = Base(version)
 

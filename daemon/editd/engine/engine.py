@@ -33,7 +33,6 @@ from editd.engine.commands import (
     NeedsDelay,
     NeedsHooks,
     NeedsRegex,
-    Outcome,
     Reader,
     Restore,
     Result,
@@ -70,14 +69,14 @@ from editd.errors import (
 )
 from editd.system.clock import Clock, boot_id
 from editd.tools.context import ToolSet
-from editd.values import changeset
-from editd.values.changeset import Base, Change, Edit, OnStale, Plan, ReadMark
+from editd.values.changeset import Base, Change, OnStale, Outcome, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
+from editd.wire import messages
 from editd.workspace.scope import HiddenFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl
@@ -243,7 +242,7 @@ class Engine:
     def _as_undo(self, request: Write) -> Write:
         """Return an undo if the request is a tool's call that undoes an edit. Return others unchanged."""
         call = request.edits[0] if isinstance(request, Apply) and len(request.edits) == 1 else None
-        if not isinstance(call, changeset.Tool):
+        if not isinstance(call, messages.Tool):
             return request
         try:
             name = self.tooling.tool(call).undoes(call.args)
@@ -264,15 +263,15 @@ class Engine:
             return UNDO_BYTES
         total = len(request.edits) * EDIT_BYTES
         for edit in request.edits:
-            if isinstance(edit, changeset.Write):
+            if isinstance(edit, messages.Write):
                 total += len(edit.content)
-            elif isinstance(edit, changeset.Patch):
+            elif isinstance(edit, messages.Patch):
                 total += len(edit.patch) + PATCH_BYTES
-            elif isinstance(edit, changeset.Tool):
+            elif isinstance(edit, messages.Tool):
                 total += TOOL_BYTES
             else:
                 with contextlib.suppress(Refused, OSError):
-                    entry = self.tree.entry(edit.path)
+                    entry = self.tree.entry(WorkspacePath.parse(edit.path))
                     total += 0 if entry is None else entry.size
         return total
 
@@ -342,25 +341,24 @@ class Engine:
             return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
     def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
-        edit_plan = self._plan(batch.view, request, batch.expected)
-        self._permit(request, edit_plan.changes, batch.expected, edit_plan.based, edit_plan.guarded)
+        outcome = self._plan(batch.view, request, batch.expected)
+        self._permit(request, outcome, batch.expected)
         if self.hooks:
-            edit_plan = hooked(edit_plan, self.hooks, request.hooked, batch.view.file_at)
+            outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
-            self.files.check(edit_plan.changes)
-            return _outcome(edit_plan, batch.view)
-        self._adopt_into(batch, request, changes=edit_plan.changes)
-        outdated = self._outdated(request.reader, edit_plan.changes, batch.expected)
-        outcome = _outcome(edit_plan, batch.view, outdated)
-        if not edit_plan.changes:
+            self.files.check(outcome.changes)
+            return outcome
+        self._adopt_into(batch, request, changes=outcome.changes)
+        if outdated := self._outdated(request.reader, outcome.changes, batch.expected):
+            outcome = replace(outcome, outdated=outdated)
+        if not outcome.changes:
             self._note_seen(request.reader, outcome)
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
         authorship = request.authorship
         batch.stage(
-            "edit", authorship, self._now_us(), edit_plan.changes, request=index, outcome=outcome,
-            notes=_notes(outcome, request),
+            "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
         )  # fmt: skip
         return None
 
@@ -378,20 +376,18 @@ class Engine:
     def _permit(
         self,
         request: Write,
-        changes: Sequence[Change],
+        outcome: Outcome,
         expected: Expected = MappingProxyType({}),
-        based: Container[WorkspacePath] = (),
-        guarded: Container[WorkspacePath] = (),
     ) -> None:
         """Raise Refused if the session may not make these changes, even as a dry run."""
         if self.rules.protected:
-            self.rules.permit(changes)
-        for change in changes:
+            self.rules.permit(outcome.changes)
+        for change in outcome.changes:
             self.hidden.refuse(change.path)
         if self.guard is not None:
-            self.guard.permit(request, changes, expected, based, guarded)
+            self.guard.permit(request, outcome, expected)
 
-    def _plan(self, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})) -> Plan:
+    def _plan(self, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})) -> Outcome:
         knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
         try:
             return plan(
@@ -404,7 +400,8 @@ class Engine:
             )
         except Refused:
             for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.
-                self.hidden.refuse(getattr(edit, "path", WorkspacePath("")))
+                if not isinstance(edit, messages.Patch | messages.Tool):
+                    self.hidden.refuse(WorkspacePath.parse(edit.path))
             raise
 
     def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
@@ -414,9 +411,9 @@ class Engine:
         past = HistoryWalker(self.history)
         targets, inverted, warnings = plan_undo(request, past, view, self.guard)
         changes = inverted.changes
-        self._permit(request, changes)
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
-        outcome = Outcome(None, changes, warnings=warnings, answers=answers)
+        outcome = Outcome(changes, warnings=warnings, answers=answers)
+        self._permit(request, outcome)
         is_partial = request.on_conflict == "skip"
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
@@ -437,7 +434,7 @@ class Engine:
         if isinstance(scope, BySession) and not authorship.message:
             authorship = replace(authorship, message=f"Roll back session {scope.session}")
         batch.stage(
-            request.kind, authorship, self._now_us(), changes, request=index, outcome=outcome,
+            request.kind, authorship, self._now_us(), outcome, request=index,
             undoes=[target.transaction.seq for target in inverted.targets],
             parts=[part for target in inverted.targets for part in target.parts],
             notes=_notes(outcome, request),
@@ -459,8 +456,8 @@ class Engine:
 
     def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)
-        self._permit(request, changes)
-        outcome = Outcome(None, changes)
+        outcome = Outcome(changes)
+        self._permit(request, outcome)
         if request.dry_run:
             self.files.check(changes)
             return outcome
@@ -473,8 +470,7 @@ class Engine:
         if not authorship.message:
             authorship = replace(authorship, message=f"Restore transaction {seq}")
         batch.stage(
-            "restore", authorship, self._now_us(), changes, request=index, outcome=outcome,
-            notes=_notes(outcome, request),
+            "restore", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
         )  # fmt: skip
         return None
 
@@ -672,7 +668,7 @@ class Engine:
 
     def staged(
         self,
-        edits: tuple[Edit, ...],
+        edits: tuple[messages.AnyEdit, ...],
         reader: Reader,
         found: Mapping[Search, tuple[Match, ...] | Refused],
         session: str | None = None,
@@ -686,16 +682,15 @@ class Engine:
         view = DiskSnapshot(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:
-            edit_plan = self._plan(view, request)
-            self._permit(request, edit_plan.changes, based=edit_plan.based, guarded=edit_plan.guarded)
+            outcome = self._plan(view, request)
+            self._permit(request, outcome)
         except Refused as refusal:
             with contextlib.suppress(Refused):
                 explain(refusal, self.history, view.file_at)
                 self.suggest(refusal, session)
             raise
-        self.files.check(edit_plan.changes)
-        outcome = _outcome(edit_plan, view)
-        view.drafted.update((change.path, change.after) for change in edit_plan.changes)
+        self.files.check(outcome.changes)
+        view.drafted.update((change.path, change.after) for change in outcome.changes)
         return outcome, view
 
     def absence(self) -> Refused | None:
@@ -818,24 +813,6 @@ class Engine:
 
 def _ignore(_transaction: Transaction) -> None:
     """Serve as `on_recorded` until the server sets one."""
-
-
-def _outcome(
-    edit_plan: Plan, view: DiskSnapshot, outdated: Mapping[WorkspacePath, Base] = MappingProxyType({})
-) -> Outcome:
-    unchanged: tuple[Change, ...] = ()
-    if len(edit_plan.changes) < len(edit_plan.touched):
-        changed = {change.path for change in edit_plan.changes}
-        unchanged = tuple(
-            Change(path, view.drafted.get(path), view.drafted.get(path))
-            for path in edit_plan.touched
-            if path not in changed
-        )
-    return Outcome(
-        None, edit_plan.changes, edit_plan.reports, unchanged, edit_plan.merged,
-        answers=edit_plan.answers, sights=edit_plan.sights, warnings=edit_plan.warnings,
-        formatted_by=edit_plan.formatted_by, outdated=outdated,
-    )  # fmt: skip
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:

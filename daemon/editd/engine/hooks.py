@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.errors import Refused, Rejected, Timeout
-from editd.values.changeset import Change, FileReport, Plan
+from editd.values.changeset import Change, FileReport, Outcome
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
 
@@ -97,25 +97,25 @@ class HooksNotRun(Exception):
 
 
 def hooked(
-    edit_plan: Plan,
+    outcome: Outcome,
     hooks: Sequence[Hook],
     earlier: Hooked | None,
     look: Callable[[WorkspacePath], FileState | None],
-) -> Plan:
-    """Return the plan with the changes of the hooks. `look` reads a file that the plan does not change.
+) -> Outcome:
+    """Return the outcome with the changes of the hooks. `look` reads a file that no change is planned for.
 
     `earlier` is the last job with its result. Raises HooksNotRun if it is a different job, and the refusal of
     the hooks if its result is one.
     """
-    job = job_for(planned_of(edit_plan.changes), hooks, _after(edit_plan, look))
+    job = job_for(planned_of(outcome.changes), hooks, _after(outcome, look))
     if job is None:
-        return edit_plan
+        return outcome
     if earlier is None or earlier[0] != job:
         raise HooksNotRun(job)
     result = earlier[1]
     if isinstance(result, Refused):
         raise result
-    return _formatted(edit_plan, job, result)
+    return _formatted(outcome, job, result)
 
 
 def planned_of(changes: Iterable[Change]) -> tuple[PlannedFile, ...]:
@@ -149,16 +149,17 @@ def job_for(
 
 
 def _after(
-    edit_plan: Plan, look: Callable[[WorkspacePath], FileState | None]
+    outcome: Outcome, look: Callable[[WorkspacePath], FileState | None]
 ) -> Callable[[WorkspacePath], FileState | None]:
-    planned = {change.path: change.after for change in edit_plan.changes}
+    planned = {change.path: change.after for change in outcome.changes}
     return lambda path: planned[path] if path in planned else look(path)
 
 
-def _formatted(edit_plan: Plan, job: HookJob, result: HookResult) -> Plan:
+def _formatted(outcome: Outcome, job: HookJob, result: HookResult) -> Outcome:
     changes: list[Change] = []
-    reports = dict(edit_plan.reports)
-    for change in edit_plan.changes:
+    unchanged = list(outcome.unchanged)
+    reports = dict(outcome.reports)
+    for change in outcome.changes:
         content = result.contents.get(change.path)
         if content is None or change.after is None:
             changes.append(change)
@@ -167,20 +168,26 @@ def _formatted(edit_plan: Plan, job: HookJob, result: HookResult) -> Plan:
         warning = f"formatted by {', '.join(result.by[change.path])}"
         if made.before == made.after:
             warning += ", and the file is unchanged as a result"
+            unchanged.append(replace(made, source=None))
         else:
             changes.append(made)
         report = reports.get(change.path, FileReport())
         reports[change.path] = replace(report, warnings=(*report.warnings, warning))
-    answers = edit_plan.answers
+    answers = outcome.answers
     if result.contents:
         answers = tuple(
             None if answer is None else f"{answer}\n\n{_format_note(result)}" for answer in answers
         )
     names = {name for by in result.by.values() for name in by}
     return replace(
-        edit_plan, changes=tuple(changes), reports=reports, answers=answers, warnings=result.warnings,
+        outcome, changes=tuple(changes), unchanged=tuple(sorted(unchanged, key=_path_of)), reports=reports,
+        answers=answers, warnings=result.warnings,
         formatted_by=tuple(hook.name for hook in job.hooks if hook.name in names),
     )  # fmt: skip
+
+
+def _path_of(change: Change) -> WorkspacePath:
+    return change.path
 
 
 def _format_note(result: HookResult) -> str:

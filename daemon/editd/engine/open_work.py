@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.commands import Reader
     from editd.errors import Refused
-    from editd.values.changeset import Edit, OnStale
+    from editd.values.changeset import OnStale
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Kind, Transaction
+    from editd.wire.messages import AnyEdit
 
 EDITS_MAX = 100_000  # in one changeset
 OPEN_MAX = 1000  # changesets, or brackets, at once, of all connections
@@ -78,7 +79,7 @@ class OpenChangeset(OpenItem):
 
     authorship: Authorship
     on_stale: OnStale | None = None
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[AnyEdit] = field(default_factory=list)
     bytes: int = 0
     found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # matches for its tools
 
@@ -104,7 +105,7 @@ class Changesets(OpenItems[OpenChangeset]):
         self.open[name] = OpenChangeset(owner, reader, authorship, on_stale)
         return name
 
-    def add(self, name: str, owner: int, edits: tuple[Edit, ...]) -> None:
+    def add(self, name: str, owner: int, edits: tuple[AnyEdit, ...]) -> None:
         """Append edits to a changeset. Raises InvalidParams or TooLarge."""
         changeset = self.get(name, owner)
         if len(changeset.edits) + len(edits) > EDITS_MAX:
@@ -112,7 +113,7 @@ class Changesets(OpenItems[OpenChangeset]):
         changeset.edits.extend(edits)
         changeset.bytes += bytes_of(edits)
 
-    def check_room(self, owner: int, edits: tuple[Edit, ...]) -> None:
+    def check_room(self, owner: int, edits: tuple[AnyEdit, ...]) -> None:
         """Raise Overloaded if these edits would exceed a limit on staged bytes."""
         more = bytes_of(edits)
         own = sum(changeset.bytes for changeset in self.of(owner)) + more

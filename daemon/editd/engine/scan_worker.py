@@ -160,7 +160,7 @@ def counted(files: int, predicate: str) -> str:
     """Return a sentence about a number of files. `predicate` begins with its verb in the plural."""
     if files != 1:
         return f"{files} files {predicate}"
-    singular = predicate.replace("were ", "was ").replace("are ", "is ")
+    singular = predicate.replace("were ", "was ").replace("are ", "is ").replace("have ", "has ")
     return f"1 file {singular.replace('an edit touches them', 'an edit touches it')}"
 
 

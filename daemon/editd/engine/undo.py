@@ -9,6 +9,7 @@ transaction, and to some hunks of a path. Only a change of the same lines is a c
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Entry, Seq, Touch, Transaction
+
+REPLAYED_MAX = 200  # later changes of a file that a forced undo replays
 
 
 class ConflictSite(Struct, frozen=True):
@@ -218,7 +221,32 @@ class UndoPlanner(Struct):
             place = replace(
                 place, reason=file["reason"], lines=tuple(file["lines"]), hunks=tuple(file.get("hunks", ()))
             )
-            return resolved_states(made, ours, wanted, "theirs"), place
+            return self._resolved(place, made, ours, wanted), place
+
+    def _resolved(
+        self, place: ConflictSite, made: FileState | None, ours: FileState | None, wanted: FileState | None
+    ) -> FileState | None:
+        """Return the wanted state of the colliding lines, and `ours` of all others.
+
+        Later changes are replayed one by one. So a line that one of them added stays, also beside a line
+        that another of them changed.
+        """
+        resolved = resolved_states(made, ours, wanted, "theirs")
+        states = [made, *self._later_states(place), ours]
+        if resolved is None or not all(map(_is_text, [wanted, *states])):
+            return resolved
+        state = wanted
+        for before, after in pairwise(states):
+            state = resolved_states(before, state, after, "ours")
+        assert state is not None, "the winner is a file"
+        return resolved.with_content(state.content)
+
+    def _later_states(self, place: ConflictSite) -> list[FileState | None]:
+        """Return the file after each later transaction, or nothing if it was moved or changed too often."""
+        if self.on_conflict != "force" or place.path != place.origin or self.past.left(place.path, place.seq):
+            return []
+        life = self.past.history.index.life(place.path, place.seq, None)
+        return [self.past.state(touch.after) for _, touch in life] if len(life) <= REPLAYED_MAX else []
 
     def _note_conflicts(self, *conflicts: ConflictSite | None) -> bool:
         """Note the conflicts. Return whether the change is made in spite of them."""
@@ -400,6 +428,10 @@ def _inverted(work: UndoPlanner) -> UndoPlan:
     changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
     targets = tuple(target for target in work.targets.values() if target.touches)
     return UndoPlan(tuple(changed), tuple(work.places), targets, frozenset(work.idle))
+
+
+def _is_text(state: FileState | None) -> bool:
+    return state is not None and not state.is_symlink and b"\0" not in state.content
 
 
 def _is(state: FileState | None, entry: Entry | None) -> bool:

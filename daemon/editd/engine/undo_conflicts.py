@@ -10,12 +10,12 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_lines, merge_states
-from editd.engine.commands import ConflictReport
 from editd.engine.path_history import HistoryWalker
 from editd.engine.undo import ConflictSite, invert, undone_in_part
 from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
 from editd.errors import Conflict, NothingToUndo
 from editd.store.index import NEVER
+from editd.values.changeset import ConflictReport
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Seq
 

@@ -1,13 +1,12 @@
 """Conversion between the types of the wire and the types of the engine: the only module that knows both.
 
-Strings become paths, versions and changesets; outcomes become results. Converted values need no second
-check.
+Strings become paths, globs and versions; outcomes become results. Converted values need no second check. The
+edits of a request stay as they are: the planner parses each one (`edits.plan`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -15,12 +14,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
-from editd.engine.commands import Apply, Outcome, Reader
+from editd.engine.commands import Apply, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import changeset, transaction
-from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Text, Version, line_end_of
+from editd.values.content import FileState, Text, line_end_of
 from editd.values.glob import Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.session import Bounds
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 Made = TypeVar("Made", changeset.Change, transaction.Touch)
 
-_VERSION = re.compile(r"[0-9a-f]{40}")
-_MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 EDITS_MAX = 100_000  # in one changeset
 NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
 
@@ -69,10 +66,11 @@ def fingerprint(params: messages.Params) -> str:
     return hashlib.sha256(params.method.encode() + content).hexdigest()[:16]
 
 
-def edits(given: Sequence[messages.AnyEdit]) -> tuple[changeset.Edit, ...]:
+def edits(given: Sequence[messages.AnyEdit]) -> tuple[messages.AnyEdit, ...]:
+    """Return the edits of a request, which the planner parses. Raises InvalidParams for too many."""
     if len(given) > EDITS_MAX:
         raise InvalidParams(f"A changeset holds at most {EDITS_MAX} edits.")
-    return tuple(_edit(edit) for edit in given)
+    return tuple(given)
 
 
 def path(text: str) -> WorkspacePath:
@@ -103,7 +101,7 @@ def bounds(scope: messages.Scope) -> Bounds:
 
 def read_mark(version: str | None) -> changeset.ReadMark:
     """Return the mark of a whole file that was read at a version, or as absent."""
-    return changeset.ReadMark(_base_of(version), ())
+    return changeset.ReadMark(changeset.Base.parse(version), ())
 
 
 def time_us(text: str) -> int:
@@ -165,94 +163,32 @@ def authorship_of(
     )
 
 
-def _edit(edit: messages.AnyEdit) -> changeset.Edit:
-    match edit:
-        case messages.Write():
-            mode = None if isinstance(edit.mode, UnsetType) else _MODES[edit.mode]
-            content = _bytes(edit.content)
-            return changeset.Write(path(edit.path), content, _base(edit.base), mode, edit.force)
-        case messages.Replace():
-            if edit.count < 1:
-                raise InvalidParams("`count` is the number of occurrences expected, 1 or more.")
-            return changeset.Replace(
-                path(edit.path), edit.old, edit.new, edit.count, _base(edit.base), edit.guard == "text"
-            )
-        case messages.EditText():
-            return changeset.EditText(
-                path(edit.path), tuple(map(_text_edit, edit.edits)), changeset.Base(_version(edit.base)),
-                edit.position_encoding,
-            )  # fmt: skip
-        case messages.Patch():
-            if edit.fuzz < 0:
-                raise InvalidParams("`fuzz` is the number of context lines that may differ, 0 or more.")
-            return changeset.Patch(edit.patch, edit.fuzz)
-        case messages.Delete():
-            return changeset.Delete(path(edit.path), _base(edit.base))
-        case messages.Move():
-            return changeset.Move(path(edit.path), path(edit.to), _base(edit.base), edit.overwrite)
-        case messages.Chmod():
-            return changeset.Chmod(path(edit.path), edit.executable)
-        case messages.Tool():
-            return changeset.Tool(edit.dialect, edit.tool, edit.args, _base(edit.base))
-        case messages.Symlink():
-            return changeset.Symlink(path(edit.path), edit.target, _base(edit.base))
-
-
-def _text_edit(edit: messages.TextEdit) -> changeset.TextEdit:
-    return changeset.TextEdit(_position(edit.start), _position(edit.end), edit.text)
-
-
-def _position(position: messages.Position) -> changeset.Position:
-    if position.line < 0 or position.character < 0:
-        raise InvalidParams("Lines and characters count from 0.")
-    return changeset.Position(position.line, position.character)
-
-
-def _base(base: str | UnsetType | None) -> changeset.Base | None:
-    return None if isinstance(base, UnsetType) else _base_of(base)
-
-
-def _base_of(version: str | None) -> changeset.Base:
-    """Return an author's base: that version, or the absence of the file."""
-    return changeset.Base(_version(version))
-
-
-def _version(text: str | None) -> Version | None:
-    if text is not None and _VERSION.fullmatch(text) is None:
-        raise InvalidParams(
-            f"{text[:60]!r} is not a version.",
-            hint="A version is 40 hex digits, as `read` and `stat` give it.",
-        )
-    return None if text is None else Version(text)
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
-
-
 # ── results ──
 
 
+# One change is the usual case, and an empty comprehension costs as much as a call: so some are left out.
+
+
 def outcome(
-    given: Outcome, *, return_content: bool = False, diff: bool = False, undone_by: int | None = None
+    given: changeset.Outcome, *, return_content: bool = False, diff: bool = False
 ) -> messages.ApplyResult:
     made = None if given.transaction is None else transaction_result(given.transaction)
-    held = {change.path: change.before for change in given.changes}
+    changes, by_path = _shown(given.changes)
     files = [
-        _file_result(given, change, held, return_content=return_content, diff=diff)
-        for change in _shown(given.changes)
+        _file_result(given, change, by_path, return_content=return_content, diff=diff) for change in changes
     ]
-    files += [
-        _file_result(given, change, held, return_content=return_content, diff=diff, unchanged=True)
-        for change in given.unchanged
-    ]
-    merged = [merged.text for merged in given.merged]
-    answers = list(given.answers) if any(answer is not None for answer in given.answers) else UNSET
+    if given.unchanged:
+        files += [
+            _file_result(given, change, {}, return_content=return_content, diff=diff, unchanged=True)
+            for change in given.unchanged
+        ]
+    has_answers = given.answers.count(None) < len(given.answers)
     return messages.ApplyResult(
-        transaction=made, files=files, warnings=list(given.warnings), merged=merged, answers=answers
+        transaction=made,
+        files=files,
+        warnings=list(given.warnings),
+        merged=[path.text for path in given.merged] if given.merged else [],
+        answers=list(given.answers) if has_answers else UNSET,
     )
 
 
@@ -279,26 +215,31 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
     )
 
 
-def _shown(changes: Iterable[Made]) -> list[Made]:
-    """Return the changes as a person counts them: a move is one change, under its new path.
+def _shown(changes: Sequence[Made]) -> tuple[Sequence[Made], Mapping[WorkspacePath, Made]]:
+    """Return the changes as a person counts them, and if one is a move, all of them by their paths.
 
-    A move onto another file is two, as in git, so that the overwritten file is visible.
+    A move is one change, under its new path. A move onto another file is two, as in git, so that the
+    overwritten file is visible.
     """
+    for change in changes:
+        if change.source is not None:
+            break
+    else:
+        return changes, {}
     given = [replace(one, source=None) if one.source and one.before else one for one in changes]
     left = {one.source for one in given if one.source is not None}
-    return [one for one in given if not (one.after is None and one.path in left)]
+    shown = [one for one in given if not (one.after is None and one.path in left)]
+    return shown, {change.path: change for change in changes}
 
 
 def diff_of(changes: Iterable[changeset.Change]) -> str:
     """One git-style diff of all the changes."""
-    given = list(changes)
-    before = {change.path: change.before for change in given}
+    shown, by_path = _shown(tuple(changes))
     parts: list[str] = []
-    for change in _shown(given):
-        if change.source is not None and before.get(change.source) is not None:
-            parts.append(unified(change.source, before[change.source], change.after, change.path))
-        else:
-            parts.append(unified(change.path, change.before, change.after, change.path))
+    for change in shown:
+        source = None if change.source is None else by_path.get(change.source)
+        old = change if source is None or source.before is None else source
+        parts.append(unified(old.path, old.before, change.after, change.path))
     return "".join(parts)
 
 
@@ -306,7 +247,7 @@ def transaction_result(
     given: transaction.Transaction, published: transaction.Published | None = None
 ) -> messages.Transaction:
     said = given.authorship
-    by_path = {touch.path: touch for touch in given.touches}
+    touches, by_path = _shown(given.touches)
     return messages.Transaction(
         seq=given.seq,
         id=given.id,
@@ -315,7 +256,7 @@ def transaction_result(
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in _shown(given.touches)],
+        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in touches],
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
@@ -323,7 +264,8 @@ def transaction_result(
             messages.Part(seq=part.seq, path=part.path.text, hunks=list(part.hunks) or UNSET)
             for part in given.parts
         ]
-        or UNSET,
+        if given.parts
+        else UNSET,
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
@@ -343,19 +285,26 @@ def published(result: messages.PublishResult) -> transaction.Published:
 
 
 def _changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
-    given = list(changes)
-    before = {change.path: change.before for change in given}
+    shown, by_path = _shown(tuple(changes))
     return [
         messages.Change(
             path=change.path.text,
             change=change.kind,
-            base=_version_text(before.get(change.source) if change.source is not None else change.before),
+            base=_version_text(_before(change, by_path)),
             version=_version_text(change.after),
             from_=UNSET if change.source is None else change.source.text,
             mode=_mode(change.after),
         )
-        for change in _shown(given)
+        for change in shown
     ]
+
+
+def _before(change: changeset.Change, by_path: Mapping[WorkspacePath, changeset.Change]) -> FileState | None:
+    """Return the state before a change, which is that of the source for a move."""
+    if change.source is None:
+        return change.before
+    source = by_path.get(change.source)
+    return None if source is None else source.before
 
 
 def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
@@ -424,19 +373,18 @@ def _error_value(value: object) -> object:
 
 
 def _file_result(
-    given: Outcome,
+    given: changeset.Outcome,
     change: changeset.Change,
-    held: Mapping[WorkspacePath, FileState | None],
+    by_path: Mapping[WorkspacePath, changeset.Change],
     *,
     return_content: bool,
     diff: bool,
     unchanged: bool = False,
 ) -> messages.FileResult:
-    """Convert the change of one file; `held` has the state of each path before, also of a move's source."""
+    """Convert the change of one file; `by_path` has the sources of moves."""
     report = given.reports.get(change.path, changeset.FileReport())
-    before = change.before
-    if change.source is not None:
-        before = held.get(change.source)
+    before = _before(change, by_path)
+    changed_by = given.changed_by.get(change.path)
     content: str | UnsetType | None = UNSET
     if return_content:
         content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")
@@ -454,12 +402,12 @@ def _file_result(
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
         warnings=list(report.warnings),
-        changed_by=[transaction_result(tx) for tx in given.changed_by.get(change.path, ())] or UNSET,
+        changed_by=[transaction_result(tx) for tx in changed_by] if changed_by else UNSET,
     )
 
 
 def _touch(
-    touch: transaction.Touch, by_path: dict[WorkspacePath, transaction.Touch], *, in_part: bool
+    touch: transaction.Touch, by_path: Mapping[WorkspacePath, transaction.Touch], *, in_part: bool
 ) -> messages.Change:
     before = touch.before
     if touch.source is not None and touch.source in by_path:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Outcome, Result, Write
+from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Result, Write
 from editd.errors import Broken, Overloaded, Refused
 from editd.server.connection import PendingAnswer
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import HookJob, HookResult
+    from editd.values.changeset import Outcome
     from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)

@@ -126,7 +126,10 @@ class Scanner:
     async def _scan_once(self, engine: Engine, queue: EngineQueue) -> bool:
         child = await self._started()
         self._number += 1
-        child.send({"do": "scan", "id": self._number})
+        # Let an inspection finish first. Otherwise the scan may find a file as recorded, and the inspection
+        # may then record the content from before the scan.
+        async with queue.inspecting:
+            child.send({"do": "scan", "id": self._number})
         suspects: list[WorkspacePath] = []
         seen: set[str] = set()
         while True:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from editd.edits.plan import base_of
 from editd.edits.preconditions import version_at
 from editd.edits.search import SearchResults, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
 from editd.tools.api import ToolSettings, ToolText
-from editd.values import changeset
-from editd.values.changeset import Base, Delete, Move
+from editd.values.changeset import Base
 from editd.values.content import FILE, FileState, Text
 from editd.values.path import WorkspacePath
+from editd.wire.messages import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from editd.tools.api import Dialect, ToolDefinition
     from editd.values.changeset import ReadMark
     from editd.values.content import Version
+    from editd.wire.messages import AnyEdit
 
 _MARK = "\ufeff"
 
@@ -48,7 +50,7 @@ class ToolSet(Struct, frozen=True):
         """Return a copy with the results of these searches."""
         return replace(self, expressions=SearchResults(found))
 
-    def tool(self, call: changeset.Tool) -> ToolDefinition:
+    def tool(self, call: Tool) -> ToolDefinition:
         """Return the tool that a call names; InvalidParams if there is no such tool."""
         dialect = self.dialects.get(call.dialect)
         if dialect is None:
@@ -96,21 +98,21 @@ class ToolSet(Struct, frozen=True):
     def _is_below_root(self, path: str) -> bool:
         return path == self.root or path.startswith(self.root + "/")
 
-    def returns_content(self, edits: Iterable[changeset.Edit]) -> bool:
+    def returns_content(self, edits: Iterable[AnyEdit]) -> bool:
         """Return whether the reply to these edits holds the files' final content, as a tool requires."""
-        calls = [edit for edit in edits if isinstance(edit, changeset.Tool)]
+        calls = [edit for edit in edits if isinstance(edit, Tool)]
         return any(tool.returns_content for call in calls if (tool := self._find(call)) is not None)
 
-    def run(self, work: PlanBuilder, edit: changeset.Tool) -> str:
+    def run(self, work: PlanBuilder, edit: Tool) -> str:
         """Execute one call and return the tool's own answer; an `Unread` refusal keeps its read marks."""
         tool = self.tool(edit)
         try:
-            return tool.run(edit.args, PlanToolApi(work, self, edit.base))
+            return tool.run(edit.args, PlanToolApi(work, self, base_of(edit)))
         except Unread as refusal:
             refusal.sights = tuple(work.sights)
             raise
 
-    def _find(self, call: changeset.Tool) -> ToolDefinition | None:
+    def _find(self, call: Tool) -> ToolDefinition | None:
         dialect = self.dialects.get(call.dialect)
         tools = () if dialect is None else dialect.tools
         return next((tool for tool in tools if tool.name == call.tool), None)
@@ -189,10 +191,10 @@ class PlanToolApi:
         self._work.overlay.put(real, after)
 
     def delete(self, path: WorkspacePath) -> None:
-        self._work.apply(Delete(path, self._base))
+        self._work.delete(path, self._base)
 
     def move(self, path: WorkspacePath, to: WorkspacePath) -> None:
-        self._work.apply(Move(path, to, self._base))
+        self._work.move(path, to, self._base)
 
     def names(self, given: str) -> list[str] | None:
         names = self._tooling.names_of(given)

@@ -1,19 +1,21 @@
-"""An author's edits, and their effects: the changes in a plan."""
+"""The base versions of an author's edits, and the outcome of the edits: changes and reports."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from editd.values.content import FileState
+from editd.errors import InvalidParams
+from editd.values.content import FileState, Version
 from editd.values.transaction import PathChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from editd.values.content import GitMode, Version
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
 
 
 class Base(Struct, frozen=True):
@@ -23,6 +25,21 @@ class Base(Struct, frozen=True):
     """
 
     version: Version | None
+
+    @staticmethod
+    def parse(version: str | None) -> Base:
+        """Return the base that a client gives. Raises InvalidParams."""
+        if version is None:
+            return Base(None)
+        if _VERSION.fullmatch(version) is None:
+            raise InvalidParams(
+                f"{version[:60]!r} is not a version.",
+                hint="A version is 40 hex digits, as `read` and `stat` give it.",
+            )
+        return Base(Version(version))
+
+
+_VERSION = re.compile(r"[0-9a-f]{40}")
 
 
 class ReadMark(Struct, frozen=True):
@@ -46,94 +63,6 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
     return tuple(merged)
 
 
-class Position(Struct, frozen=True):
-    """LSP's position: a line from 0, and a character in it from 0, in the edit's encoding."""
-
-    line: int
-    character: int
-
-
-class TextEdit(Struct, frozen=True):
-    start: Position
-    end: Position
-    text: str
-
-
-PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-
-
-class Write(Struct, frozen=True):
-    """The whole content of a file, as bytes; `mode` None keeps the file's mode."""
-
-    path: WorkspacePath
-    content: bytes
-    base: Base | None = None
-    mode: GitMode | None = None
-    force: bool = False
-
-
-class Replace(Struct, frozen=True):
-    """Exact text for exact text, with the expected number of occurrences."""
-
-    path: WorkspacePath
-    old: str
-    new: str
-    count: int = 1
-    base: Base | None = None
-    is_guarded_by_text: bool = False  # without a base, the base is the current version
-
-
-class EditText(Struct, frozen=True):
-    """LSP `TextEdit`s, made for version `base`."""
-
-    path: WorkspacePath
-    edits: tuple[TextEdit, ...]
-    base: Base
-    position_encoding: PositionEncoding = "utf-16"
-
-
-class Patch(Struct, frozen=True):
-    """A unified or git diff of any number of files, with surrogate escapes for bytes that are not UTF-8."""
-
-    patch: str
-    fuzz: int = 0
-
-
-class Delete(Struct, frozen=True):
-    path: WorkspacePath
-    base: Base | None = None
-
-
-class Move(Struct, frozen=True):
-    path: WorkspacePath
-    to: WorkspacePath
-    base: Base | None = None
-    overwrite: bool = False
-
-
-class Chmod(Struct, frozen=True):
-    path: WorkspacePath
-    executable: bool
-
-
-class Symlink(Struct, frozen=True):
-    path: WorkspacePath
-    target: str
-    base: Base | None = None
-
-
-class Tool(Struct, frozen=True):
-    """A call of another system's edit tool, with that tool's own argument names."""
-
-    dialect: str
-    tool: str
-    args: Mapping[str, Any]
-    base: Base | None = None
-
-
-FileEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
-Edit = FileEdit | Tool
-
 OnStale = Literal["reject", "merge"]
 
 
@@ -148,21 +77,51 @@ class FileReport(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Plan(Struct, frozen=True):
-    """A changeset worked out against a snapshot: before and after of every path, nothing touched yet.
+class ConflictReport(Struct, frozen=True):
+    """A file in which an undo does not merge.
 
-    `changes` are sorted by path, one for each path whose bytes or mode change. `touched` are all paths
-    that the edits name, including unchanged ones. `based` are those for which an edit gives a base, and
-    `guarded` those that only an edit's searched text checks.
+    `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
+    undone as well.
+    """
+
+    path: WorkspacePath
+    blocking: tuple[int, ...]
+    needs: tuple[int, ...]
+    reason: str = "path"
+    lines: tuple[Mapping[str, int], ...] = ()  # conflicting line ranges in the file now
+    hunks: tuple[str, ...] = ()  # diffs from the lines to undo to the present ones
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as a refusal's data has it."""
+        data: dict[str, Any] = {
+            "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
+            "reason": self.reason,
+        }  # fmt: skip
+        if self.lines:
+            data |= {"lines": list(self.lines), "hunks": list(self.hunks)}
+        return data
+
+
+class Outcome(Struct, frozen=True):
+    """The effect of a request: first as it is planned, then with its transaction.
+
+    `changes` are sorted by path, one for each path whose bytes or mode change, with the contents before and
+    after. `unchanged` are the other paths that the edits name. `based` are the paths for which an edit gives
+    a base, and `guarded` those that only an edit's searched text checks.
     """
 
     changes: tuple[Change, ...]
-    reports: dict[WorkspacePath, FileReport] = field(default_factory=dict)
+    transaction: Transaction | None = None  # None for a dry run, and for a request without changes
+    reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
+    unchanged: tuple[Change, ...] = ()
     merged: tuple[WorkspacePath, ...] = ()
-    touched: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
     guarded: frozenset[WorkspacePath] = frozenset()
+    warnings: tuple[str, ...] = ()  # of the whole
     answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
-    warnings: tuple[str, ...] = ()  # of the whole
-    formatted_by: tuple[str, ...] = ()  # the hooks that changed it
+    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
+    formatted_by: tuple[str, ...] = ()  # the hooks that changed content
+    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
+    changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
+    """Transactions of others that changed a path after the reader read it."""

@@ -20,6 +20,7 @@ Tx = int | str  # a seq, or a commit id or a unique prefix of one
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 Mode = Literal["100644", "100755", "120000"]
+PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 EventKind = Literal["transaction", "session", "lease", "resync", "shutdown"]
 
 
@@ -81,7 +82,7 @@ class EditText(Edit, tag="text"):
     path: str
     base: str | None
     edits: list[TextEdit]
-    position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16"
+    position_encoding: PositionEncoding = "utf-16"
 
 
 class Patch(Edit, tag="patch"):
@@ -131,7 +132,8 @@ class Tool(Edit, tag="tool"):
     base: str | UnsetType | None = UNSET
 
 
-AnyEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink | Tool
+FileEdit = Write | Replace | EditText | Patch | Delete | Move | Chmod | Symlink
+AnyEdit = FileEdit | Tool
 
 
 # ── Requests of a client, by method ────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
-from editd.engine.commands import Apply, Outcome, Reader
+from editd.engine.commands import Apply, Reader
 from editd.engine.engine import Reading
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Search
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
-    from editd.values.changeset import Edit
+    from editd.values.changeset import Outcome
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
 
@@ -227,7 +227,7 @@ def abort(services: Services, params: messages.Abort, caller: ClientState) -> me
 def staged(
     services: Services,
     changeset: OpenChangeset,
-    more: tuple[Edit, ...],
+    more: tuple[messages.AnyEdit, ...],
     result: Callable[[Outcome, DiskSnapshot], messages.Message],
 ) -> Answer:
     """Return the `result` for the files as the changeset and `more` would leave them."""
@@ -248,7 +248,7 @@ async def _staged_after(
     services: Services,
     search: Search,
     changeset: OpenChangeset,
-    more: tuple[Edit, ...],
+    more: tuple[messages.AnyEdit, ...],
     result: Callable[[Outcome, DiskSnapshot], messages.Message],
 ) -> Answer:
     changeset.found[search] = await services.searcher.find(search)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
-from editd.engine.commands import ConflictReport, Outcome, Restore, Undo
+from editd.engine.commands import Restore, Undo
 from editd.engine.external_changes import recorded_state
 from editd.engine.queries import LineBlame, changes_of
 from editd.engine.undo import numbered_hunks
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
     from editd.store.index_tables import SessionWork
+    from editd.values.changeset import ConflictReport, Outcome
     from editd.values.content import Version
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath

@@ -84,28 +84,53 @@ async def _published(
 async def _explain(
     services: Services, refusal: Refused, asked: Publication, chosen: list[Transaction]
 ) -> None:
-    """Name the other sessions' transactions that cause a conflict, if it disappears with them."""
+    """Name the other sessions' transactions with which a conflict disappears, if there are any."""
     files = refusal.data.get("files") if refusal.code == Conflict.code else None
     if not files:
         return
     path = convert.known_path(files[0]["path"])
     others = await services.queue.run(partial(_others, services, path, {tx.seq for tx in chosen}))
+    needed = await _needed(services, asked, chosen, others, path) if others else []
+    if needed:
+        _blame(refusal, path, needed)
 
-    def runs(left_out: Transaction | None) -> tuple[queries.PathChanges, ...]:
-        taken = [*chosen, *(tx for tx in others if tx is not left_out)]
-        made = queries.path_changes(sorted(taken, key=lambda tx: tx.seq))
+
+async def _needed(
+    services: Services,
+    asked: Publication,
+    chosen: list[Transaction],
+    others: list[Transaction],
+    path: WorkspacePath,
+) -> list[Transaction]:
+    """Return those of `others` with which the conflict disappears, or none if it stays.
+
+    Without any one of them it is back. Each round leaves out all that can be left out one at a time, or the
+    newest of these if they cannot be left out together.
+    """
+    since = min(asked.since, others[0].time_us // 1_000_000)
+
+    def runs(added: Sequence[Transaction]) -> tuple[queries.PathChanges, ...]:
+        made = queries.path_changes(sorted([*chosen, *added], key=lambda tx: tx.seq))
         return tuple(run for run in made if path in (run.path, run.source))
 
-    if not others:
-        return
-    trials = (runs(None), *(runs(other) for other in others))
-    since = min(asked.since, others[0].time_us // 1_000_000)
-    answer = await _ask(services, request_of(replace(asked, trials=trials, since=since)))
-    clean = answer.get("clean")
-    if clean is None or not clean[0]:
-        return
-    needed = [tx for tx, is_clean in zip(others, clean[1:], strict=True) if not is_clean] or others
-    _blame(refusal, path, needed)
+    async def are_clean(choices: Sequence[Sequence[Transaction]]) -> list[bool]:
+        trials = tuple(map(runs, choices))
+        answer = await _ask(services, request_of(replace(asked, trials=trials, since=since)))
+        return answer.get("clean") or [False] * len(choices)
+
+    is_clean, *clean = await are_clean([others, *_each_left_out(others)])
+    needed = others if is_clean else []
+    while free := [tx for tx, is_clean in zip(needed, clean, strict=False) if is_clean]:
+        fewest = [tx for tx in needed if tx not in free]
+        fewer = [tx for tx in needed if tx is not free[-1]]
+        is_clean, *clean = await are_clean([fewest, *_each_left_out(fewest), *_each_left_out(fewer)])
+        needed = fewest if is_clean else fewer
+        clean = clean[: len(fewest)] if is_clean else clean[len(fewest) :]
+    return needed
+
+
+def _each_left_out(transactions: Sequence[Transaction]) -> list[list[Transaction]]:
+    return [[tx for tx in transactions if tx is not left_out] for left_out in transactions]
 
 
 def _others(services: Services, path: WorkspacePath, mine: set[Seq]) -> list[Transaction]:
