@@ -8,10 +8,9 @@ the next one. The commit has a `request_id`, so that it is carried out once.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.requests import PreparedCall
+from editd_client.requests import Method, PreparedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +94,28 @@ def tool(
 ) -> messages.Tool:
     """Call another system's edit tool with its own arguments; its own reply is in `answers`."""
     return messages.Tool(dialect=dialect, tool=tool, args=dict(args), base=base)
+
+
+def edit_method(build: Callable[Given, messages.AnyEdit]) -> Method[Given, messages.ApplyResult]:
+    """Return the method that stages the edit of `build`, and returns the effect of all staged edits."""
+    return Method(build, lambda changeset, edit: changeset.stage([edit]))
+
+
+class EditMethods:
+    """The methods of both changesets that are one edit each.
+
+    They raise EditdError if the edit is refused; the earlier ones stay.
+    """
+
+    write = edit_method(write)
+    replace = edit_method(replace)
+    text = edit_method(text)
+    patch = edit_method(patch)
+    delete = edit_method(delete)
+    move = edit_method(move)
+    chmod = edit_method(chmod)
+    symlink = edit_method(symlink)
+    tool = edit_method(tool)
 
 
 # ── The requests, without a connection ────────────────────────────────────────────────────────
@@ -244,46 +265,13 @@ class ChangesetDraft:
 # ── The synchronous changeset ──────────────────────────────────────────────────────────────────
 
 
-class Staging(Generic[Given]):
-    """A method that stages the edit of `build`, and returns the effect of all staged edits.
-
-    Raises EditdError if the edit is refused; the earlier ones stay.
-    """
-
-    if TYPE_CHECKING:
-
-        def __get__(
-            self, changeset: Changeset, kind: type[Changeset]
-        ) -> Callable[Given, messages.ApplyResult]: ...
-
-
-def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
-    """Return the method of that name, with the parameters and the docstring of `build`."""
-
-    @functools.wraps(build)
-    def method(changeset: Changeset, *args: Given.args, **kwargs: Given.kwargs) -> messages.ApplyResult:
-        return changeset.stage([build(*args, **kwargs)])
-
-    return cast("Staging[Given]", requests.as_method(method, build))
-
-
-class Changeset:
+class Changeset(EditMethods):
     """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
     def __init__(self, ask: Callable[[PreparedCall[Any]], Any], draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
         self._ask = ask
         self._draft = draft
-
-    write = edit_method(write)
-    replace = edit_method(replace)
-    text = edit_method(text)
-    patch = edit_method(patch)
-    delete = edit_method(delete)
-    move = edit_method(move)
-    chmod = edit_method(chmod)
-    symlink = edit_method(symlink)
-    tool = edit_method(tool)
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all or none, and return the effect of all staged edits."""
