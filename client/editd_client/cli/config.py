@@ -62,8 +62,7 @@ def config_verb(ctx: click.Context) -> int:
     except ConfigError as wrong:
         return _refuse(invocation, wrong)
     rows = list(_rows(loaded))
-    if invocation.json:
-        output.echo(output.json_text({"files": _files(invocation), "keys": rows}))
+    if invocation.say_json({"files": _files(invocation), "keys": rows}):
         return 0
     width = max(len(row["key"]) for row in rows)
     for row in rows:
@@ -83,7 +82,7 @@ def print_path(invocation: Invocation, here: bool) -> None:
     Prints it even if the file does not exist.
     """
     path = _path(invocation, here=here)
-    output.echo(output.json_text({"path": path}) if invocation.json else path)
+    invocation.say({"path": path}, path)
 
 
 @config_verb.command("check")
@@ -107,12 +106,11 @@ def check(invocation: Invocation, file: str | None) -> int:
         else:
             check_text(read_text(file), file)
     except ConfigError as wrong:
-        if invocation.json:
-            output.echo(output.json_text({"ok": False, **wrong.data}))
-        for problem in () if invocation.json else wrong.problems:
-            stdio.print_error(output.plain(str(problem)))
+        if not invocation.say_json({"ok": False, **wrong.data}):
+            for problem in wrong.problems:
+                stdio.print_error(output.plain(str(problem)))
         return REFUSED
-    output.echo(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
+    invocation.say({"ok": True, "problems": []}, "nothing is wrong")
     return 0
 
 
@@ -136,7 +134,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
         raise refusal("file_exists", f"{path} exists already.", hint="`editctl config edit` opens it.")
     about = f"# For {invocation.workspace.root} alone.\n" if here else ""
     write_text(path, about + template())
-    output.echo(output.json_text({"path": path}) if invocation.json else path)
+    invocation.say({"path": path}, path)
 
 
 @config_verb.command("set")
@@ -224,8 +222,7 @@ def _reload_if_running(invocation: Invocation) -> int:
         with invocation.client(start=False) as client:
             result = client.config_reload()
     except Unreachable:
-        if invocation.json:
-            output.echo(output.json_text({"applied": [], "restart": []}))
+        invocation.say_json({"applied": [], "restart": []})
         return 0
     if not invocation.say_json(result):
         _say_reloaded(result)
@@ -313,8 +310,7 @@ def hooks_verb(context: click.Context) -> None:
     invocation: Invocation = context.obj
     with invocation.client() as client:
         hooks = client.status().hooks
-    if invocation.json:
-        output.echo(output.json_text({"hooks": hooks}))
+    if invocation.say_json({"hooks": hooks}):
         return
     if not hooks:
         output.echo("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")

@@ -43,8 +43,7 @@ def start_verb(invocation: Invocation) -> None:
     """
     with invocation.client() as client:
         status = client.status()
-    if not invocation.say_json(status):
-        output.echo(f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
+    invocation.say(status, f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
 
 
 class Pid(Result):
@@ -72,10 +71,7 @@ def stop_verb(invocation: Invocation) -> None:
         with wait_for_exit(pid) as wait:
             client.shutdown()
             wait()
-    if invocation.json:
-        output.echo(output.json_text({}))
-    else:
-        output.echo(f"editd (pid {pid}) has ended")
+    invocation.say({}, f"editd (pid {pid}) has ended")
 
 
 MIB = 1024 * 1024
@@ -198,8 +194,7 @@ def workspaces_verb(invocation: Invocation, running: bool) -> None:
       editctl workspaces --running --json | jq -r '.workspaces[].root'
     """
     workspaces = [one for one in _workspaces() if one.running or not running]
-    if invocation.json:
-        output.echo(output.json_text({"workspaces": to_builtins(workspaces)}))
+    if invocation.say_json({"workspaces": to_builtins(workspaces)}):
         return
     for one in workspaces:
         state = f"running, pid {one.pid}" if one.running else "not running" if one.exists else "gone"
@@ -249,10 +244,7 @@ def socket_verb(invocation: Invocation) -> None:
     """
     invocation.client().close()
     path = invocation.workspace.socket_path
-    if invocation.json:
-        output.echo(output.json_text({"socket": path}))
-    else:
-        output.echo(path)
+    invocation.say({"socket": path}, path)
 
 
 @click.command("settle")
@@ -272,8 +264,8 @@ def settle_verb(invocation: Invocation, timeout: float | None) -> None:
     """
     with invocation.client() as client:
         result = client.settle(timeout)
-    if not invocation.say_json(result):
-        output.echo(f"settled at transaction {result.head}" if result.head else "settled at the baseline")
+    text = f"settled at transaction {result.head}" if result.head else "settled at the baseline"
+    invocation.say(result, text)
 
 
 LOOK_SECONDS = 0.01  # between two checks, if the kernel has no pidfd

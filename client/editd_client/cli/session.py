@@ -73,8 +73,8 @@ def open_session(
             unread="reject" if must_read else "allow",
             ttl=ttl,
         )
-    if not invocation.say_json(opened):
-        output.echo(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
+    text = f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}"
+    invocation.say(opened, text)
 
 
 @session_verb.command("list")
@@ -105,8 +105,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool) -> None
         raise click.UsageError("--force needs the NAME of the session.")
     with invocation.client(attach=not force) as client:
         client.session_close(name, force=force)
-    if invocation.json:
-        output.echo(output.json_text({}))
+    invocation.say_json({})
 
 
 def _line(entry: SessionEntry) -> str:
@@ -209,8 +208,7 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
     """Take a lease, and print its name."""
     with invocation.client() as client:
         lease = client.lease_acquire(paths, ttl, wait=wait)
-    if not invocation.say_json(lease):
-        output.echo(lease.lease)
+    invocation.say(lease, lease.lease)
 
 
 @lease_verb.command("renew")
@@ -224,8 +222,7 @@ def renew(invocation: Invocation, lease: str, ttl: float) -> None:
     """Extend a lease."""
     with invocation.client() as client:
         renewed = client.lease_renew(lease, ttl)
-    if not invocation.say_json(renewed):
-        output.echo(f"until {output.local_time(renewed.expires)}")
+    invocation.say(renewed, f"until {output.local_time(renewed.expires)}")
 
 
 @lease_verb.command("release")
@@ -237,8 +234,7 @@ def release(invocation: Invocation, lease: str, force: bool) -> None:
     """End a lease."""
     with invocation.client(attach=not force) as client:
         client.lease_release(lease, force=force)
-    if invocation.json:
-        output.echo(output.json_text({}))
+    invocation.say_json({})
 
 
 @lease_verb.command("list")
