@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
-from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import NOTHING, ChangesetDraft, EditMethods
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX, ClientBase

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
-from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint

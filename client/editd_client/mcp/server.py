@@ -25,8 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from editd import __version__
-from editd.wire.codec import plain
-from editd.wire.errors import Malformed
+from editd.wire.codec import Malformed, plain
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
