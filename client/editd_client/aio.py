@@ -17,7 +17,7 @@ from editd.wire import messages
 from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
 from editd_client import requests
-from editd_client.changesets import NOTHING, ChangesetDraft, EditMethods
+from editd_client.changesets import AsyncChangeset, ChangesetDraft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX, ClientBase
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, connect
 from editd_client.errors import EditdError, Unreachable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from editd.wire.connection import Reply
-    from editd_client.changesets import Steps
     from editd_client.events import ClientSubscription, Happening
     from editd_client.requests import PreparedCall
     from editd_client.session_state import CallOutcome, SessionState
@@ -120,7 +119,7 @@ class AsyncClient(ClientBase):
         An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
-        return AsyncChangeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
+        return AsyncChangeset(self.ask, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────
 
@@ -449,52 +448,6 @@ class AsyncEvents:
     ) -> None:
         if kind is None:  # after an exception, connection and subscription may be gone
             await self.close()
-
-
-class AsyncChangeset(EditMethods):
-    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
-
-    def __init__(self, client: AsyncClient, draft: ChangesetDraft) -> None:
-        self.result: messages.ApplyResult = NOTHING
-        self._client = client
-        self._draft = draft
-
-    async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        """Stage any edits, all or none, and return the effect of all staged edits."""
-        return await self._carry_out(self._draft.stage(edits))
-
-    async def read(self, path: str) -> messages.ReadResult:
-        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
-        return await self._carry_out(self._draft.read(path))
-
-    async def diff(self) -> messages.DiffResult:
-        """Return the diff of all staged edits."""
-        return await self._carry_out(self._draft.diff())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.result = await self._carry_out(self._draft.commit())
-        finally:
-            await self._carry_out(self._draft.abort())
-
-    async def _carry_out(self, steps: Steps[Result]) -> Result:
-        try:
-            asked = next(steps)
-            while True:
-                try:
-                    answer = await self._client.ask(asked)
-                except (EditdError, Unreachable) as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(answer)
-        except StopIteration as end:
-            return cast("Result", end.value)
 
 
 async def _in_thread(find: Callable[[], Result]) -> Result:

@@ -101,23 +101,6 @@ def edit_method(build: Callable[Given, messages.AnyEdit]) -> Method[Given, messa
     return Method(build, lambda changeset, edit: changeset.stage([edit]))
 
 
-class EditMethods:
-    """The methods of both changesets that are one edit each.
-
-    They raise EditdError if the edit is refused; the earlier ones stay.
-    """
-
-    write = edit_method(write)
-    replace = edit_method(replace)
-    text = edit_method(text)
-    patch = edit_method(patch)
-    delete = edit_method(delete)
-    move = edit_method(move)
-    chmod = edit_method(chmod)
-    symlink = edit_method(symlink)
-    tool = edit_method(tool)
-
-
 # ── The requests, without a connection ────────────────────────────────────────────────────────
 
 Steps = Generator[PreparedCall[Any], Any, Result]
@@ -262,16 +245,33 @@ class ChangesetDraft:
                 return edit
 
 
-# ── The synchronous changeset ──────────────────────────────────────────────────────────────────
+# ── The changesets of both clients ─────────────────────────────────────────────────────────────
 
 
-class Changeset(EditMethods):
-    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
+class ChangesetBase:
+    """A changeset of either kind of client, and its methods that are one edit each.
+
+    They raise EditdError if the edit is refused; the earlier ones stay. `ask` sends a request.
+    """
 
     def __init__(self, ask: Callable[[PreparedCall[Any]], Any], draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
         self._ask = ask
         self._draft = draft
+
+    write = edit_method(write)
+    replace = edit_method(replace)
+    text = edit_method(text)
+    patch = edit_method(patch)
+    delete = edit_method(delete)
+    move = edit_method(move)
+    chmod = edit_method(chmod)
+    symlink = edit_method(symlink)
+    tool = edit_method(tool)
+
+
+class Changeset(ChangesetBase):
+    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all or none, and return the effect of all staged edits."""
@@ -303,6 +303,47 @@ class Changeset(EditMethods):
             while True:
                 try:
                     answer = self._ask(asked)
+                except (EditdError, Unreachable) as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(answer)
+        except StopIteration as end:
+            return cast("Result", end.value)
+
+
+class AsyncChangeset(ChangesetBase):
+    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
+
+    async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
+        """Stage any edits, all or none, and return the effect of all staged edits."""
+        return await self._carry_out(self._draft.stage(edits))
+
+    async def read(self, path: str) -> messages.ReadResult:
+        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
+        return await self._carry_out(self._draft.read(path))
+
+    async def diff(self) -> messages.DiffResult:
+        """Return the diff of all staged edits."""
+        return await self._carry_out(self._draft.diff())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.result = await self._carry_out(self._draft.commit())
+        finally:
+            await self._carry_out(self._draft.abort())
+
+    async def _carry_out(self, steps: Steps[Result]) -> Result:
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    answer = await self._ask(asked)
                 except (EditdError, Unreachable) as error:
                     asked = steps.throw(error)
                 else:
