@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         Tool,
         Write,
     )
-    from editd_client.aio import AsyncChangeset, AsyncClient, AsyncEvents
-    from editd_client.changesets import Changeset
+    from editd_client.aio import AsyncClient, AsyncEvents
+    from editd_client.changesets import AsyncChangeset, Changeset
     from editd_client.client import Client
     from editd_client.errors import EditdError, Unreachable
     from editd_client.events import Events, Happening
@@ -43,8 +43,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    **dict.fromkeys(("AsyncChangeset", "AsyncClient", "AsyncEvents"), "editd_client.aio"),
-    "Changeset": "editd_client.changesets",
+    **dict.fromkeys(("AsyncClient", "AsyncEvents"), "editd_client.aio"),
+    **dict.fromkeys(("AsyncChangeset", "Changeset"), "editd_client.changesets"),
     "Client": "editd_client.client",
     **dict.fromkeys(("EditdError", "Unreachable"), "editd_client.errors"),
     **dict.fromkeys(("Events", "Happening"), "editd_client.events"),

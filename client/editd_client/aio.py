@@ -8,67 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
-from editd.wire.errors import Malformed
-from editd_client import changesets, requests
-from editd_client.changesets import NOTHING, ChangesetDraft
-from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX
+from editd_client import requests
+from editd_client.changesets import AsyncChangeset, ChangesetDraft
+from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX, ClientBase
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, connect
 from editd_client.errors import EditdError, Unreachable
-from editd_client.locate import find_workspace
-from editd_client.session_state import CallOutcome, SessionState
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from editd.wire.connection import Reply
-    from editd_client.changesets import Steps
     from editd_client.events import ClientSubscription, Happening
     from editd_client.requests import PreparedCall
+    from editd_client.session_state import CallOutcome, SessionState
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class AsyncMethod(Generic[Given, Result]):
-    """A method that sends the request of `build`; awaited, it returns the result.
-
-    Raises EditdError for a refusal, and Unreachable if no daemon answers.
-    """
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(
-            self, client: None, kind: type[AsyncClient]
-        ) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Result]]: ...
-        @overload
-        def __get__(
-            self, client: AsyncClient, kind: type[AsyncClient]
-        ) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
-        def __get__(self, client: AsyncClient | None, kind: type[AsyncClient]) -> Any: ...
-
-
-def request_method(build: Callable[Given, PreparedCall[Result]]) -> AsyncMethod[Given, Result]:
-    """Return the method of that name, with the parameters and the docstring of `build`."""
-
-    @functools.wraps(build)
-    async def method(client: AsyncClient, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        return await client.ask(build(*args, **kwargs))
-
-    return cast("AsyncMethod[Given, Result]", requests.as_method(method, build))
-
-
-class AsyncClient:
+class AsyncClient(ClientBase):
     """A client of the daemon at a socket's path, or on a connected socket.
 
     It connects with the first call, or at the beginning of an `async with` block. Each method raises
@@ -78,35 +46,10 @@ class AsyncClient:
     """
 
     def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
-        self._address = at if isinstance(at, Endpoint) else Endpoint(at) if isinstance(at, str) else None
+        super().__init__(at, reconnect=reconnect)
         self._given = None if isinstance(at, Endpoint | str) else at
-        named = None if self._address is None else self._address.named
-        self._conversation = SessionState(is_lasting=reconnect and self._address is not None, named=named)
         self._link: _Link | None = None
         self._linking: asyncio.Task[_Link] | None = None
-        self._is_closed = False
-
-    @classmethod
-    def connect(
-        cls,
-        workspace: str | None = None,
-        start: bool = True,
-        on_wait: Callable[[], None] | None = None,
-        *,
-        reconnect: bool = True,
-    ) -> Self:
-        """Return a client of the workspace from `find_workspace`. With `start`, start its daemon if needed.
-
-        Connects with the first call only. Raises EditdError for a folder that editd refuses to own. The
-        first call raises it (`path_outside`) if EDITD_SOCKET leads to the daemon of another workspace than
-        the named one. `on_wait` is called, in a thread, if the start takes over a second.
-        """
-        return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
-
-    @property
-    def generation(self) -> int:
-        """Number of connections so far: changesets and brackets end with their connection."""
-        return self._conversation.generation
 
     async def close(self) -> None:
         """Close the client for good. Running calls raise Unreachable. Closing twice is no error."""
@@ -132,44 +75,6 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
-
-    # ── The protocol's methods ────────────────────────────────────────────────────────────────
-
-    hello = request_method(requests.hello)
-    status = request_method(requests.status)
-    check = request_method(requests.check)
-    shutdown = request_method(requests.shutdown)
-    dialects = request_method(requests.dialects)
-    read = request_method(requests.read)
-    stat = request_method(requests.stat)
-    settle = request_method(requests.settle)
-    apply = request_method(requests.apply)
-    begin = request_method(requests.begin)
-    stage = request_method(requests.stage)
-    commit = request_method(requests.commit)
-    abort = request_method(requests.abort)
-    undo = request_method(requests.undo)
-    redo = request_method(requests.redo)
-    rollback = request_method(requests.rollback)
-    restore = request_method(requests.restore)
-    log = request_method(requests.log)
-    show = request_method(requests.show)
-    diff = request_method(requests.diff)
-    publish = request_method(requests.publish)
-    gc = request_method(requests.gc)
-    config_reload = request_method(requests.config_reload)
-    hooks_run = request_method(requests.hooks_run)
-    session_open = request_method(requests.session_open)
-    session_close = request_method(requests.session_close)
-    session_list = request_method(requests.session_list)
-    lease_acquire = request_method(requests.lease_acquire)
-    lease_renew = request_method(requests.lease_renew)
-    lease_release = request_method(requests.lease_release)
-    lease_list = request_method(requests.lease_list)
-    exec_begin = request_method(requests.exec_begin)
-    exec_end = request_method(requests.exec_end)
-    blame = request_method(requests.blame)
-    unsubscribe = request_method(requests.unsubscribe)
 
     async def subscribe(
         self,
@@ -214,7 +119,7 @@ class AsyncClient:
         An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
         """
         opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
-        return AsyncChangeset(self, ChangesetDraft(opening, request_id, lambda: self.generation))
+        return AsyncChangeset(self.ask, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────
 
@@ -543,88 +448,6 @@ class AsyncEvents:
     ) -> None:
         if kind is None:  # after an exception, connection and subscription may be gone
             await self.close()
-
-
-class AsyncStaging(Generic[Given]):
-    """A method that stages the edit of `build`.
-
-    Awaited, it returns the effect of all staged edits. Raises EditdError if the edit is refused; the
-    earlier ones stay.
-    """
-
-    if TYPE_CHECKING:
-
-        def __get__(
-            self, changeset: AsyncChangeset, kind: type[AsyncChangeset]
-        ) -> Callable[Given, Coroutine[Any, Any, messages.ApplyResult]]: ...
-
-
-def edit_method(build: Callable[Given, messages.AnyEdit]) -> AsyncStaging[Given]:
-    """Return the method of that name, with the parameters and the docstring of `build`."""
-
-    @functools.wraps(build)
-    async def method(
-        changeset: AsyncChangeset, *args: Given.args, **kwargs: Given.kwargs
-    ) -> messages.ApplyResult:
-        return await changeset.stage([build(*args, **kwargs)])
-
-    return cast("AsyncStaging[Given]", requests.as_method(method, build))
-
-
-class AsyncChangeset:
-    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
-
-    def __init__(self, client: AsyncClient, draft: ChangesetDraft) -> None:
-        self.result: messages.ApplyResult = NOTHING
-        self._client = client
-        self._draft = draft
-
-    write = edit_method(changesets.write)
-    replace = edit_method(changesets.replace)
-    text = edit_method(changesets.text)
-    patch = edit_method(changesets.patch)
-    delete = edit_method(changesets.delete)
-    move = edit_method(changesets.move)
-    chmod = edit_method(changesets.chmod)
-    symlink = edit_method(changesets.symlink)
-    tool = edit_method(changesets.tool)
-
-    async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
-        """Stage any edits, all or none, and return the effect of all staged edits."""
-        return await self._carry_out(self._draft.stage(edits))
-
-    async def read(self, path: str) -> messages.ReadResult:
-        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
-        return await self._carry_out(self._draft.read(path))
-
-    async def diff(self) -> messages.DiffResult:
-        """Return the diff of all staged edits."""
-        return await self._carry_out(self._draft.diff())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.result = await self._carry_out(self._draft.commit())
-        finally:
-            await self._carry_out(self._draft.abort())
-
-    async def _carry_out(self, steps: Steps[Result]) -> Result:
-        try:
-            asked = next(steps)
-            while True:
-                try:
-                    answer = await self._client.ask(asked)
-                except (EditdError, Unreachable) as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(answer)
-        except StopIteration as end:
-            return cast("Result", end.value)
 
 
 async def _in_thread(find: Callable[[], Result]) -> Result:

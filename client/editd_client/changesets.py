@@ -8,10 +8,9 @@ the next one. The commit has a `request_id`, so that it is carried out once.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.requests import PreparedCall
+from editd_client.requests import Method, PreparedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +94,11 @@ def tool(
 ) -> messages.Tool:
     """Call another system's edit tool with its own arguments; its own reply is in `answers`."""
     return messages.Tool(dialect=dialect, tool=tool, args=dict(args), base=base)
+
+
+def edit_method(build: Callable[Given, messages.AnyEdit]) -> Method[Given, messages.ApplyResult]:
+    """Return the method that stages the edit of `build`, and returns the effect of all staged edits."""
+    return Method(build, lambda changeset, edit: changeset.stage([edit]))
 
 
 # ── The requests, without a connection ────────────────────────────────────────────────────────
@@ -241,34 +245,14 @@ class ChangesetDraft:
                 return edit
 
 
-# ── The synchronous changeset ──────────────────────────────────────────────────────────────────
+# ── The changesets of both clients ─────────────────────────────────────────────────────────────
 
 
-class Staging(Generic[Given]):
-    """A method that stages the edit of `build`, and returns the effect of all staged edits.
+class ChangesetBase:
+    """A changeset of either kind of client, and its methods that are one edit each.
 
-    Raises EditdError if the edit is refused; the earlier ones stay.
+    They raise EditdError if the edit is refused; the earlier ones stay. `ask` sends a request.
     """
-
-    if TYPE_CHECKING:
-
-        def __get__(
-            self, changeset: Changeset, kind: type[Changeset]
-        ) -> Callable[Given, messages.ApplyResult]: ...
-
-
-def edit_method(build: Callable[Given, messages.AnyEdit]) -> Staging[Given]:
-    """Return the method of that name, with the parameters and the docstring of `build`."""
-
-    @functools.wraps(build)
-    def method(changeset: Changeset, *args: Given.args, **kwargs: Given.kwargs) -> messages.ApplyResult:
-        return changeset.stage([build(*args, **kwargs)])
-
-    return cast("Staging[Given]", requests.as_method(method, build))
-
-
-class Changeset:
-    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
     def __init__(self, ask: Callable[[PreparedCall[Any]], Any], draft: ChangesetDraft) -> None:
         self.result: messages.ApplyResult = NOTHING
@@ -284,6 +268,10 @@ class Changeset:
     chmod = edit_method(chmod)
     symlink = edit_method(symlink)
     tool = edit_method(tool)
+
+
+class Changeset(ChangesetBase):
+    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all or none, and return the effect of all staged edits."""
@@ -315,6 +303,47 @@ class Changeset:
             while True:
                 try:
                     answer = self._ask(asked)
+                except (EditdError, Unreachable) as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(answer)
+        except StopIteration as end:
+            return cast("Result", end.value)
+
+
+class AsyncChangeset(ChangesetBase):
+    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
+
+    async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
+        """Stage any edits, all or none, and return the effect of all staged edits."""
+        return await self._carry_out(self._draft.stage(edits))
+
+    async def read(self, path: str) -> messages.ReadResult:
+        """Return a file with the staged edits applied. Its version becomes the base of later edits of it."""
+        return await self._carry_out(self._draft.read(path))
+
+    async def diff(self) -> messages.DiffResult:
+        """Return the diff of all staged edits."""
+        return await self._carry_out(self._draft.diff())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.result = await self._carry_out(self._draft.commit())
+        finally:
+            await self._carry_out(self._draft.abort())
+
+    async def _carry_out(self, steps: Steps[Result]) -> Result:
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    answer = await self._ask(asked)
                 except (EditdError, Unreachable) as error:
                     asked = steps.throw(error)
                 else:

@@ -9,17 +9,16 @@ if a second time has no second effect: for that, every request that changes some
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from editd.wire import messages
+from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
-from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint
@@ -43,60 +42,14 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class Method(Generic[Given, Result]):
-    """A method that sends the request of `build`, and returns the result.
+class ClientBase(requests.RequestMethods):
+    """The endpoint and the state of a client, of either kind."""
 
-    Raises EditdError for a refusal, and Unreachable if no daemon answers.
-    """
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(
-            self, client: None, kind: type[Client]
-        ) -> Callable[Concatenate[Client, Given], Result]: ...
-        @overload
-        def __get__(self, client: Client, kind: type[Client]) -> Callable[Given, Result]: ...
-        def __get__(self, client: Client | None, kind: type[Client]) -> Any: ...
-
-
-def request_method(build: Callable[Given, PreparedCall[Result]]) -> Method[Given, Result]:
-    """Return the method of that name, with the parameters and the docstring of `build`."""
-
-    @functools.wraps(build)
-    def method(client: Client, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        return client.ask(build(*args, **kwargs))
-
-    return cast("Method[Given, Result]", requests.as_method(method, build))
-
-
-class Client:
-    """A connection to a daemon: by the path of its socket, or on a connected socket.
-
-    Each method raises EditdError for a refusal. It raises Unreachable if the daemon goes away or is
-    silent for too long, and none comes back: the hint then names the unknown effect. With
-    `reconnect=False`, and for a connected socket, a request is sent only once, and the client ends with
-    its connection. For one thread at a time, and for the process that made it; otherwise RuntimeError.
-    """
-
-    def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
+    def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool) -> None:
         self._address = at if isinstance(at, Endpoint) else Endpoint(at) if isinstance(at, str) else None
         named = None if self._address is None else self._address.named
         self._conversation = SessionState(is_lasting=reconnect and self._address is not None, named=named)
-        self._wire = ClientConnection()
         self._is_closed = False
-        self._process = os.getpid()
-        self._use = threading.Lock()
-        stream: socket.socket = self._address.connect() if self._address is not None else at  # type: ignore[assignment]
-        self._stream: socket.socket | None = stream
-        if not self._conversation.needs_hello:
-            self._conversation.on_connect()
-            return
-        try:
-            self._begin(stream, None)
-        except OSError as error:
-            self._drop()
-            raise Unreachable(f"The daemon went away: {error}.") from error
 
     @classmethod
     def connect(
@@ -111,7 +64,8 @@ class Client:
 
         Raises EditdError for a folder that editd refuses to own, and (`path_outside`) if EDITD_SOCKET leads
         to the daemon of another workspace than the named one. Raises Unreachable if no daemon answers.
-        `on_wait` is called if the start takes over a second.
+        `on_wait` is called if the start takes over a second. An AsyncClient connects with its first call,
+        which then raises these, and calls `on_wait` in a thread.
         """
         return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
 
@@ -119,6 +73,32 @@ class Client:
     def generation(self) -> int:
         """Number of connections so far: changesets and brackets end with their connection."""
         return self._conversation.generation
+
+
+class Client(ClientBase):
+    """A connection to a daemon: by the path of its socket, or on a connected socket.
+
+    Each method raises EditdError for a refusal. It raises Unreachable if the daemon goes away or is
+    silent for too long, and none comes back: the hint then names the unknown effect. With
+    `reconnect=False`, and for a connected socket, a request is sent only once, and the client ends with
+    its connection. For one thread at a time, and for the process that made it; otherwise RuntimeError.
+    """
+
+    def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool = True) -> None:
+        super().__init__(at, reconnect=reconnect)
+        self._wire = ClientConnection()
+        self._process = os.getpid()
+        self._use = threading.Lock()
+        stream: socket.socket = self._address.connect() if self._address is not None else at  # type: ignore[assignment]
+        self._stream: socket.socket | None = stream
+        if not self._conversation.needs_hello:
+            self._conversation.on_connect()
+            return
+        try:
+            self._begin(stream, None)
+        except OSError as error:
+            self._drop()
+            raise Unreachable(f"The daemon went away: {error}.") from error
 
     def close(self) -> None:
         """Close the client for good. Closing twice is no error."""
@@ -132,44 +112,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
-
-    # ── The protocol's methods ────────────────────────────────────────────────────────────────
-
-    hello = request_method(requests.hello)
-    status = request_method(requests.status)
-    check = request_method(requests.check)
-    shutdown = request_method(requests.shutdown)
-    dialects = request_method(requests.dialects)
-    read = request_method(requests.read)
-    stat = request_method(requests.stat)
-    settle = request_method(requests.settle)
-    apply = request_method(requests.apply)
-    begin = request_method(requests.begin)
-    stage = request_method(requests.stage)
-    commit = request_method(requests.commit)
-    abort = request_method(requests.abort)
-    undo = request_method(requests.undo)
-    redo = request_method(requests.redo)
-    rollback = request_method(requests.rollback)
-    restore = request_method(requests.restore)
-    log = request_method(requests.log)
-    show = request_method(requests.show)
-    diff = request_method(requests.diff)
-    publish = request_method(requests.publish)
-    session_open = request_method(requests.session_open)
-    session_close = request_method(requests.session_close)
-    session_list = request_method(requests.session_list)
-    lease_acquire = request_method(requests.lease_acquire)
-    lease_renew = request_method(requests.lease_renew)
-    lease_release = request_method(requests.lease_release)
-    lease_list = request_method(requests.lease_list)
-    exec_begin = request_method(requests.exec_begin)
-    exec_end = request_method(requests.exec_end)
-    blame = request_method(requests.blame)
-    unsubscribe = request_method(requests.unsubscribe)
-    gc = request_method(requests.gc)
-    config_reload = request_method(requests.config_reload)
-    hooks_run = request_method(requests.hooks_run)
 
     def subscribe(
         self,

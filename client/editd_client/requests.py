@@ -1,14 +1,15 @@
 """The requests of the protocol: the parameters of each method, and the type of its result.
 
 One function for each method, with its name (`session.open` is `session_open`). Sends nothing: `Client`
-and `AsyncClient` take their methods from here, so that both have the same. They raise EditdError for a
-refusal, and Unreachable if no daemon answers.
+and `AsyncClient` inherit `RequestMethods`, so that both have the same methods. They raise EditdError for
+a refusal, and Unreachable if no daemon answers.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, Struct
 
@@ -18,10 +19,13 @@ from editd_client.errors import refusal
 from editd_client.locate import current_actor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 WAIT_SECONDS_MAX = 86400.0  # the daemon's own limit for `wait`
 
+Given = ParamSpec("Given")
+Built = TypeVar("Built")
 Result = TypeVar("Result")
 Name = TypeVar("Name", bound=str)
 Told = TypeVar("Told", bound=messages.Message)
@@ -48,13 +52,50 @@ def call_without_result(params: messages.Params) -> PreparedCall[None]:
     return PreparedCall(params, _nothing)
 
 
-def as_method(method: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `method` with the parameters of `build`, and `self`."""
-    signature = inspect.signature(build)
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    shown = signature.replace(parameters=[own, *signature.parameters.values()])
-    method.__signature__ = shown  # type: ignore[attr-defined]
-    return method
+class Method(Generic[Given, Result]):
+    """A method of a synchronous class and of its asynchronous twin, where it is a coroutine.
+
+    Has the name, the parameters and the docstring of `build`; `send` is called with the object and the
+    result of `build`. The twin is the class of `async with` blocks.
+    """
+
+    def __init__(self, build: Callable[Given, Built], send: Callable[[Any, Built], Any]) -> None:
+        def method(owner: Any, *args: Given.args, **kwargs: Given.kwargs) -> Any:
+            return send(owner, build(*args, **kwargs))
+
+        async def coroutine(owner: Any, *args: Given.args, **kwargs: Given.kwargs) -> Any:
+            return await send(owner, build(*args, **kwargs))
+
+        signature = inspect.signature(build)
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        shown = signature.replace(parameters=[own, *signature.parameters.values()])
+        for face in (method, coroutine):
+            functools.update_wrapper(face, build)
+            face.__signature__ = shown  # type: ignore[union-attr]
+        self._method, self._coroutine = method, coroutine
+
+    @overload
+    def __get__(self, owner: AbstractContextManager[Any], kind: type) -> Callable[Given, Result]: ...
+    @overload
+    def __get__(
+        self, owner: AbstractAsyncContextManager[Any], kind: type
+    ) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
+    @overload
+    def __get__(
+        self, owner: None, kind: type[AbstractContextManager[Any]]
+    ) -> Callable[Concatenate[Any, Given], Result]: ...
+    @overload
+    def __get__(
+        self, owner: None, kind: type[AbstractAsyncContextManager[Any]]
+    ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]: ...
+    def __get__(self, owner: object, kind: type) -> Any:
+        function = self._coroutine if hasattr(kind, "__aenter__") else self._method
+        return function.__get__(owner, kind)
+
+
+def request_method(build: Callable[Given, PreparedCall[Result]]) -> Method[Given, Result]:
+    """Return the method that sends the request of `build`, and returns its result."""
+    return Method(build, lambda client, asked: client.ask(asked))
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:
@@ -540,6 +581,49 @@ def config_reload() -> PreparedCall[messages.ConfigReloadResult]:
 def hooks_run(paths: Sequence[str], *, session: str | None = None) -> PreparedCall[messages.HooksRunResult]:
     """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
     return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
+
+
+# ── The methods of the clients ───────────────────────────────────────────────────────────────
+
+
+class RequestMethods:
+    """The methods of both clients that are one request each."""
+
+    hello = request_method(hello)
+    status = request_method(status)
+    check = request_method(check)
+    shutdown = request_method(shutdown)
+    dialects = request_method(dialects)
+    read = request_method(read)
+    stat = request_method(stat)
+    settle = request_method(settle)
+    apply = request_method(apply)
+    begin = request_method(begin)
+    stage = request_method(stage)
+    commit = request_method(commit)
+    abort = request_method(abort)
+    undo = request_method(undo)
+    redo = request_method(redo)
+    rollback = request_method(rollback)
+    restore = request_method(restore)
+    log = request_method(log)
+    show = request_method(show)
+    diff = request_method(diff)
+    publish = request_method(publish)
+    session_open = request_method(session_open)
+    session_close = request_method(session_close)
+    session_list = request_method(session_list)
+    lease_acquire = request_method(lease_acquire)
+    lease_renew = request_method(lease_renew)
+    lease_release = request_method(lease_release)
+    lease_list = request_method(lease_list)
+    exec_begin = request_method(exec_begin)
+    exec_end = request_method(exec_end)
+    blame = request_method(blame)
+    unsubscribe = request_method(unsubscribe)
+    gc = request_method(gc)
+    config_reload = request_method(config_reload)
+    hooks_run = request_method(hooks_run)
 
 
 # ── Requests that may be repeated ─────────────────────────────────────────────────────────────

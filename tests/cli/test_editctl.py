@@ -21,7 +21,6 @@ SHARED = {
     "options",
     "output",
     "progress",
-    "refusals",
     "stdio",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from editd_client.cli.refusals import print_refusal
+from editd_client.cli.output import print_refusal
 from editd_client.errors import EditdError
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd_client.cli.systemd import Units
 from editd_client.locate import Workspace
-from editd_client.systemd_units import Units
 from supervisor import supervised
 from workplace import START_SECONDS
 

@@ -11,8 +11,8 @@ import pytest
 
 from editd.wire import messages
 from editd_client import events as events_module
-from editd_client.aio import AsyncChangeset, AsyncClient, AsyncEvents
-from editd_client.changesets import Changeset
+from editd_client.aio import AsyncClient, AsyncEvents
+from editd_client.changesets import AsyncChangeset, Changeset
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
 from editd_client.events import Events

@@ -12,12 +12,12 @@ import pytest
 import editd
 import editd_client.mcp
 import refusals
-from editd.tools.registry import DIALECTS
+from editd.tools.context import DIALECTS
 from editd.wire.messages import DialectEntry, InTheWay, ToolEntry, UndoResult
 from editd_client.errors import EditdError
 from editd_client.mcp import results
 from editd_client.mcp.connection_pool import choose_workspace
-from editd_client.mcp.dialects import TOOLS, tools_of
+from editd_client.mcp.tools import TOOLS, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,7 +150,7 @@ def test_text_that_is_not_utf_8_can_be_sent() -> None:
 
 
 def test_the_sdk_is_imported_in_one_module() -> None:
-    for file in (*PACKAGE.glob("*.py"), PACKAGE.parent / "cli/mcp.py"):
+    for file in (*PACKAGE.glob("*.py"), PACKAGE.parent / "cli/session.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):

@@ -18,8 +18,8 @@ from editd.server.connection import Connections, SocketConnection
 from editd.server.ownership import bind, serve
 from editd.system.process import Peer
 from editd.wire import messages
+from editd.wire.codec import error
 from editd.wire.connection import ClientConnection, Failure, Reply, Request
-from editd.wire.errors import error
 from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:

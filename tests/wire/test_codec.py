@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.wire import messages
-from editd.wire.codec import decode_json, encode_json, encode_msgpack, params_of, plain
-from editd.wire.errors import Malformed
+from editd.wire.codec import Malformed, decode_json, encode_json, encode_msgpack, params_of, plain
 from editd.wire.limits import LIMITS
 
 BYTES = st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))

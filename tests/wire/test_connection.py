@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.wire import messages
+from editd.wire.codec import Malformed, error
 from editd.wire.connection import (
     BadRequest,
     ClientConnection,
@@ -24,7 +25,6 @@ from editd.wire.connection import (
     Request,
     ServerEvent,
 )
-from editd.wire.errors import Malformed, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""wire.errors: names with their numbers."""
+"""wire.codec, its errors: names with their numbers."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.wire.errors import error, shown
+from editd.wire.codec import error, shown
 from editd.wire.limits import LIMITS
 from editd.wire.messages import ERROR_CODES
 

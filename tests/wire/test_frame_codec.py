@@ -1,4 +1,4 @@
-"""wire.frame_codec: where one message ends and the next begins."""
+"""wire.envelope, its frames: where one message ends and the next begins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editd.wire.errors import Malformed
-from editd.wire.frame_codec import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.codec import Malformed
+from editd.wire.envelope import Frames, HeaderFrames, LineFrames, MessagePackFrames
 from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:

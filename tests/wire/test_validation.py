@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from editd.wire.codec import params_of
-from editd.wire.errors import Malformed
+from editd.wire.codec import Malformed, params_of
 from editd.wire.limits import LIMITS
 from editd.wire.messages import Apply, Undo
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from editd import __version__
-from editd_client.cli import refusals, stdio
+from editd_client.cli import output, stdio
 from editd_client.cli.invocation import COMPLETE, Invocation
 from editd_client.errors import EditdError, Unreachable
 
@@ -90,11 +90,10 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
 MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb has a module of its own name.
     "edits": ("apply", "replace", "write", "patch", "rm", "mv", "tool", "dialects"),
     "undo": ("undo", "redo", "rollback", "restore"),
-    "session": ("session", "sessions", "lease"),
+    "session": ("session", "sessions", "lease", "exec", "mcp"),
     "log": ("log", "show", "watch"),
     "contents": ("read", "diff", "blame"),
-    "daemon": ("start", "stop", "status", "workspaces", "socket", "settle"),
-    "check": ("check", "gc"),
+    "daemon": ("start", "stop", "status", "workspaces", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
 }
 
@@ -259,9 +258,9 @@ def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int,
     except click.ClickException as error:
         return error.exit_code, error.show
     except EditdError as error:
-        return REFUSED, functools.partial(refusals.print_refusal, error, as_json=invocation.json)
+        return REFUSED, functools.partial(output.print_refusal, error, as_json=invocation.json)
     except Unreachable as error:
-        return UNREACHABLE, functools.partial(refusals.print_unreachable, error, as_json=invocation.json)
+        return UNREACHABLE, functools.partial(output.print_unreachable, error, as_json=invocation.json)
     except stdio.OutputError as error:
         stdio.abandon()
         text = f"editctl: done, but the answer could not be written: {error}"

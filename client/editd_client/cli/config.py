@@ -6,19 +6,30 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output, refusals, stdio
+from editd.config.load import (
+    ConfigError,
+    LoadedConfig,
+    check_text,
+    config_path,
+    keys,
+    read_config,
+    value_of,
+    workspace_config_path,
+)
+from editd.config.reference import template, toml
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
-    from editd.config.load import ConfigError, LoadedConfig
     from editd.wire.messages import ConfigReloadResult
     from editd_client.cli.invocation import Invocation
-
 
 HERE = click.option("--here", is_flag=True, help="The file of this workspace alone, which overrides yours.")
 REFUSED = 1
@@ -45,15 +56,13 @@ def config_verb(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is not None:
         return 0
     invocation: Invocation = ctx.obj
-    from editd.config.load import ConfigError, read_config
 
     try:
         loaded = read_config(invocation.workspace.id)
     except ConfigError as wrong:
         return _refuse(invocation, wrong)
     rows = list(_rows(loaded))
-    if invocation.json:
-        output.echo(output.json_text({"files": _files(invocation), "keys": rows}))
+    if invocation.say_json({"files": _files(invocation), "keys": rows}):
         return 0
     width = max(len(row["key"]) for row in rows)
     for row in rows:
@@ -73,7 +82,7 @@ def print_path(invocation: Invocation, here: bool) -> None:
     Prints it even if the file does not exist.
     """
     path = _path(invocation, here=here)
-    output.echo(output.json_text({"path": path}) if invocation.json else path)
+    invocation.say({"path": path}, path)
 
 
 @config_verb.command("check")
@@ -90,8 +99,6 @@ def check(invocation: Invocation, file: str | None) -> int:
       editctl config check
       editctl config check new.toml && mv new.toml "$(editctl config path)"
     """
-    from editd.config.load import ConfigError, check_text, read_config
-    from editd_client.config_edit import read_text
 
     try:
         if file is None:
@@ -99,12 +106,11 @@ def check(invocation: Invocation, file: str | None) -> int:
         else:
             check_text(read_text(file), file)
     except ConfigError as wrong:
-        if invocation.json:
-            output.echo(output.json_text({"ok": False, **wrong.data}))
-        for problem in () if invocation.json else wrong.problems:
-            stdio.print_error(output.plain(str(problem)))
+        if not invocation.say_json({"ok": False, **wrong.data}):
+            for problem in wrong.problems:
+                stdio.print_error(output.plain(str(problem)))
         return REFUSED
-    output.echo(output.json_text({"ok": True, "problems": []}) if invocation.json else "nothing is wrong")
+    invocation.say({"ok": True, "problems": []}, "nothing is wrong")
     return 0
 
 
@@ -118,8 +124,6 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
 
     Each comment has the key's default and its meaning.
     """
-    from editd.config.reference import template
-    from editd_client.config_edit import write_text
 
     if is_printed:
         with stdio.writing():
@@ -130,7 +134,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
         raise refusal("file_exists", f"{path} exists already.", hint="`editctl config edit` opens it.")
     about = f"# For {invocation.workspace.root} alone.\n" if here else ""
     write_text(path, about + template())
-    output.echo(output.json_text({"path": path}) if invocation.json else path)
+    invocation.say({"path": path}, path)
 
 
 @config_verb.command("set")
@@ -151,8 +155,6 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
       editctl config set history.keep '{ age = "90d", count = 10000 }'
       editctl config set --here protect '["migrations/**", "**/*.pem"]'
     """
-    from editd.config.load import ConfigError
-    from editd_client.config_edit import read_text, with_key, write_text
 
     path = _path(invocation, here=here)
     try:
@@ -173,9 +175,6 @@ def edit(invocation: Invocation, here: bool) -> int:
     The editor is $VISUAL, then $EDITOR, then vi. A new file begins as `config init` writes it.
     Saves only a valid file, and reloads the configuration of a running daemon.
     """
-    from editd.config.load import ConfigError, check_text
-    from editd.config.reference import template
-    from editd_client.config_edit import read_text, write_text
 
     path = _path(invocation, here=here)
     text = read_text(path) or template()
@@ -223,8 +222,7 @@ def _reload_if_running(invocation: Invocation) -> int:
         with invocation.client(start=False) as client:
             result = client.config_reload()
     except Unreachable:
-        if invocation.json:
-            output.echo(output.json_text({"applied": [], "restart": []}))
+        invocation.say_json({"applied": [], "restart": []})
         return 0
     if not invocation.say_json(result):
         _say_reloaded(result)
@@ -232,10 +230,6 @@ def _reload_if_running(invocation: Invocation) -> int:
 
 
 def _edited(text: str) -> str:
-    import tempfile
-
-    from editd_client.config_edit import read_text
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="editctl-") as folder:
         name = os.path.join(folder, "config.toml")
@@ -251,9 +245,6 @@ def _edited(text: str) -> str:
 
 
 def _rows(loaded: LoadedConfig) -> list[dict[str, Any]]:
-    from editd.config.load import keys, value_of
-    from editd.config.reference import toml
-
     rows: list[dict[str, Any]] = []
     for key in keys():
         value, source = value_of(loaded.config, key.name), loaded.sources.get(key.name)
@@ -273,13 +264,11 @@ def _rows(loaded: LoadedConfig) -> list[dict[str, Any]]:
 
 def _refuse(invocation: Invocation, wrong: ConfigError) -> int:
     text = "\n".join(map(str, wrong.problems))
-    refusals.print_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
+    output.print_refusal(refusal("invalid_params", text, data=wrong.data), as_json=invocation.json)
     return REFUSED
 
 
 def _path(invocation: Invocation, *, here: bool) -> str:
-    from editd.config.load import config_path, workspace_config_path
-
     return workspace_config_path(invocation.workspace.id) if here else config_path()
 
 
@@ -321,8 +310,7 @@ def hooks_verb(context: click.Context) -> None:
     invocation: Invocation = context.obj
     with invocation.client() as client:
         hooks = client.status().hooks
-    if invocation.json:
-        output.echo(output.json_text({"hooks": hooks}))
+    if invocation.say_json({"hooks": hooks}):
         return
     if not hooks:
         output.echo("there are no hooks; `editctl config edit` adds one, see `editctl hooks --help`")
@@ -371,3 +359,81 @@ def _say_hook(hook: dict[str, Any]) -> None:
                 f"  last failure: {output.local_time(hook['failure']['time'])} {hook['failure']['message']}"
             )
         )
+
+
+# ── Changes of a file ─────────────────────────────────────────────────────────────────────────
+
+
+def read_text(path: str) -> str:
+    """Return the file's text, empty for a missing file. Raises EditdError (`io_error`) on failure."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise refusal("io_error", f"{path} cannot be read: {error}.") from None
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace the file, or what it links to, in one step. Raises EditdError (`io_error`)."""
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(file.name, target)
+    except OSError as error:
+        raise refusal("io_error", f"{path} cannot be written: {error}.") from None
+
+
+def with_key(text: str, key: str, value: str, name: str) -> str:
+    """Return the file's text with a key set; everything else, comments included, stays as it is.
+
+    `value` is TOML, or a string without its quotes. Raises ConfigError if the file is wrong, or would be.
+    Raises EditdError (`conflict`) if the key does not fit between the lines around it.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    check_text(text, name)
+    *tables, own = key.split(".")
+    parsed = _parsed(value)
+    try:
+        document = tomlkit.parse(text)
+        table: Any = document
+        for above in tables:
+            if not isinstance(table.get(above), dict):
+                table[above] = tomlkit.table()
+            table = table[above]
+        table[own] = parsed
+        changed = tomlkit.dumps(document)
+        is_alone = tomllib.loads(changed) == _set(tomllib.loads(text), [*tables, own], parsed)
+    except (TOMLKitError, ValueError):
+        changed, is_alone = text, False
+    if not is_alone:
+        raise refusal(
+            "conflict", f"{key} cannot be set in {name} without changing its surroundings.",
+            hint="Edit the file with `editctl config edit`.",
+        )  # fmt: skip
+    check_text(changed, name)
+    return changed
+
+
+def _parsed(value: str) -> Any:
+    """Return the value of the TOML text, otherwise the text as a string."""
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+def _set(tree: dict[str, Any], names: list[str], value: object) -> dict[str, Any]:
+    """Return the tree with the value under these names."""
+    first, *others = names
+    inner = tree.get(first)
+    own = _set(inner if isinstance(inner, dict) else {}, others, value) if others else value
+    return tree | {first: own}

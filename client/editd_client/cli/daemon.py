@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,16 @@ from msgspec import Struct, to_builtins
 from editd.config import paths
 from editd.wire.messages import Result, Status
 from editd_client import requests
-from editd_client.cli import output
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
-from editd_client.errors import Unreachable
+from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from editd.wire.messages import StatusResult
+    from editd.wire.messages import CheckResult, StatusResult
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 
 @click.command("start")
@@ -41,8 +43,7 @@ def start_verb(invocation: Invocation) -> None:
     """
     with invocation.client() as client:
         status = client.status()
-    if not invocation.say_json(status):
-        output.echo(f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
+    invocation.say(status, f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
 
 
 class Pid(Result):
@@ -70,10 +71,7 @@ def stop_verb(invocation: Invocation) -> None:
         with wait_for_exit(pid) as wait:
             client.shutdown()
             wait()
-    if invocation.json:
-        output.echo(output.json_text({}))
-    else:
-        output.echo(f"editd (pid {pid}) has ended")
+    invocation.say({}, f"editd (pid {pid}) has ended")
 
 
 MIB = 1024 * 1024
@@ -196,8 +194,7 @@ def workspaces_verb(invocation: Invocation, running: bool) -> None:
       editctl workspaces --running --json | jq -r '.workspaces[].root'
     """
     workspaces = [one for one in _workspaces() if one.running or not running]
-    if invocation.json:
-        output.echo(output.json_text({"workspaces": to_builtins(workspaces)}))
+    if invocation.say_json({"workspaces": to_builtins(workspaces)}):
         return
     for one in workspaces:
         state = f"running, pid {one.pid}" if one.running else "not running" if one.exists else "gone"
@@ -247,10 +244,7 @@ def socket_verb(invocation: Invocation) -> None:
     """
     invocation.client().close()
     path = invocation.workspace.socket_path
-    if invocation.json:
-        output.echo(output.json_text({"socket": path}))
-    else:
-        output.echo(path)
+    invocation.say({"socket": path}, path)
 
 
 @click.command("settle")
@@ -270,8 +264,8 @@ def settle_verb(invocation: Invocation, timeout: float | None) -> None:
     """
     with invocation.client() as client:
         result = client.settle(timeout)
-    if not invocation.say_json(result):
-        output.echo(f"settled at transaction {result.head}" if result.head else "settled at the baseline")
+    text = f"settled at transaction {result.head}" if result.head else "settled at the baseline"
+    invocation.say(result, text)
 
 
 LOOK_SECONDS = 0.01  # between two checks, if the kernel has no pidfd
@@ -333,3 +327,121 @@ def _is_zombie(pid: int) -> bool:
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
     return False
+
+
+# ── Care of the history ───────────────────────────────────────────────────────────────────────
+
+
+PROBLEMS_EXIT_CODE = 4
+LOST_SHOWN_MAX = 20
+
+
+@click.command("check")
+@click.option(
+    "--repair", is_flag=True, help="Repair the history. Damaged files are moved aside, never deleted."
+)
+@click.option("--yes", is_flag=True, help="Accept losses of --repair without asking.")
+@as_json
+@click.pass_obj
+def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
+    """Verify that history, journal and files agree.
+
+    Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is
+    one. With --repair, rebuilds a damaged history from the packs (around the damage), the journal,
+    the index and the files themselves. Names first what it cannot recover, and asks. Afterwards it
+    restarts the daemon and verifies again.
+
+    \b
+    Examples:
+      editctl check
+      editctl check --json | jq -r '.problems[]'
+      editctl check --repair
+      editctl check --repair --yes     # in a script: accept any loss
+    """
+    if yes and not repair:
+        raise click.UsageError("--yes needs --repair.")
+    repaired = _repaired(invocation, yes) if repair else None
+    with invocation.client() as client:
+        result = client.check()
+    if repaired is not None and repaired.repaired:
+        result = type(result)(
+            ok=result.ok, problems=result.problems, repaired=repaired.repaired, lost=repaired.lost,
+            aside=repaired.aside,
+        )  # fmt: skip
+    if not invocation.say_json(result):
+        _say(result)
+    return 0 if result.ok else PROBLEMS_EXIT_CODE
+
+
+def _repaired(invocation: Invocation, yes: bool) -> CheckResult:
+    """Have the daemon repair the history, and wait for its exit."""
+    with invocation.client(attach=False) as client:
+        pid = client.status().pid
+        with wait_for_exit(pid) as wait:
+            result = _asked(client, yes)
+            if result.repaired:
+                wait()
+    return result
+
+
+def _asked(client: Client, yes: bool) -> CheckResult:
+    """Request the repair. If something would be lost, ask the person on the terminal first."""
+    try:
+        return client.check(repair=True, lose=yes)
+    except EditdError as refusal:
+        lost = refusal.data.get("lost")
+        if not lost or not sys.stdin.isatty():
+            raise
+        stdio.print_error("These cannot be recovered:")
+        for sentence in lost[:LOST_SHOWN_MAX]:
+            stdio.print_error(f"  {output.plain(sentence)}")
+        if len(lost) > LOST_SHOWN_MAX:
+            stdio.print_error(f"  and {len(lost) - LOST_SHOWN_MAX} more")
+        if not click.confirm("Repair anyway?", default=False, err=True):
+            raise
+    return client.check(repair=True, lose=True)
+
+
+def _say(result: CheckResult) -> None:
+    for sentence in result.repaired:
+        output.echo(output.plain(f"repaired: {sentence}"))
+    for sentence in result.lost:
+        output.echo(output.plain(f"lost: {sentence}"))
+    if result.aside is not None:
+        output.echo(output.plain(f"the damaged files are in {result.aside}"))
+    for problem in result.problems:
+        output.echo(output.plain(problem))
+    if result.ok:
+        output.echo("history, journal and files agree")
+
+
+@click.command("gc")
+@click.option("--dry-run", is_flag=True, help="Print the space that would be freed, without freeing it.")
+@as_json
+@click.pass_obj
+def gc_verb(invocation: Invocation, dry_run: bool) -> None:
+    """Compact the oldest history, and free its space.
+
+    Compacts the transactions beyond `history.keep`. A compacted transaction cannot be shown, read
+    or undone any more, but the files stay as they are. Without `history.keep` in the configuration,
+    keeps all transactions and frees only unused data.
+
+    \b
+    Examples:
+      editctl config set history.keep '{ age = "90d", count = 10000, bytes = "2GiB" }'
+      editctl gc --dry-run
+      editctl gc
+    """
+    with invocation.client() as client:
+        result = client.gc(dry_run=dry_run)
+    if invocation.say_json(result):
+        return
+    if result.compacted:
+        is_one = result.compacted == 1
+        what = "one transaction" if is_one else f"{result.compacted} transactions"
+        verb_ = "would be" if dry_run else "is" if is_one else "are"
+        output.echo(f"{what} {verb_} compacted: the history begins with {result.oldest}")
+    else:
+        output.echo("no transaction is beyond the limits of history.keep")
+    about = "about " if dry_run else ""
+    output.echo(f"{about}{result.freed / MIB:.1f} MiB freed, {result.bytes / MIB:.1f} MiB left")

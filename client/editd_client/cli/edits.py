@@ -61,8 +61,7 @@ def apply_verb(
 
 def _parse(document: bytes) -> Apply:
     """Return the request in the document. Raises a usage error for any other document."""
-    from editd.wire.codec import decode_json, params_of, plain
-    from editd.wire.errors import Malformed
+    from editd.wire.codec import Malformed, decode_json, params_of, plain
     from editd.wire.messages import Apply
 
     try:
@@ -75,7 +74,7 @@ def _parse(document: bytes) -> Apply:
 
 def _as_params(document: bytes, decode: Any) -> dict[str, Any]:
     """Return a list, lines, one edit or a whole map as the parameters of `apply`."""
-    from editd.wire.errors import Malformed
+    from editd.wire.codec import Malformed
 
     try:
         value = decode(document)
@@ -331,8 +330,7 @@ def tool_verb(
 
 def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
     """Return the JSON object from the command line. Raises a usage error for anything else."""
-    from editd.wire.codec import decode_json, plain
-    from editd.wire.errors import Malformed
+    from editd.wire.codec import Malformed, decode_json, plain
 
     if (text is None) == (file is None):
         raise click.UsageError("Give the tool's arguments once, with --args or --args-file.")
@@ -421,11 +419,8 @@ def apply_edits(
     with invocation.client() as client:
         result = client.apply(
             edits,
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
             on_stale=on_stale,
-            dry_run=authorship.dry_run,
+            **authorship.params,
             diff=authorship.dry_run,
         )
     report(invocation, result, dry_run=authorship.dry_run)

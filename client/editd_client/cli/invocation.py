@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from editd_client.cli import output, stdio
 from editd_client.errors import Unreachable, refusal
@@ -206,11 +206,16 @@ class Invocation:
 
         raise click.UsageError(f"{given} is neither on disk nor in the history.")
 
-    def say_json(self, message: Message) -> bool:
+    def say_json(self, message: Message | dict[str, Any]) -> bool:
         """Print the protocol's result if `--json` is set, and return whether it was."""
         if self.json:
             output.echo(output.json_text(message))
         return self.json
+
+    def say(self, message: Message | dict[str, Any], text: str) -> None:
+        """Print the result if `--json` is set, otherwise the text."""
+        if not self.say_json(message):
+            output.echo(text)
 
     def _say_starting(self) -> None:
         if sys.stderr.isatty():

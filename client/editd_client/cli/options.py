@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 import click
 
@@ -26,6 +26,13 @@ Verb = Callable[..., Any]
 RANGE = re.compile(r"(\w+)\.\.(\w+)")
 
 
+class AuthorParams(TypedDict):
+    actor: str | None
+    message: str | None
+    request_id: str | None
+    dry_run: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AuthorOptions:
     """The author and message of a transaction, and whether it is only a dry run."""
@@ -40,6 +47,14 @@ class AuthorOptions:
         """The --actor option, or EDITD_ACTOR. None: the daemon uses the session's actor or the login name."""
         named = self.named_actor or os.environ.get("EDITD_ACTOR")
         return named or (None if os.environ.get("EDITD_TOKEN") else login_name())
+
+    @property
+    def params(self) -> AuthorParams:
+        """The parameters that each request of an edit or an undo has."""
+        return {
+            "actor": self.actor, "message": self.message, "request_id": self.request_id,
+            "dry_run": self.dry_run,
+        }  # fmt: skip
 
 
 def as_json(verb: Verb) -> Verb:

@@ -1,19 +1,27 @@
-"""Sessions and their leases: `session`, `sessions` and `lease`."""
+"""Sessions and agents: `session`, `sessions`, `lease`, `exec` and `mcp`."""
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output
+from editd_client.cli import output, stdio
 from editd_client.cli.options import as_json
+from editd_client.errors import EditdError, Unreachable
+from editd_client.locate import current_actor
+from editd_client.mcp import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import SessionEntry
+    from editd.wire.messages import ExecEndResult, SessionEntry
     from editd_client.cli.invocation import Invocation
 
 
@@ -65,8 +73,8 @@ def open_session(
             unread="reject" if must_read else "allow",
             ttl=ttl,
         )
-    if not invocation.say_json(opened):
-        output.echo(f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}")
+    text = f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}"
+    invocation.say(opened, text)
 
 
 @session_verb.command("list")
@@ -97,8 +105,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool) -> None
         raise click.UsageError("--force needs the NAME of the session.")
     with invocation.client(attach=not force) as client:
         client.session_close(name, force=force)
-    if invocation.json:
-        output.echo(output.json_text({}))
+    invocation.say_json({})
 
 
 def _line(entry: SessionEntry) -> str:
@@ -201,8 +208,7 @@ def acquire(invocation: Invocation, paths: tuple[str, ...], ttl: float, wait: fl
     """Take a lease, and print its name."""
     with invocation.client() as client:
         lease = client.lease_acquire(paths, ttl, wait=wait)
-    if not invocation.say_json(lease):
-        output.echo(lease.lease)
+    invocation.say(lease, lease.lease)
 
 
 @lease_verb.command("renew")
@@ -216,8 +222,7 @@ def renew(invocation: Invocation, lease: str, ttl: float) -> None:
     """Extend a lease."""
     with invocation.client() as client:
         renewed = client.lease_renew(lease, ttl)
-    if not invocation.say_json(renewed):
-        output.echo(f"until {output.local_time(renewed.expires)}")
+    invocation.say(renewed, f"until {output.local_time(renewed.expires)}")
 
 
 @lease_verb.command("release")
@@ -229,8 +234,7 @@ def release(invocation: Invocation, lease: str, force: bool) -> None:
     """End a lease."""
     with invocation.client(attach=not force) as client:
         client.lease_release(lease, force=force)
-    if invocation.json:
-        output.echo(output.json_text({}))
+    invocation.say_json({})
 
 
 @lease_verb.command("list")
@@ -248,3 +252,161 @@ def list_leases(invocation: Invocation) -> None:
         output.echo(f"{one.lease} {session} {paths}, until {output.local_time(one.expires)}")
     if result.waiting:
         output.echo(f"{result.waiting} waiting")
+
+
+# ── Commands ──────────────────────────────────────────────────────────────────────────────────
+
+
+NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
+UNREACHABLE = 3  # the exit code of `editctl`
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@as_json
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@click.pass_obj
+def exec_verb(invocation: Invocation, command: tuple[str, ...]) -> int:
+    """Run a command, and record its changes as one transaction.
+
+    The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
+    workspace are a transaction of kind `exec` in your session, if you have one. The command and its
+    exit status are the message. Under an agent that started `editctl mcp`, the session is the
+    agent's. Set EDITD_SESSION to an empty text to act in no session. The transaction is printed on
+    standard error, even with --json, because standard output belongs to the command. If commands of
+    several sessions run at once, their changes belong to no session, and the message names all of
+    them.
+
+    \b
+    Examples:
+      editctl exec -- make format
+      editctl exec --session refactoring -- npx prettier --write .
+      editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
+    """
+    with invocation.client() as client:
+        if not invocation.session:
+            client.hello(current_actor())
+        name = client.exec_begin(shlex.join(command)).exec
+        status = _run(command)
+        try:
+            _report(invocation, client.exec_end(name, status))
+        except EditdError as refused:
+            output.print_refusal(refused, as_json=False)
+        except Unreachable as error:
+            output.print_unreachable(error, as_json=False)
+            return status or UNREACHABLE
+    return status
+
+
+def _run(command: Sequence[str]) -> int:
+    """Run the command and return its exit status, as a shell would. Ctrl-C reaches only the command."""
+    try:
+        with output.uninterrupted():
+            status = subprocess.Popen(command).wait()
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
+        why = os.strerror(errno.ENOENT) if is_missing else error.strerror
+        stdio.print_error(f"editctl: {command[0]}: {why}")
+        return NOT_FOUND if is_missing else NOT_RUN
+    return status if status >= 0 else SIGNALLED - status
+
+
+def _is_nowhere(name: str) -> bool:
+    """Whether the name is not in PATH: a locked folder in PATH makes it a "permission denied"."""
+    return os.sep not in name and shutil.which(name, os.F_OK) is None
+
+
+def _report(invocation: Invocation, ended: ExecEndResult) -> None:
+    """Print the transaction on standard error, because standard output belongs to the command."""
+    if invocation.json:
+        stdio.print_error(output.json_text(ended))
+    elif ended.transaction is not None:
+        stdio.print_error(output.one_line(ended.transaction, sys.stderr))
+
+
+# ── Agents ────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command("mcp")
+@click.option(
+    "--workspace", metavar="DIR", help="The workspace (default: the client's root, then the usual one)."
+)
+@click.option(
+    "--dialect", "dialects", metavar="NAME", multiple=True,
+    help="Another system with tools to offer as well, see `editctl dialects`. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--session", metavar="NAME", help="The session's name (default: a new one, named after the client)."
+)
+@click.option(
+    "--tools",
+    "tools",
+    metavar="NAME,…",
+    multiple=True,
+    help="Only tools to offer (default: all). Repeatable.",
+)
+@click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
+@click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
+@click.pass_obj
+def mcp_verb(
+    invocation: Invocation,
+    workspace: str | None,
+    dialects: tuple[str, ...],
+    session: str | None,
+    tools: tuple[str, ...],
+    read_only: bool,
+    may_undo_others: bool,
+) -> None:
+    """Serve edit tools to an agent over MCP.
+
+    Uses standard input and output. Name this command in the agent's configuration: docs/mcp.md has
+    it for several agents. Each connection is a session of its own, so an agent's work can be
+    undone, rolled back and published alone. Needs the extra `mcp`: in a checkout,
+    `pipx install '.[mcp]'`.
+
+    \b
+    Examples:
+      claude mcp add editd -- editctl mcp
+      editctl mcp --workspace ~/src/project --dialect claude
+      editctl mcp --session reviewer --read-only
+      editctl mcp --tools apply_edits,read_file,undo
+    """
+    if workspace is not None:
+        invocation.named = workspace
+    if session is not None:
+        invocation.act_in(session)
+    # Permanently: a token in the environment belongs to the session that is named there.
+    _serve(
+        Options(
+            workspace=invocation.named,
+            dialects=dialects,
+            session=os.environ.get("EDITD_SESSION") or None,
+            token=os.environ.get("EDITD_TOKEN"),
+            tools=_tools_named(tools, dialects),
+            is_read_only=read_only,
+            may_undo_others=may_undo_others,
+        )
+    )
+
+
+def _serve(options: Options) -> None:
+    try:
+        from editd_client.mcp.server import serve
+    except ImportError as error:
+        raise Unreachable(
+            f"The MCP server needs Python's MCP SDK, version 2.3 or later: {error}.",
+            hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
+        ) from error
+    serve(options)
+
+
+def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tool names in `given`. Raises EditdError for an unknown tool or dialect."""
+    from editd_client.mcp.arguments import unknown_name
+    from editd_client.mcp.tools import offered_names
+
+    offered = offered_names(dialects)
+    names = tuple(name.strip() for words in given for name in words.split(",") if name.strip())
+    for name in names:
+        if name not in offered:
+            raise unknown_name("tool", name, offered)
+    return names

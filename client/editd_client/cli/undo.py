@@ -130,10 +130,7 @@ def _undo(
             hunks=parts.hunks or None,
             last=options.newest,
             filter=filter_,
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
-            dry_run=authorship.dry_run,
+            **authorship.params,
             on_conflict=on_conflict,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
@@ -263,10 +260,7 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
     """
     with invocation.client() as client:
         result = client.redo(
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
-            dry_run=authorship.dry_run,
+            **authorship.params,
             on_conflict="force" if force else "fail",
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
@@ -308,10 +302,7 @@ def rollback_verb(
         result = client.rollback(
             session,
             since=None if since is None else time_named(since),
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
-            dry_run=authorship.dry_run,
+            **authorship.params,
             on_conflict=on_conflict,
             include_published=include_published,
         )
@@ -344,10 +335,7 @@ def restore_verb(
         result = client.restore(
             time_named(when),
             paths=invocation.paths(paths),
-            actor=authorship.actor,
-            message=authorship.message,
-            request_id=authorship.request_id,
-            dry_run=authorship.dry_run,
+            **authorship.params,
         )
     report(invocation, result, dry_run=authorship.dry_run)
 

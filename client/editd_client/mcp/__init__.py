@@ -1,6 +1,26 @@
 """`editctl mcp`: editd's tools, and the tools of its dialects, for agents that speak MCP.
 
-Only `server` imports the official SDK, which is the extra `mcp`. `workspace_choice` selects the workspace,
-`tools` and `dialects` hold the tools, and each call runs in a thread over the `connection_pool` of the one
-session. `results` turns the daemon's reply into the tool's result.
+Only `server` imports the official SDK, which is the extra `mcp`. `tools` holds the tools, and each call
+runs in a thread over the `connection_pool` of the one session. `results` turns the daemon's reply into
+the tool's result.
 """
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `editctl mcp`: the values from the command line and the environment."""
+
+    workspace: str | None = None
+    dialects: tuple[str, ...] = ()
+    session: str | None = None
+    token: str | None = None
+    tools: tuple[str, ...] = ()  # empty: all
+    is_read_only: bool = False
+    may_undo_others: bool = False
+
+    def offers(self, name: str, is_read_only: bool) -> bool:
+        """Return whether to offer this tool."""
+        return (not self.tools or name in self.tools) and (is_read_only or not self.is_read_only)

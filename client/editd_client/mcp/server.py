@@ -25,8 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from editd import __version__
-from editd.wire.codec import plain
-from editd.wire.errors import Malformed
+from editd.wire.codec import Malformed, plain
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.mcp import results
 from editd_client.mcp.arguments import unknown_name
@@ -37,15 +36,14 @@ from editd_client.mcp.connection_pool import (
     choose_workspace,
     is_named,
 )
-from editd_client.mcp.dialects import tools_of
-from editd_client.mcp.tools import McpTool, ToolCall, own_tools
+from editd_client.mcp.tools import McpTool, ToolCall, own_tools, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp.server.context import ServerRequestContext
 
-    from editd_client.mcp.options import Options
+    from editd_client.mcp import Options
     from editd_client.mcp.results import ToolResult
 
 ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does not send them

@@ -1,5 +1,6 @@
-"""editd's own tools: their descriptions for a model, and the conversion of a call to a request.
+"""The tools: their descriptions for a model, and the conversion of a call to a request.
 
+editd's own come first, then those of other systems, which the daemon describes and answers for.
 Arguments have the protocol's names and meaning, without those of the connection (session, actor, request
 id); the protocol's types check them. Paths may also be absolute.
 """
@@ -7,7 +8,8 @@ id); the protocol's types check them. Paths may also be absolute.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +17,16 @@ from msgspec import Struct
 from editd.wire import messages
 from editd_client.errors import refusal
 from editd_client.mcp import arguments, results
+from editd_client.mcp.arguments import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd_client.client import Client
     from editd_client.mcp.arguments import Typed
     from editd_client.mcp.results import ToolResult
+
+Undoing = TypeVar("Undoing", messages.Undo, messages.Redo, messages.Rollback)
 
 READ_BYTES_MAX = 1 << 18  # a larger file must be read by lines
 LEASE_SECONDS = 300.0
@@ -191,51 +196,38 @@ def _read(call: ToolCall) -> ToolResult:
 
 
 def _undo(call: ToolCall) -> ToolResult:
-    force, asked = _forced(call, messages.Undo)
-    result = call.client.undo(
-        asked.tx,
-        paths=call.paths(asked.paths),
-        last=asked.last,
-        dry_run=asked.dry_run,
-        on_conflict=force,
-        own_only=not call.may_undo_others,
-        request_id=call.request_id,
-    )
+    options, asked = _undo_options(call, messages.Undo)
+    result = call.client.undo(asked.tx, paths=call.paths(asked.paths), last=asked.last, **options)
     return results.undone(result, is_dry_run=asked.dry_run)
 
 
 def _redo(call: ToolCall) -> ToolResult:
-    force, asked = _forced(call, messages.Redo)
-    result = call.client.redo(
-        dry_run=asked.dry_run,
-        on_conflict=force,
-        own_only=not call.may_undo_others,
-        request_id=call.request_id,
-    )
-    return results.undone(result, is_dry_run=asked.dry_run)
+    options, asked = _undo_options(call, messages.Redo)
+    return results.undone(call.client.redo(**options), is_dry_run=asked.dry_run)
 
 
 def _rollback(call: ToolCall) -> ToolResult:
     call.arguments.setdefault("session", call.session)
-    force, asked = _forced(call, messages.Rollback)
+    options, asked = _undo_options(call, messages.Rollback)
     result = call.client.rollback(
-        asked.session,
-        since=asked.since,
-        include_published=asked.include_published,
-        dry_run=asked.dry_run,
-        on_conflict=force,
-        own_only=not call.may_undo_others,
-        request_id=call.request_id,
+        asked.session, since=asked.since, include_published=asked.include_published, **options
     )
     return results.undone(result, is_dry_run=asked.dry_run)
 
 
-def _forced(call: ToolCall, kind: type[Typed]) -> tuple[messages.OnConflict, Typed]:
-    """Return `force` in the protocol's form, and the other arguments."""
+def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], Undoing]:
+    """Return the options that each of the three requests has, and the arguments as that request."""
     force = call.arguments.pop("force", False)
     if not isinstance(force, bool):
         raise refusal("invalid_params", "`force` must be true or false.", data={"field": "force"})
-    return ("force" if force else "fail"), call.typed(kind)
+    asked = call.typed(kind)
+    options = {
+        "dry_run": asked.dry_run,
+        "on_conflict": "force" if force else "fail",
+        "own_only": not call.may_undo_others,
+        "request_id": call.request_id,
+    }
+    return options, asked
 
 
 # ── Inspect ───────────────────────────────────────────────────────────────────────────────────
@@ -434,3 +426,75 @@ def own_tools(*, may_undo_others: bool) -> list[McpTool]:
 def _without(tool: McpTool, names: frozenset[str]) -> McpTool:
     properties = {name: about for name, about in tool.schema["properties"].items() if name not in names}
     return msgspec.structs.replace(tool, schema={**tool.schema, "properties": properties})
+
+
+# ── The tools of other systems ────────────────────────────────────────────────────────────────
+
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    "serena": ("replace_content",),
+    "gemini": ("replace",),
+    "wcgw": ("FileWriteOrEdit", "ReadFiles"),
+    "roo": ("search_and_replace",),
+    "cline": ("replace_in_file",),
+    "claude": ("str_replace_based_edit_tool",),
+    "codex": ("apply_patch",),
+}
+"""The tools of each dialect, to refuse a wrong name before a daemon runs."""
+
+_ANSWER = answered(answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES)
+
+
+def offered_names(chosen: Sequence[str]) -> list[str]:
+    """Return the names of editd's own tools and of those of the chosen dialects.
+
+    Raises EditdError (`invalid_params`) for an unknown dialect.
+    """
+    return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, TOOLS)]
+
+
+def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[McpTool]:
+    """Return the tools of the chosen dialects, in that order.
+
+    Raises EditdError (`invalid_params`) for an unknown dialect.
+    """
+    known = {(entry.name, tool.name): tool for entry in entries for tool in entry.tools}
+    names = {entry.name: [tool.name for tool in entry.tools] for entry in entries}
+    return [
+        McpTool(
+            name,
+            (tool := known[dialect, given]).description,
+            tool.schema,
+            _runner(dialect, given),
+            is_read_only=tool.read_only,
+            is_destructive=tool.destructive,
+            is_idempotent=tool.idempotent,
+            is_own=False,
+            title=f"{given} ({dialect})",
+            output=_ANSWER,
+        )
+        for dialect, given, name in _named(chosen, names)
+    ]
+
+
+def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Return each tool of the chosen dialects: its dialect, its name there, and its name here.
+
+    If two dialects, or a dialect and editd, share a name, it gets the dialect's name as a prefix
+    (`cline_replace`).
+    """
+    for dialect in chosen:
+        if dialect not in tools:
+            raise unknown_name("dialect", dialect, list(tools))
+    picked = [(dialect, tool) for dialect in dict.fromkeys(chosen) for tool in tools[dialect]]
+    times = Counter([*(tool for _, tool in picked), *(tool.name for tool in OWN)])
+    return [(dialect, tool, tool if times[tool] == 1 else f"{dialect}_{tool}") for dialect, tool in picked]
+
+
+def _runner(dialect: str, tool: str) -> Callable[[ToolCall], ToolResult]:
+    def run(call: ToolCall) -> ToolResult:
+        edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
+        result = call.client.apply([edit], request_id=call.request_id)
+        said: Any = result.answers[0] if isinstance(result.answers, list) else None
+        return results.applied(result, says=said or "")
+
+    return run

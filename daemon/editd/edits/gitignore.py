@@ -4,8 +4,9 @@ The last matching line decides; a folder's own file comes after the files of its
 re-includes a path below an ignored folder. White space around a pattern is ignored.
 
 The time of a match does not grow with the number of stars: the part between two stars is an atomic group,
-matched at its first place and never retried. That is why this is not `pathspec`, which needs 7 s for a
-pattern of eight `*a` and a name of 40 characters, while every client waits. An unclosed `[` matches itself.
+matched at its first place and never retried. That is why this is not `pathspec`: its time for stars grows
+with a power of the name's length, while every client waits. Of the 25 lines in the tests, pathspec 1.1.1
+reads six unlike git: classes such as `[[:digit:]x]`, an unclosed `[`, ranges such as `[c-a]`, a bare `!`.
 """
 
 from __future__ import annotations

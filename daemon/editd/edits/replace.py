@@ -9,6 +9,7 @@ New text takes the line ends of the text it replaces. A byte outside the spans n
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,14 @@ from editd.edits.search import (
 from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import Position, PositionEncoding, TextEdit
 
 
-# Runs of lines: the places of consecutive lines in a text, compared in a normal form.
+# The places of consecutive lines in a text, compared in a normal form such as a trim or equal look-alikes.
 #
-# Shared by the tool dialects that match by lines, with forms such as `str.rstrip`, a trim, or equal look-
-# alikes.
+# The matcher of all tools that replace whole lines.
 
 JS_WHITE_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -56,29 +56,29 @@ def numbered(*ranges: tuple[int, int]) -> str:
     return f"line {numbers}" if numbers.isdigit() else f"lines {numbers}"
 
 
-def runs(
-    lines: Sequence[str],
-    wanted: Sequence[str],
-    *,
-    start: int = 0,
-    form: Callable[[str], str] | None = None,
-) -> Iterator[int]:
-    """Yield each index from `start` at which `lines` contains the run `wanted`, overlapping runs included.
+def listed(lines: Sequence[int]) -> str:
+    """Return the first ten numbers, with an ellipsis if there are more."""
+    more = ", …" if len(lines) > _LINES_SHOWN_MAX else ""
+    return ", ".join(map(str, lines[:_LINES_SHOWN_MAX])) + more
 
-    Lines are compared by their `form`, which is computed once for each line.
-    """
-    if form is not None:
-        lines, wanted = [form(line) for line in lines], [form(line) for line in wanted]
-    if not wanted:
-        return
-    # Map each line to a character, so that `str.find` does the search.
-    letters = {line: chr(number) for number, line in enumerate(dict.fromkeys(wanted), 1)}
-    text = "".join([letters.get(line, "\0") for line in lines])
-    goal = "".join([letters[line] for line in wanted])
-    index = text.find(goal, start)
-    while index >= 0:
-        yield index
-        index = text.find(goal, index + 1)
+
+class LineMatcher:
+    """The lines of a text in a normal form, joined so that `str.find` finds consecutive lines."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.starts = offsets(lines)
+        self._joined = "\n".join(["", *lines, ""])
+
+    def places(self, wanted: Sequence[str], start: int = 0) -> Iterator[int]:
+        """Yield each index from `start` at which the lines `wanted` are, overlapping places included."""
+        if not wanted or start > len(self.lines):
+            return
+        goal = "\n".join(["", *wanted, ""])
+        found = self._joined.find(goal, self.starts[start])
+        while found >= 0:
+            yield bisect_left(self.starts, found)
+            found = self._joined.find(goal, found + 1)
 
 
 def offsets(lines: Sequence[str]) -> list[int]:
@@ -155,7 +155,8 @@ def _shown(position: Position) -> str:
     return f"{position.line}:{position.character}"
 
 
-_LINES_TOLD_MAX = 100  # lines named in a refusal
+LINES_TOLD_MAX = 100  # lines named in a refusal's data
+_LINES_SHOWN_MAX = 10  # in its message
 _TELLING_CHARACTERS = 3  # letters and digits in a new text; shorter ones match by chance
 
 
@@ -223,8 +224,8 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
     if len(spans) == count:
         return
     found = len(spans)
-    lines = lines_of(text, [span.start for span in spans[:_LINES_TOLD_MAX]])
-    shown = ", ".join(map(str, lines[:10])) + (", …" if found > 10 else "")
+    lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
+    shown = listed(lines)
     if count == 1:
         raise Ambiguous(
             f"The text to be replaced is in {path} {found} times, at lines {shown}.",

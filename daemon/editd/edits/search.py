@@ -145,6 +145,11 @@ def occurrences(text: str, needle: str) -> list[Span]:
     ]
 
 
+def places_of(text: str, needle: str) -> list[Span]:
+    """Return the exact matches of `needle`, which is not empty, from the left, without overlaps."""
+    return [Span(match.start(), match.end()) for match in re.finditer(re.escape(needle), text)]
+
+
 def lost_returns(text: str) -> list[int]:
     """Return the offsets, in the text with plain line ends, at which a CR was removed.
 

@@ -52,8 +52,7 @@ from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.process import release_free_memory
 from editd.system.systemd_notify import SystemdNotifier
 from editd.tools.api import ToolSettings
-from editd.tools.context import ToolSet
-from editd.tools.registry import DIALECTS
+from editd.tools.context import DIALECTS, ToolSet
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader

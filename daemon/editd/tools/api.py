@@ -7,6 +7,7 @@ A tool takes a call with the original system's argument names. It reads and chan
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from editd.edits.replace import Replacement, fitted, replace
-from editd.edits.search import Span, lost_returns, with_plain_line_ends
+from editd.edits.search import Span, lines_of, lost_returns, overlapping, with_plain_line_ends
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
@@ -103,6 +104,33 @@ def kind_of(value: object) -> str:
             return "an array"
         case _:
             return "an object"
+
+
+def refuse_half_characters(text: str, argument: str) -> None:
+    """Raise InvalidParams if the text of this argument holds half of a surrogate pair."""
+    if _SURROGATE.search(text):
+        raise InvalidParams(
+            f"`{argument}` holds half of a surrogate pair, which no file can hold.",
+            hint="Send the whole character.",
+            data={"argument": argument},
+        )
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def overlap_warnings(text: str, last: Span, argument: str) -> list[str]:
+    """Return a warning if the last match of `argument` has an overlapping twin, which was not replaced."""
+    twin = overlapping(text, last)
+    if twin is None:
+        return []
+    line, twin_line = lines_of(text, [last.start, twin.start])
+    return [f"overlap: {argument} is also at line {twin_line}, overlapping the place at line {line}."]
+
+
+def argument(kind: str | list[str], description: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of one argument."""
+    return {"type": kind, **more, "description": description}
 
 
 class ToolSettings(Struct, frozen=True):

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.edits.replace import Replacement, no_match
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
-from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
 from editd.values.changeset import Base, ReadMark
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 OWN = ""  # the reader that sends the request, unlike a reader that a tool names
 FOLDERS_DEEP = 2
 SNIPPET_LINES = 4  # shown before and after the edited lines
-_LINES_TOLD_MAX = 100
 
 
 def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Replacement:
@@ -39,10 +38,9 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
         spans = [*spans, overlap]
     if len(spans) == 1:
         return Replacement(spans[0].start, spans[0].end, new)
-    lines = lines_of(text, [span.start for span in spans[:_LINES_TOLD_MAX]])
-    shown = ", ".join(map(str, lines[:10])) + (", …" if len(spans) > 10 else "")
+    lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
     raise Ambiguous(
-        f"`old_str` is in {path} {len(spans)} times, at lines {shown}.",
+        f"`old_str` is in {path} {len(spans)} times, at lines {listed(lines)}.",
         hint="Take lines before or after it into `old_str` and `new_str` until it is there once.",
         data={"found": len(spans), "lines": lines},
     )
@@ -255,35 +253,29 @@ TOOL = ToolDefinition(
     schema={
         "type": "object",
         "properties": {
-            "command": {"type": "string", "enum": list(_COMMANDS), "description": "The command."},
-            "path": {
-                "type": "string",
-                "description": "The file, or for `view` the folder: relative to the workspace's root, or "
+            "command": argument("string", "The command.", enum=list(_COMMANDS)),
+            "path": argument(
+                "string",
+                "The file, or for `view` the folder: relative to the workspace's root, or "
                 "absolute and below it.",
-            },
-            "file_text": {"type": "string", "description": "create: the content of the new file."},
-            "view_range": {
-                "type": "array",
-                "items": {"type": "integer"},
-                "minItems": 2,
-                "maxItems": 2,
-                "description": "view, of a file: the first and the last line to show, from 1; -1 as the last "
+            ),
+            "file_text": argument("string", "create: the content of the new file."),
+            "view_range": argument(
+                "array",
+                "view, of a file: the first and the last line to show, from 1; -1 as the last "
                 "is the end of the file.",
-            },
-            "old_str": {
-                "type": "string",
-                "description": "str_replace: the text to replace, which must be in the file exactly once.",
-            },
-            "new_str": {
-                "type": "string",
-                "description": "str_replace: the new text; without it `old_str` is removed.",
-            },
-            "insert_line": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "insert: the line to insert after; 0 is the beginning of the file.",
-            },
-            "insert_text": {"type": "string", "description": "insert: the lines to insert."},
+                items={"type": "integer"},
+                minItems=2,
+                maxItems=2,
+            ),
+            "old_str": argument(
+                "string", "str_replace: the text to replace, which must be in the file exactly once."
+            ),
+            "new_str": argument("string", "str_replace: the new text; without it `old_str` is removed."),
+            "insert_line": argument(
+                "integer", "insert: the line to insert after; 0 is the beginning of the file.", minimum=0
+            ),
+            "insert_text": argument("string", "insert: the lines to insert."),
         },
         "required": ["command", "path"],
     },

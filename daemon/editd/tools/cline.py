@@ -15,19 +15,18 @@ Ignores line ends and encodings: text and diff have LF here, see `tools.api`.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from enum import Enum, auto
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace as with_fields
 
-from editd.edits.replace import JS_WHITE_SPACE, Replacement, js_trim, no_match, numbered, offsets, replace
+from editd.edits.replace import LineMatcher, Replacement, js_trim, listed, no_match, numbered, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from editd.tools.api import ToolApi
 
 _MATCHES_MAX = 100  # other matches of a block that a warning counts
-_LINES_NAMED_MAX = 10
 _FORM = (
     "A block is `------- SEARCH`, the old lines, `=======`, the new lines, `+++++++ REPLACE`, "
     "each marker alone on its line."
@@ -282,34 +280,6 @@ def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
 # Finding the lines
 
 
-class _Form:
-    """Lines in one normal form, joined so that `str.find` finds runs of them."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.lines = lines
-        self._whole = "\n".join(["", *lines, ""])
-        self.starts = offsets(lines)
-
-    def first(self, wanted: Sequence[str], start: int) -> int | None:
-        """Return the index of the first run of `wanted` from `start` on, or None."""
-        if start > len(self.lines):
-            return None
-        place = self._whole.find("\n".join(["", *wanted, ""]), self.starts[start])
-        return None if place < 0 else bisect_left(self.starts, place)
-
-    def first_between(self, wanted: Sequence[str], start: int) -> int | None:
-        """Return the first index from `start` on with the first and the last of `wanted` in their places."""
-        size = len(wanted) - 1
-        place = start - 1
-        try:
-            while True:
-                place = self.lines.index(wanted[0], place + 1, max(len(self.lines) - size, 0))
-                if self.lines[place + size] == wanted[-1]:
-                    return place
-        except ValueError:
-            return None
-
-
 class _File:
     """The file's lines; `is_open` if the last of them has no line end.
 
@@ -321,47 +291,49 @@ class _File:
         pieces = text.split("\n")
         self.length = len(text)
         self.is_open = bool(pieces[-1])
-        self.exact = _Form(pieces if self.is_open else pieces[:-1])
+        self.exact = LineMatcher(pieces if self.is_open else pieces[:-1])
+        self.lines = self.exact.lines
 
     @cached_property
-    def trimmed(self) -> _Form:
-        return _Form([line.strip(JS_WHITE_SPACE) for line in self.exact.lines])
+    def trimmed(self) -> LineMatcher:
+        return LineMatcher([js_trim(line) for line in self.lines])
 
     def is_last(self, start: int, size: int) -> bool:
         """Return whether the last of these lines is the file's last one, without a line end.
 
         Such lines never match exactly in the original. Here they do if there is no other match.
         """
-        return self.is_open and start + size == len(self.exact.lines)
+        return self.is_open and start + size == len(self.lines)
 
-    def at_end(self, wanted: Sequence[str], start: int) -> int | None:
-        """Return the index of `wanted` if the line after the final line end is its last line."""
-        place = len(self.exact.lines) - len(wanted) + 1
-        is_equal = list(wanted[:-1]) == list(self.trimmed.lines[max(place, 0) :])
-        return place if self._reaches_end(wanted, place, start) and is_equal else None
+    def between(self, wanted: Sequence[str], start: int) -> Iterator[int]:
+        """Yield each line from `start` on with the first and the last of `wanted` in their places."""
+        size = len(wanted) - 1
+        for line in self.trimmed.places(wanted[:1], start):
+            if self.trimmed.lines[line + size : line + size + 1] == list(wanted[-1:]):
+                yield line
 
-    def between_at_end(self, wanted: Sequence[str], start: int) -> int | None:
-        """Return the same index, comparing only the first and the last of `wanted`."""
-        place = len(self.exact.lines) - len(wanted) + 1
-        is_match = self._reaches_end(wanted, place, start) and self.trimmed.lines[place] == wanted[0]
-        return place if is_match else None
+    def at_end(self, wanted: Sequence[str], start: int, *, is_between: bool = False) -> Iterator[int]:
+        """Yield the line of `wanted` if the line after the final line end is its last line.
 
-    def _reaches_end(self, wanted: Sequence[str], place: int, start: int) -> bool:
-        return not self.is_open and place >= max(start, 0) and not wanted[-1]
+        With `is_between`, compare only the first and the last of `wanted`.
+        """
+        place = len(self.lines) - len(wanted) + 1
+        if self.is_open or wanted[-1] or place < max(start, 0):
+            return
+        compared = 1 if is_between else len(wanted) - 1
+        if self.trimmed.lines[place : place + compared] == list(wanted[:compared]):
+            yield place
 
 
 class _Way(Struct, frozen=True):
     """One way to match the lines of a block."""
 
     kind: str  # "exact", or the kind of the warning
-    first: Callable[[int], int | None]  # the first match from a line on
+    places: Callable[[int], Iterator[int]]  # each line of the file, from one on, at which the block begins
 
-    def places(self) -> Iterator[int]:
-        """Yield each line of the file at which the lines of the block begin."""
-        place = self.first(0)
-        while place is not None:
-            yield place
-            place = self.first(place + 1)
+    def first(self, start: int) -> int | None:
+        """Return the first match from the line `start` on, or None."""
+        return next(self.places(start), None)
 
 
 class _Match(Struct, frozen=True):
@@ -401,13 +373,13 @@ def _locate(file: _File, block: ClineBlock, low: int, path: str) -> _Match | Non
 
 def _ways(file: _File, search: Sequence[str]) -> Iterator[_Way]:
     """Yield the ways to match `search`, the strictest first."""
-    yield _Way("exact", partial(file.exact.first, search))
+    yield _Way("exact", lambda start: file.exact.places(search, start))
     trimmed = [js_trim(line) for line in search]
-    yield _Way("line_trimmed", lambda start: file.trimmed.first(trimmed, start))
-    yield _Way("line_trimmed", partial(file.at_end, trimmed))
+    yield _Way("line_trimmed", lambda start: file.trimmed.places(trimmed, start))
+    yield _Way("line_trimmed", lambda start: file.at_end(trimmed, start))
     if len(search) > 2:  # of two lines, both are compared above
-        yield _Way("block_anchor", lambda start: file.trimmed.first_between(trimmed, start))
-        yield _Way("block_anchor", partial(file.between_at_end, trimmed))
+        yield _Way("block_anchor", lambda start: file.between(trimmed, start))
+        yield _Way("block_anchor", lambda start: file.at_end(trimmed, start, is_between=True))
 
 
 def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
@@ -424,7 +396,7 @@ def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
 
 def _replacement(file: _File, match: _Match) -> Replacement:
     """Return the replacement of a match. A missing final line end stays missing."""
-    new, last = match.block.replacement, len(file.exact.lines)
+    new, last = match.block.replacement, len(file.lines)
     start, end = (min(file.exact.starts[min(line, last)], file.length) for line in (match.start, match.end))
     if file.is_last(match.start, match.end - match.start):
         new = new.removesuffix("\n")
@@ -441,7 +413,7 @@ def _indentation_kept(file: _File, match: _Match) -> int:
         return 0
     if file.is_last(match.start, match.end - match.start):
         return 0  # the original does not match a text without its line end, and keeps nothing
-    lines = file.exact.lines[match.start : match.end]
+    lines = file.lines[match.start : match.end]
     size = len(lines[0]) - len(search[0]) if lines else 0
     is_exact = size > 0 and lines[0].endswith(search[0]) and list(lines[1:]) == list(search[1:])
     return size if is_exact and not js_trim(lines[0][:size]) else 0
@@ -474,8 +446,7 @@ def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
     """Return the warning of M1."""
     count = f"{len(others)} or more" if len(others) == _MATCHES_MAX else f"{len(others)}"
     places = f"{count} other {'place' if len(others) == 1 else 'places'}"
-    lines = ", ".join(str(line + 1) for line in others[:_LINES_NAMED_MAX])
-    lines += ", …" if len(others) > _LINES_NAMED_MAX else ""
+    lines = listed([line + 1 for line in others])
     return (
         f"first_match: {match.block.name} matches {places} of {path} as well, "
         f"at line{'' if len(others) == 1 else 's'} {lines}; only {match.lines} changed."
@@ -494,7 +465,7 @@ def _other_matches(file: _File, match: _Match, taken: Mapping[int, int]) -> list
         return line != match.start and taken.get(line, match.block.number) == match.block.number
 
     exact = next(_ways(file, match.block.search))
-    free = (islice(filter(is_free, way.places()), _MATCHES_MAX) for way in (exact, match.way))
+    free = (islice(filter(is_free, way.places(0)), _MATCHES_MAX) for way in (exact, match.way))
     return sorted({line for lines in free for line in lines})[:_MATCHES_MAX]
 
 
@@ -554,15 +525,12 @@ DIALECT = Dialect(
             {
                 "type": "object",
                 "properties": {
-                    "path": {
-                        "type": "string",
-                        "description": "The file, relative to the workspace's root or absolute.",
-                    },
-                    "diff": {
-                        "type": "string",
-                        "description": "The blocks, one after another, each marker alone on its line:\n"
+                    "path": argument("string", "The file, relative to the workspace's root or absolute."),
+                    "diff": argument(
+                        "string",
+                        "The blocks, one after another, each marker alone on its line:\n"
                         "------- SEARCH\nold lines, to the letter\n=======\nnew lines\n+++++++ REPLACE",
-                    },
+                    ),
                 },
                 "required": ["path", "diff"],
             },

@@ -26,9 +26,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from editd.edits.replace import Replacement, no_match, note_applied_hunk, offsets, runs
+from editd.edits.replace import (
+    LINES_TOLD_MAX,
+    LineMatcher,
+    Replacement,
+    listed,
+    no_match,
+    note_applied_hunk,
+    offsets,
+)
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, MalformedEdit, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, refuse_unknown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +84,6 @@ _HEREDOC = re.compile(r"(?:(?:apply_patch|applypatch)\s+)?<<-?\s*(['\"]?)(\w+)\1
 _HEADERS_HINT = (
     "Begin each file with `*** Add File: path`, `*** Delete File: path` or `*** Update File: path`."
 )
-_LINES_TOLD_MAX = 100  # lines named in a refusal
 _LINES_HINT = "Begin each line of a hunk with a space (it stays), `-` (it goes) or `+` (it is new)."
 
 
@@ -255,15 +262,15 @@ class _File:
         self.lines = text.split("\n")
         if not self.lines[-1]:
             self.lines.pop()
-        self._forms = {0: self.lines}
+        self._matchers: dict[int, LineMatcher] = {}
 
     def starts(self, wanted: Sequence[str], after: int, level: int) -> list[int]:
         """Return the matches of the lines in the form of `level`, from line `after` on (from 0)."""
         form = _FORMS[level][1]
         kept = level - 1 if form is _plain and self.text.isascii() else level  # ASCII has no look-alikes.
-        if kept not in self._forms:
-            self._forms[kept] = [_FORMS[kept][1](line) for line in self.lines]
-        return list(runs(self._forms[kept], [form(line) for line in wanted], start=after))
+        if kept not in self._matchers:
+            self._matchers[kept] = LineMatcher([_FORMS[kept][1](line) for line in self.lines])
+        return list(self._matchers[kept].places([form(line) for line in wanted], after))
 
     def strictest(self, wanted: Sequence[str], after: int) -> tuple[list[int], int]:
         """Return the matches of the lines in the strictest form that has any, and its level."""
@@ -401,12 +408,11 @@ def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tup
 def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -> Ambiguous:
     doubts = "; ".join(
         f"the hunk at line {hunk.line} of the patch could be applied at lines "
-        + ", ".join(str(start + 1) for start in starts[:10])
-        + (", …" if len(starts) > 10 else "")
+        + listed([start + 1 for start in starts])
         for hunk, starts in doubtful[:10]
     )
     hunk, starts = doubtful[0]
-    lines = [start + 1 for start in starts[:_LINES_TOLD_MAX]]
+    lines = [start + 1 for start in starts[:LINES_TOLD_MAX]]
     return Ambiguous(
         f"In {path}, {doubts}.",
         hint="Add context lines to it until it fits one place, or name a line above it, such as the one that "
@@ -470,7 +476,7 @@ def _misplaced(
     *,
     is_at_end: bool = False,
 ) -> NoMatch:
-    data["lines"] = [start + 1 for start in starts[:_LINES_TOLD_MAX]]
+    data["lines"] = [start + 1 for start in starts[:LINES_TOLD_MAX]]
     where = f"{subject} is at line {starts[-1] + 1} of {path}"
     if is_at_end and starts[-1] >= reached:
         return NoMatch(
@@ -612,12 +618,7 @@ TOOL = ToolDefinition(
     ),
     schema={
         "type": "object",
-        "properties": {
-            "input": {
-                "type": "string",
-                "description": "The patch, from `*** Begin Patch` to `*** End Patch`.",
-            }
-        },
+        "properties": {"input": argument("string", "The patch, from `*** Begin Patch` to `*** End Patch`.")},
         "required": ["input"],
         "additionalProperties": False,
     },

@@ -1,4 +1,4 @@
-"""The execution of a tool's call on the changeset so far.
+"""The dialects by name, and the execution of a tool's call on the changeset so far.
 
 A tool names the file and its replacements. This module enforces the rules of all tools: a path stays
 inside the workspace, a stale edit is refused, and a file keeps its encoding, mark and line ends.
@@ -6,7 +6,9 @@ inside the workspace, a stale edit is refused, and a file keeps its encoding, ma
 
 from __future__ import annotations
 
+import importlib
 import posixpath
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -16,20 +18,20 @@ from editd.edits.plan import base_of
 from editd.edits.preconditions import version_at
 from editd.edits.search import SearchResults, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
-from editd.tools.api import ToolSettings, ToolText
+from editd.tools.api import Dialect, ToolSettings, ToolText
 from editd.values.changeset import Base
 from editd.values.content import FILE, FileState, Text
 from editd.values.path import WorkspacePath
 from editd.wire.messages import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.edits.plan import PlanBuilder
     from editd.edits.replace import Replacement
     from editd.edits.search import Match, Search, SearchSource
     from editd.errors import Refused
-    from editd.tools.api import Dialect, ToolDefinition
+    from editd.tools.api import ToolDefinition
     from editd.values.changeset import ReadMark
     from editd.values.content import Version
     from editd.wire.messages import AnyEdit
@@ -228,3 +230,28 @@ def _encoded(text: str, old: Text | None, path: WorkspacePath) -> bytes:
 
 def _outside(given: str, hint: str) -> PathOutside:
     return PathOutside(f"{given} is outside the workspace.", hint=hint, data={"path": given})
+
+
+NAMES = ("serena", "gemini", "wcgw", "roo", "cline", "claude", "codex")
+
+
+class DialectRegistry(Mapping[str, Dialect]):
+    """All dialects by name, in their order of display.
+
+    A dialect's module is imported at its first use, so that a daemon without dialect calls starts sooner.
+    """
+
+    def __getitem__(self, name: str) -> Dialect:
+        if name not in NAMES:
+            raise KeyError(name)
+        dialect: Dialect = importlib.import_module(f"editd.tools.{name}").DIALECT
+        return dialect
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+DIALECTS = DialectRegistry()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.replace import Replacement, no_match
-from editd.edits.search import Span, lines_of, overlapping
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
+from editd.edits.search import lines_of, places_of
 from editd.errors import (
     Ambiguous,
     CountMismatch,
@@ -26,7 +26,15 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
-from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
+from editd.tools.api import (
+    Dialect,
+    ToolDefinition,
+    argument,
+    kind_of,
+    overlap_warnings,
+    refuse_half_characters,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +44,6 @@ if TYPE_CHECKING:
 
 _ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")
 _MEANINGS = {"n": "\n", "t": "\t", "r": "\r"}
-_LINES_TOLD_MAX = 100
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class GeminiCall(Struct, frozen=True):
@@ -85,7 +91,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     result = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)
     if page.with_replacements(result.replacements) == page.raw:
         raise _no_change(path.text)
-    _refuse_what_cannot_be_written(call)
+    refuse_half_characters(call.new, "new_string")
     api.edit(page, result.replacements, result.warnings)
     count = len(result.replacements)
     return f"Successfully modified file: {call.path} ({count} replacements)." + _by_user(call)
@@ -99,36 +105,26 @@ def replacements_of(
     Raises NoMatch, Ambiguous or CountMismatch for another number of matches; NoChange if `old` is `new`.
     """
     assert old, "an empty text is at every place"
-    looked_for, places = old, _places(text, old)
-    if not places:
+    looked_for, spans = old, places_of(text, old)
+    if not spans:
         looked_for = unescaped(old)
-        places = _places(text, looked_for)
-    if not places:
+        spans = places_of(text, looked_for)
+    if not spans:
         raise no_match(f"`old_string` is not in {path}.", text, old, new=new, count=int(count))
     is_unescaped = looked_for != old
+    places = [span.start for span in spans]
     if len(places) != count:
         raise _miscounted(text, places, count, path, is_unescaped=is_unescaped)
     if old == new:
         raise _no_change(path)
-    spans = [Span(place, place + len(looked_for)) for place in places]
     warnings = [_how_it_was_read(text, places)] if is_unescaped else []
-    warnings += _overlap(text, spans[-1])
+    warnings += overlap_warnings(text, spans[-1], "old_string")
     return ReplaceResult(tuple(Replacement(span.start, span.end, new) for span in spans), tuple(warnings))
 
 
 def unescaped(text: str) -> str:
     """Undo the escapes of LF, TAB, CR, quotes and `\\`, with any number of backslashes each."""
     return _ESCAPED.sub(lambda escape: _MEANINGS.get(escape[1], escape[1]), text)
-
-
-def _places(text: str, needle: str) -> list[int]:
-    """Return the offsets of `needle` in `text`, from the left, without overlaps."""
-    places = []
-    place = text.find(needle)
-    while place >= 0:
-        places.append(place)
-        place = text.find(needle, place + len(needle))
-    return places
 
 
 def _reading(page: ToolText) -> str:
@@ -177,22 +173,13 @@ def _create(call: GeminiCall, path: WorkspacePath, api: ToolApi) -> str:
             hint='Check the path, or send an empty old_string ("") to make the file with new_string.',
             data={"path": path.text},
         )
-    _refuse_what_cannot_be_written(call)
+    refuse_half_characters(call.new, "new_string")
     api.write(path, call.new)
     return f"Created new file: {call.path} with provided content." + _by_user(call)
 
 
 def _by_user(call: GeminiCall) -> str:
     return f" User modified the `new_string` content to be: {call.new}." if call.is_by_user else ""
-
-
-def _refuse_what_cannot_be_written(call: GeminiCall) -> None:
-    if _SURROGATE.search(call.new):
-        raise InvalidParams(
-            "`new_string` holds half of a surrogate pair, which no file can hold.",
-            hint="Send the whole character.",
-            data={"argument": "new_string"},
-        )
 
 
 # ── Warnings and refusals ──────────────────────────────────────────────────────────────────────
@@ -205,20 +192,9 @@ def _how_it_was_read(text: str, places: Sequence[int]) -> str:
     )
 
 
-def _overlap(text: str, last: Span) -> list[str]:
-    """Return a warning if the last match has an overlapping twin, which was not replaced."""
-    twin = overlapping(text, last)
-    if twin is None:
-        return []
-    line, twin_line = lines_of(text, [last.start, twin.start])
-    return [f"overlap: old_string is also at line {twin_line}, overlapping the place at line {line}."]
-
-
 def _named(text: str, places: Sequence[int]) -> str:
     """Return the line numbers in words: `line 3`, or `lines 3, 5`."""
-    lines = lines_of(text, places[:10])
-    shown = ", ".join(map(str, lines)) + (", …" if len(places) > 10 else "")
-    return f"line{'' if len(places) == 1 else 's'} {shown}"
+    return f"line{'' if len(places) == 1 else 's'} {listed(lines_of(text, places[:LINES_TOLD_MAX]))}"
 
 
 def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is_unescaped: bool) -> Refused:
@@ -226,7 +202,7 @@ def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is
     how = "with its backslashes undone " if is_unescaped else ""
     times = "once" if found == 1 else f"{found} times"
     where = f"`old_string` is {how}in {path} {times}, at {_named(text, places)}"
-    lines = lines_of(text, places[:_LINES_TOLD_MAX])
+    lines = lines_of(text, places[:LINES_TOLD_MAX])
     if count == 1:
         return Ambiguous(
             f"{where}.",
@@ -261,25 +237,19 @@ DIALECT = Dialect(
             schema={
                 "type": "object",
                 "properties": {
-                    "file_path": {
-                        "type": "string",
-                        "description": "The file's absolute path, which begins with `/`.",
-                    },
-                    "old_string": {
-                        "type": "string",
-                        "description": "The exact text to be replaced, white space and indentation "
+                    "file_path": argument("string", "The file's absolute path, which begins with `/`."),
+                    "old_string": argument(
+                        "string",
+                        "The exact text to be replaced, white space and indentation "
                         "included, nothing escaped. Empty for a new file.",
-                    },
-                    "new_string": {
-                        "type": "string",
-                        "description": "The exact new text, nothing escaped. Empty to delete.",
-                    },
-                    "expected_replacements": {
-                        "type": "number",
-                        "minimum": 1,
-                        "default": 1,
-                        "description": "The number of occurrences of old_string; all of them are replaced.",
-                    },
+                    ),
+                    "new_string": argument("string", "The exact new text, nothing escaped. Empty to delete."),
+                    "expected_replacements": argument(
+                        "number",
+                        "The number of occurrences of old_string; all of them are replaced.",
+                        minimum=1,
+                        default=1,
+                    ),
                 },
                 "required": ["file_path", "old_string", "new_string"],
             },

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.replace import JS_WHITE_SPACE, Replacement, no_match, numbered, offsets
+from editd.edits.replace import (
+    JS_WHITE_SPACE,
+    LINES_TOLD_MAX,
+    Replacement,
+    listed,
+    no_match,
+    numbered,
+    offsets,
+)
 from editd.edits.search import Search, Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +35,6 @@ _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # characters with a meaning in an 
 _TEMPLATE = re.compile(r"\$[$&`']")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _DIGITS_MAX = 15  # a number with more digits is beyond the last line anyway
-_LINES_TOLD_MAX = 100
 
 
 class RooCall(Struct, frozen=True):
@@ -125,12 +132,11 @@ def _unmatched(call: RooCall, text: str) -> NoMatch:
     elsewhere = [span.start for span in occurrences(*whole)]
     if not elsewhere:
         return no_match(message, text, call.search, new=call.replace, count=None)
-    lines = lines_of(whole[0], elsewhere[:_LINES_TOLD_MAX])
-    shown = ", ".join(map(str, lines[:10])) + (", …" if len(elsewhere) > 10 else "")
+    lines = lines_of(whole[0], elsewhere[:LINES_TOLD_MAX])
     return NoMatch(
         message,
         hint="Correct `start_line` and `end_line` to include a whole match: there are matches at "
-        f"line{'' if len(elsewhere) == 1 else 's'} {shown}.",
+        f"line{'' if len(elsewhere) == 1 else 's'} {listed(lines)}.",
         data={"found": len(elsewhere), "lines": lines},
     )
 
@@ -209,10 +215,6 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     return f"Replaced {count} in {call.path}."
 
 
-def _described(kind: str | list[str], description: str) -> dict[str, Any]:
-    return {"type": kind, "description": description}
-
-
 DIALECT = Dialect(
     "roo",
     "Roo Code's search_and_replace: every match of a text or an ECMAScript expression.",
@@ -223,20 +225,20 @@ DIALECT = Dialect(
             {
                 "type": "object",
                 "properties": {
-                    "path": _described("string", "The file, relative to the workspace's root."),
-                    "search": _described(
+                    "path": argument("string", "The file, relative to the workspace's root."),
+                    "search": argument(
                         "string",
                         "The text or expression to find. An expression has the flag g, and i with "
                         "ignore_case, but not m: ^ and $ are the ends of the searched range.",
                     ),
-                    "replace": _described(
+                    "replace": argument(
                         "string",
                         "The new text, empty to delete. With use_regex a template: $1, $<name>, $&, $$.",
                     ),
-                    "use_regex": _described(["boolean", "string"], "true: `search` is an expression."),
-                    "ignore_case": _described(["boolean", "string"], "true: upper and lower case are equal."),
-                    "start_line": _described(["integer", "string"], "The first line to search, from 1."),
-                    "end_line": _described(["integer", "string"], "The last line to search."),
+                    "use_regex": argument(["boolean", "string"], "true: `search` is an expression."),
+                    "ignore_case": argument(["boolean", "string"], "true: upper and lower case are equal."),
+                    "start_line": argument(["integer", "string"], "The first line to search, from 1."),
+                    "end_line": argument(["integer", "string"], "The last line to search."),
                 },
                 "required": ["path", "search", "replace"],
             },

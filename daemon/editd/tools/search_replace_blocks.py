@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.replace import Replacement, no_match, offsets
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, offsets
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 from editd.tools.fuzzy_match import (
     POINTS_MAX,
@@ -43,7 +43,6 @@ _FORM = (
     "Write each block as a line `<<<<<<< SEARCH`, the lines to be found, a line `=======`, the new lines, "
     "and a line `>>>>>>> REPLACE`, each marker at the beginning of its line."
 )
-_LINES_TOLD_MAX = 100  # lines named in a refusal
 
 
 def begins_block(line: str) -> bool:
@@ -296,13 +295,12 @@ def _name(block: FuzzyBlock) -> str:
 
 
 def _fits(several: BlockAmbiguous, path: str) -> str:
-    shown = ", ".join(str(place.start + 1) for place in several.places[:10])
-    more = ", …" if len(several.places) > 10 else ""
-    return f"{_name(several.block)} fits {path} in {len(several.places)} places, at lines {shown}{more}."
+    shown = listed([place.start + 1 for place in several.places])
+    return f"{_name(several.block)} fits {path} in {len(several.places)} places, at lines {shown}."
 
 
 def _ambiguous(several: BlockAmbiguous, path: str) -> Ambiguous:
-    lines = [place.start + 1 for place in several.places[:_LINES_TOLD_MAX]]
+    lines = [place.start + 1 for place in several.places[:LINES_TOLD_MAX]]
     return Ambiguous(
         _fits(several, path),
         hint="Add lines before or after to the block until it names one place.",

@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.edits.gitignore import Rule, is_ignored, rules_of
-from editd.edits.replace import Replacement, no_match, numbered
-from editd.edits.search import Match, Search, Span, lines_of, nearest, overlapping, with_plain_line_ends
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, numbered
+from editd.edits.search import Match, Search, Span, lines_of, nearest, places_of, with_plain_line_ends
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
-from editd.tools.api import Dialect, ToolDefinition, kind_of, text_of
+from editd.tools.api import (
+    Dialect,
+    ToolDefinition,
+    argument,
+    kind_of,
+    overlap_warnings,
+    refuse_half_characters,
+    text_of,
+)
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -29,8 +37,6 @@ if TYPE_CHECKING:
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
 _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
 _GROUP = re.compile(r"\$!(\d+)")
-_LINES_TOLD_MAX = 100
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SerenaCall(Struct, frozen=True):
@@ -59,27 +65,24 @@ def replace_content(args: Mapping[str, Any], api: ToolApi) -> str:
     page = _page(call.path, api)
     needle = _checked_needle(call, page)
     if call.is_literal:
-        matches: Sequence[Match] = literal_matches(page.text, needle)
+        matches = literal_matches(page.text, needle)
     else:
-        matches = api.matches(Search("python", needle, page.text, looks_inside=True))
+        matches = list(api.matches(Search("python", needle, page.text, looks_inside=True)))
     if not matches:
         raise _nothing(page, needle, call)
     replacements = replacements_of(page.text, matches, call.repl, is_literal=call.is_literal)
     if len(matches) > 1 and not call.is_multiple:
         raise _several(page, [match.start for match in matches])
-    _refuse_what_cannot_be_written(call)
-    api.edit(page, replacements, _overlaps(page.text, matches) if call.is_literal else ())
+    refuse_half_characters(call.repl, "repl")
+    last = Span(matches[-1].start, matches[-1].end)
+    warnings = overlap_warnings(page.text, last, "the needle") if call.is_literal else ()
+    api.edit(page, replacements, warnings)
     return "OK"
 
 
 def literal_matches(text: str, needle: str) -> list[Match]:
     """Return the matches of `needle`, which is not empty, in `text`, from the left, without overlaps."""
-    matches = []
-    start = text.find(needle)
-    while start >= 0:
-        matches.append(Match(start, start + len(needle)))
-        start = text.find(needle, start + len(needle))
-    return matches
+    return [Match(place.start, place.end) for place in places_of(text, needle)]
 
 
 def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_literal: bool) -> list[Replacement]:
@@ -201,25 +204,6 @@ def _checked_needle(call: SerenaCall, page: ToolText) -> str:
     return with_plain_line_ends(call.needle) if call.is_literal and "\r" in page.raw else call.needle
 
 
-def _refuse_what_cannot_be_written(call: SerenaCall) -> None:
-    if _SURROGATE.search(call.repl):
-        raise InvalidParams(
-            "`repl` holds half of a surrogate pair, which no file can hold.",
-            hint="Send the whole character.",
-            data={"argument": "repl"},
-        )
-
-
-def _overlaps(text: str, matches: Sequence[Match]) -> list[str]:
-    """Return a warning if the last match has an overlapping twin, which was not replaced."""
-    last = matches[-1]
-    twin = overlapping(text, Span(last.start, last.end))
-    if twin is None:
-        return []
-    line, twin_line = lines_of(text, [last.start, twin.start])
-    return [f"overlap: the needle is also at line {twin_line}, overlapping the place at line {line}."]
-
-
 # ── Refusals ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -235,7 +219,7 @@ def _nothing(page: ToolText, needle: str, call: SerenaCall) -> NoMatch:
         return NoMatch(
             message,
             hint=f'Use mode "literal", or escape special characters: the needle itself is at line {line}.',
-            data={"literal_lines": lines_of(page.text, places[:_LINES_TOLD_MAX])},
+            data={"literal_lines": lines_of(page.text, places[:LINES_TOLD_MAX])},
         )
     near = nearest(page.text, _words_of(needle))
     if near is None:
@@ -260,10 +244,9 @@ def _words_of(pattern: str) -> str:
 
 
 def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
-    lines = lines_of(page.text, places[:_LINES_TOLD_MAX])
-    shown = ", ".join(map(str, lines[:10])) + (", …" if len(places) > 10 else "")
+    lines = lines_of(page.text, places[:LINES_TOLD_MAX])
     return Ambiguous(
-        f"The needle matches {len(places)} times in {page.path}, at lines {shown}.",
+        f"The needle matches {len(places)} times in {page.path}, at lines {listed(lines)}.",
         hint="Extend it until it names one place, or set allow_multiple_occurrences to replace all of them.",
         data={"found": len(places), "lines": lines},
     )
@@ -292,31 +275,24 @@ DIALECT = Dialect(
             schema={
                 "type": "object",
                 "properties": {
-                    "relative_path": {
-                        "type": "string",
-                        "description": "The file, relative to the workspace's root.",
-                    },
-                    "needle": {
-                        "type": "string",
-                        "description": "The text to find: the text itself in mode literal; in mode regex a "
+                    "relative_path": argument("string", "The file, relative to the workspace's root."),
+                    "needle": argument(
+                        "string",
+                        "The text to find: the text itself in mode literal; in mode regex a "
                         "Python regular expression, in which `.` matches line ends too and `^` and `$` match "
                         "at each line. Line ends are LF.",
-                    },
-                    "repl": {
-                        "type": "string",
-                        "description": "The new text, unchanged. In mode regex only, `$!1` is the "
+                    ),
+                    "repl": argument(
+                        "string",
+                        "The new text, unchanged. In mode regex only, `$!1` is the "
                         "text of the first group, and so on.",
-                    },
-                    "mode": {
-                        "type": "string",
-                        "enum": ["literal", "regex"],
-                        "description": "The kind of `needle`.",
-                    },
-                    "allow_multiple_occurrences": {
-                        "type": "boolean",
-                        "default": False,
-                        "description": "Replace every match instead of refusing when there are several.",
-                    },
+                    ),
+                    "mode": argument("string", "The kind of `needle`.", enum=["literal", "regex"]),
+                    "allow_multiple_occurrences": argument(
+                        "boolean",
+                        "Replace every match instead of refusing when there are several.",
+                        default=False,
+                    ),
                 },
                 "required": ["relative_path", "needle", "repl", "mode"],
             },

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.tools.api import Dialect, ToolDefinition, kind_of, refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.values.changeset import Base, ReadMark, merged_ranges
 
@@ -384,28 +384,25 @@ def _spelled(ranges: Ranges) -> str:
 
 # ── The definition of the tools ────────────────────────────────────────────────────────────────────
 
-_THREAD = {
-    "type": "string",
-    "description": "The reader and writer: a name of letters and digits, the same one in each call. A read "
+_THREAD = argument(
+    "string",
+    "The reader and writer: a name of letters and digits, the same one in each call. A read "
     "without it does not count as read.",
-}
+)
 _WRITE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "file_path": {
-            "type": "string",
-            "description": "The absolute path of the file; `~` is the home folder.",
-        },
-        "percentage_to_change": {
-            "type": "integer",
-            "description": "The share of the file's lines that changes, 0 to 100. From 1 to 50 the next "
+        "file_path": argument("string", "The absolute path of the file; `~` is the home folder."),
+        "percentage_to_change": argument(
+            "integer",
+            "The share of the file's lines that changes, 0 to 100. From 1 to 50 the next "
             "argument holds blocks, otherwise the whole file.",
-        },
-        "text_or_search_replace_blocks": {
-            "type": "string",
-            "description": "The whole text of the file, or blocks, each of them: a line `<<<<<<< SEARCH`, "
+        ),
+        "text_or_search_replace_blocks": argument(
+            "string",
+            "The whole text of the file, or blocks, each of them: a line `<<<<<<< SEARCH`, "
             "lines exactly as in the file, a line `=======`, the new lines, a line `>>>>>>> REPLACE`.",
-        },
+        ),
         "thread_id": _THREAD,
     },
     "required": ["file_path", "percentage_to_change", "text_or_search_replace_blocks", "thread_id"],
@@ -414,12 +411,12 @@ _WRITE_SCHEMA: dict[str, Any] = {
 _READ_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "file_paths": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "description": "Absolute paths; `path:10-40`, `path:10-` and `path:-40` are lines of a file.",
-        },
+        "file_paths": argument(
+            "array",
+            "Absolute paths; `path:10-40`, `path:10-` and `path:-40` are lines of a file.",
+            items={"type": "string"},
+            minItems=1,
+        ),
         "thread_id": _THREAD,
     },
     "required": ["file_paths"],

@@ -4,7 +4,8 @@ A text with bytes that are not UTF-8 is a `str` with surrogate escapes here, `bi
 and `{"base64": "…"}` in JSON. A MessagePack `str` that is not UTF-8 is accepted too, because Neovim sends
 such texts. Every incoming text can go out as the same bytes again.
 
-Never lets an unchecked type through: `params_of` returns one of `messages.REQUESTS`.
+Never lets an unchecked type through: `params_of` returns one of `messages.REQUESTS`. Input that is not a
+request of this protocol is Malformed, and is answered.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from editd.wire.errors import Malformed, shown
 from editd.wire.limits import LIMITS
-from editd.wire.messages import REQUESTS, Params
+from editd.wire.messages import ERROR_CODES, REQUESTS, Error, Params
 
 if TYPE_CHECKING:
     from editd.wire.messages import Message
-
 
 # The names and messages in a request: valid Unicode, and of a sensible length.
 #
@@ -265,3 +264,28 @@ def _encodes(text: str, errors: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# ── Errors ────────────────────────────────────────────────────────────────────────────────────
+
+
+def error(name: str, message: str, data: dict[str, Any] | None = None) -> Error:
+    """Return the error with that name; `message` states the fact and the next step."""
+    return Error(code=ERROR_CODES[name], name=name, message=message, data={} if data is None else data)
+
+
+class Malformed(Exception):
+    """An input that is not a request: `name` is one of ERROR_CODES.
+
+    After a `fatal` one the stream cannot go on, because the begin of the next message is unknown.
+    """
+
+    def __init__(self, name: str, message: str, *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.error = error(name, message)
+        self.fatal = fatal
+
+
+def shown(text: str) -> str:
+    """Return a client's own words, short enough to be repeated to it."""
+    return text if len(text) <= LIMITS.text_length_max else text[: LIMITS.text_length_max] + "…"

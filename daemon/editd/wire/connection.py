@@ -21,10 +21,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from editd.wire.codec import convert, params_of, plain
-from editd.wire.envelope import BadCall, Envelope, Id, JsonRpc, MessagePackRpc, Response, RpcCall
-from editd.wire.errors import Malformed
-from editd.wire.frame_codec import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.codec import Malformed, convert, params_of, plain
+from editd.wire.envelope import (
+    BadCall,
+    Envelope,
+    Frames,
+    HeaderFrames,
+    Id,
+    JsonRpc,
+    LineFrames,
+    MessagePackFrames,
+    MessagePackRpc,
+    Response,
+    RpcCall,
+)
 from editd.wire.limits import ANSWER_BYTES_MAX
 from editd.wire.messages import Error, Params
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd_client import systemd_units
+from editd_client.cli import systemd
+from editd_client.cli.systemd import Units, escape_path
 from editd_client.errors import EditdError
 from editd_client.locate import Workspace
-from editd_client.systemd_units import Units, escape_path
 from workplace import TOP
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_a_linked_worktree_may_be_published_from(tmp_path: Path) -> None:
 
 
 def test_the_service_names_the_editd_of_this_installation() -> None:
-    service = Units.of(Workspace("/srv/x", "named")).files({})[systemd_units.SERVICE]
+    service = Units.of(Workspace("/srv/x", "named")).files({})[systemd.SERVICE]
     assert f"ExecStart=:{sys.executable} -P -m editd --foreground -C %f\n" in service
     assert service.count("ExecStart=") == 1
 
@@ -96,12 +96,12 @@ def test_the_wheel_has_the_units_and_the_manual(tmp_path: Path, is_long: bool) -
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "installed")
-    for name in (systemd_units.SERVICE, systemd_units.SOCKET):
+    for name in (systemd.SERVICE, systemd.SOCKET):
         installed = tmp_path / "installed/editd_client/systemd" / name
-        assert installed.read_text() == systemd_units.template(name)
+        assert installed.read_text() == systemd.template(name)
     for page in ("man1/editd.1", "man1/editctl.1", "man7/editd.7"):
         assert any(name.endswith(f".data/data/share/man/{page}") for name in names), page
-    asked = "from editd_client import systemd_units; print(systemd_units.template('editd@.socket'))"
+    asked = "from editd_client.cli import systemd; print(systemd.template('editd@.socket'))"
     done = subprocess.run(
         [sys.executable, "-c", asked], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")}, capture_output=True, check=True,
