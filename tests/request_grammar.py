@@ -13,7 +13,7 @@ import msgspec.inspect as types
 from editd.wire.messages import REQUESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from random import Random
 
 Encoding = Literal["msgpack", "json-header", "json-line"]
@@ -126,12 +126,17 @@ ODD: tuple[Any, ...] = (
 class Grammar:
     """Makes requests; `learn` gives it words that the daemon has used itself."""
 
-    def __init__(self, random: Random, tools: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        random: Random,
+        tools: Mapping[tuple[str, str], Mapping[str, Any]],
+        methods: Iterable[str] = REQUESTS,
+    ) -> None:
         """`tools`: the JSON Schema of each tool's arguments, by dialect and name."""
         self._random = random
         self._tools = tools
         self._kinds = {method: types.type_info(kind) for method, kind in REQUESTS.items()}
-        self._methods = [m for m in REQUESTS for _ in range(1 if m in SELDOM else 6) if m != NEVER_MEANT]
+        self._methods = [m for m in methods for _ in range(1 if m in SELDOM else 6) if m != NEVER_MEANT]
         self._learned: dict[str, deque[Any]] = {}
 
     def learn(self, name: str, value: Any) -> None:

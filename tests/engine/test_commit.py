@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 import edit_messages
+from crash_checks import wait_until
+from editd.engine.commands import NeedsDelay
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
@@ -17,12 +21,12 @@ from editd.system.filesystem import RealDisk
 from editd.values.changeset import Base, Change, Outcome
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
+from editd.workspace.reader import OPEN_MAX
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
 from racing_disk import MeddlingDisk, failing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
     from editd.store.history import History, TransactionDraft
 
@@ -338,3 +342,86 @@ def test_an_edit_is_not_named_among_the_changes_that_its_reader_did_not_know(pla
         assert isinstance(result, Outcome)
         named = {path.text: [int(made.seq) for made in by] for path, by in result.changed_by.items()}
         assert named == {"a": [2]}
+
+
+# A file that was read stays open, under its lease, until it has been replaced.
+
+
+def leases_being_broken() -> list[str]:
+    return [line for line in Path("/proc/locks").read_text().splitlines() if "BREAKING" in line]
+
+
+def test_a_program_that_begins_to_write_after_the_read_gets_its_file_back_and_loses_nothing(
+    place: Harness,
+) -> None:
+    def save() -> None:
+        (place.root / "a").write_text("theirs\n")  # waits for the lease
+
+    writer = threading.Thread(target=save)
+
+    def begin_to_save() -> None:
+        inode = os.stat(place.root / "a").st_ino
+        writer.start()
+        wait_until(
+            lambda: any(f":{inode} " in line for line in leases_being_broken()), "the program does not wait"
+        )
+
+    def racing(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = begin_to_save
+        return disk
+
+    place.baseline({"a": "old\n"})
+    edit = edit_messages.replace(path_of("a"), "old", "new", base=Base(version_of(b"old\n")))
+    with place.engine(make_disk=racing) as engine:
+        result = answer(engine, apply(edit))
+        writer.join()
+        if isinstance(result, NeedsDelay):  # the program had not finished when the edit was planned again
+            result = answer(engine, apply(edit))
+        assert isinstance(result, Stale), result
+        assert place.files() == {"a": "theirs\n"}
+        assert engine.history.content(version_of(b"theirs\n")) == b"theirs\n"
+
+
+def test_a_file_whose_mode_changes_between_the_check_and_the_exchange_is_looked_at(place: Harness) -> None:
+    def make_executable(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = lambda: (place.root / "a").chmod(0o755)
+        return disk
+
+    place.baseline({"a": "old\n"})
+    with place.engine(make_disk=make_executable) as engine:
+        assert done(engine, apply(write("a", "new\n"))).seq == 2  # after the outside change of the mode
+        assert os.access(place.root / "a", os.X_OK)
+
+
+def test_a_batch_leaves_no_file_open_and_others_can_write_at_once(place: Harness) -> None:
+    names = [f"f{number}" for number in range(OPEN_MAX + 2)]
+    place.baseline(dict.fromkeys(names, "old\n"))
+    with place.engine() as engine:
+        done(engine, apply(write("f0", "first\n")))
+        for wanted in ([names[0]], names):
+            before = len(os.listdir("/proc/self/fd"))
+            edits = [edit_messages.replace(path_of(name), "\n", "!\n") for name in wanted]
+            done(engine, apply(*edits))
+            refused(engine, apply(edit_messages.replace(path_of("f1"), "not there", "")))
+            assert len(os.listdir("/proc/self/fd")) == before
+            for name in names:
+                os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def test_a_turn_that_reads_many_files_makes_nobody_wait(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"f{number}" for number in range(OPEN_MAX + 1)]
+    place.baseline(dict.fromkeys(names, "old\n"))
+    with place.engine() as engine:
+        commit = engine.history.commit
+
+        def write_first(drafts: Sequence[TransactionDraft]) -> None:
+            for name in names:
+                os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
+            commit(drafts)
+
+        monkeypatch.setattr(engine.history, "commit", write_first)
+        done(engine, apply(*[write(name, "new\n") for name in names]))

@@ -25,6 +25,7 @@ from editd.wire.connection import (
     Request,
     ServerEvent,
 )
+from request_grammar import Grammar, encoded, mangled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,6 +289,37 @@ def spoilt(stream: bytes, chance: random.Random) -> bytes:
             case _:
                 raw[at:at] = chance.randbytes(chance.randint(1, 5))
     return bytes(raw)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_request_that_comes_whole_is_the_same_as_one_that_comes_in_pieces(seed: int) -> None:
+    """The commonest request is decoded in another way if it comes whole."""
+    chance = random.Random(seed)
+    grammar = Grammar(chance, {("serena", "replace_content"): {}}, methods=["apply", "read"])
+    whole, pieces = Connection(), Connection()
+    for number in range(300):
+        method, params = grammar.request()
+        sent = encoded("msgpack", number, method, params)
+        if chance.random() < 0.2:
+            sent = mangled(sent, chance) or sent
+        mine, other = whole.receive(sent), [pieces.receive(sent[at : at + 1]) for at in range(len(sent))]
+        assert mine == [incoming for received in other for incoming in received], sent
+        assert (whole.kept, whole.waiting, whole.closed) == (pieces.kept, pieces.waiting, pieces.closed)
+        if whole.closed:
+            whole, pieces = Connection(), Connection()
+
+
+def test_a_whole_request_waits_its_turn_before_those_that_come_after_it() -> None:
+    first = as_msgpack(1, "apply", {"edits": [{"op": "write", "path": "a", "content": ""}]})
+    second = as_msgpack(2, "read", {"path": "a"})
+    connection = Connection()
+    connection.feed(first)
+    connection.feed(second[:5])
+    assert connection.kept == len(first) + 5
+    connection.feed(second[5:])
+    requests = [connection.take(), connection.take(), connection.take()]
+    assert [request.id for request in requests if isinstance(request, Request)] == [1, 2]
+    assert connection.kept == 0
 
 
 @in_every_encoding

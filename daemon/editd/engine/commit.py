@@ -136,9 +136,9 @@ class Batch(Struct):
         for step in self.steps:
             if step.staging is not None:
                 earlier += step.outcome.changes
-        self.files.check(changes, earlier)
+        self.files.check(changes, earlier, self.view.kept)
         token = self.files.token(changes)
-        staging = self.files.stage(changes, token)
+        staging = self.files.stage(changes, token, self.view.kept)
         try:
             step = self._add(
                 kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, token
@@ -188,6 +188,11 @@ class Batch(Struct):
                 self.content_bytes += len(change.after.content)
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
+
+    def close(self) -> None:
+        """Close the files that the view has kept open, so that other programs can write to them."""
+        if self.view.kept is not None:
+            self.view.kept.close()
 
     def expect(self, reader: Reader) -> None:
         """Note that `reader` will know the contents that the newest step makes."""

@@ -73,6 +73,7 @@ from editd.values.changeset import Base, Change, OnStale, Outcome, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
 from editd.wire import messages
+from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders
 
 if TYPE_CHECKING:
@@ -192,19 +193,19 @@ class Engine:
         while waiting:
             if rounds:
                 self._remove_replaced()  # so that emptied folders are gone for the next batch
-            batch = self._batch()
             taken: dict[int, Write] = {}
-            while (
-                waiting
-                and not (is_alone and taken)
-                and (not batch.steps or self._can_join(batch, waiting[0][1], taken.values()))
-            ):
-                index, request = waiting.popleft()
-                taken[index] = request
-                results[index] = self._stage(batch, index, request)
-                if results[index] is None:
-                    batch.expect(request.reader)
-            again = self._commit(batch, results, taken)
+            with contextlib.closing(self._batch()) as batch:
+                while (
+                    waiting
+                    and not (is_alone and taken)
+                    and (not batch.steps or self._can_join(batch, waiting[0][1], taken.values()))
+                ):
+                    index, request = waiting.popleft()
+                    taken[index] = request
+                    results[index] = self._stage(batch, index, request)
+                    if results[index] is None:
+                        batch.expect(request.reader)
+                again = self._commit(batch, results, taken)
             rounds += 1
             is_alone = bool(again)
             if rounds > ROUNDS_MAX:
@@ -563,14 +564,14 @@ class Engine:
         """
         if not found or self.broken is not None or self.absence() is not None:
             return []  # the files of a moved workspace are not deleted
-        batch = self._batch()
-        batch.view.strangers.update(found)
-        self._adopt_into(batch, None, message)
-        try:
-            stopped = batch.commit()
-        except Broken as broken:
-            self._mark_broken(broken, batch, [])
-            return []
+        with contextlib.closing(self._batch()) as batch:
+            batch.view.strangers.update(found)
+            self._adopt_into(batch, None, message)
+            try:
+                stopped = batch.commit()
+            except Broken as broken:
+                self._mark_broken(broken, batch, [])
+                return []
         if stopped is not None and stopped.refusal is not None:
             raise stopped.refusal
         self.last_write = self.clock.monotonic()
@@ -757,7 +758,7 @@ class Engine:
     # ── helpers ──
 
     def _batch(self) -> Batch:
-        view = DiskSnapshot(self.tree, self.history)
+        view = DiskSnapshot(self.tree, self.history, kept=OpenFiles())
         return Batch(self.history, self.files, view, self._boot, int(self.history.head))
 
     def _has_files(self, path: WorkspacePath) -> bool:

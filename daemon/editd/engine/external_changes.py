@@ -24,7 +24,7 @@ from editd.values.transaction import Authorship, Entry, Kind
 if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.transaction import Transaction
-    from editd.workspace.reader import WorkspaceReader
+    from editd.workspace.reader import OpenFiles, WorkspaceReader
     from editd.workspace.writer import WorkspaceWriter
 
 
@@ -45,6 +45,7 @@ class DiskSnapshot(Struct):
     history: History
     quiet: bool = True  # do not read a file that is open for writing
     patient: bool = True  # raise InUse for such a file; otherwise read it anyway
+    kept: OpenFiles | None = None  # gets the files that were read, still open
     drafted: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
     strangers: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class DiskSnapshot(Struct):
         """Read the file. Comparing it with content in memory is cheaper than hashing it."""
         guess = None if known is None else self.history.pending_content(known.version)
         try:
-            file = self.tree.find(path, quiet=self.quiet)
+            file = self.tree.find(path, quiet=self.quiet, kept=self.kept)
         except InUse:
             if self.patient:
                 raise

@@ -489,6 +489,11 @@ def take_lease(descriptor: int, *, alone: bool = False) -> bool:
     return True
 
 
+def has_lease(descriptor: int) -> bool:
+    """Return whether the read lease of an open file holds: nobody has begun to open it for writing since."""
+    return fcntl.fcntl(descriptor, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+
+
 def ignore_lease_signal() -> None:
     """Ignore SIGIO: the kernel sends it when another program waits for our lease, and it would end us.
 

@@ -16,12 +16,12 @@ import functools
 import math
 import re
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from editd.wire.limits import LIMITS
-from editd.wire.messages import ERROR_CODES, REQUESTS, Error, Params
+from editd.wire.messages import ERROR_CODES, REQUESTS, Apply, Error, Params, Replace, Write
 
 if TYPE_CHECKING:
     from editd.wire.messages import Message
@@ -108,6 +108,31 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
         ) from None
     check_words(typed, method)
     return typed
+
+
+APPLY_BYTES_MAX = 1024 * 1024  # of a request that `decode_apply` takes: no limit of the wire is smaller
+COUNT_MAX = 2**31  # of a Replace; more is left to `params_of`
+_REQUEST = msgspec.msgpack.Decoder(tuple[Literal[0], int | str, Literal["apply"], tuple[Apply]])
+
+
+def decode_apply(data: bytes) -> tuple[int | str, Apply] | None:
+    """Return the id and the parameters if `data` is the commonest request, as MessagePack; otherwise None.
+
+    That is one whole `apply` of writes and replacements, valid, in texts of UTF-8. One typed decoding takes a
+    tenth of the time of `params_of`, which gives the same result, and the errors of all other requests.
+    """
+    try:
+        _, call_id, _, (apply,) = _REQUEST.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    for edit in apply.edits:
+        if not (type(edit) is Write or (type(edit) is Replace and edit.count < COUNT_MAX)):
+            return None
+    try:
+        check_words(apply, "apply")
+    except Malformed:
+        return None
+    return call_id, apply
 
 
 def decode_json(body: bytes) -> Any:

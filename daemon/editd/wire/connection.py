@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from editd.wire.codec import Malformed, convert, params_of, plain
+from editd.wire.codec import APPLY_BYTES_MAX, Malformed, convert, decode_apply, params_of, plain
 from editd.wire.envelope import (
     BadCall,
     Envelope,
@@ -72,6 +72,8 @@ class Connection:
         """The number of bytes that were fed and are not part of a taken message."""
         self._ids: set[Id] = set()
         self._frames: Frames | None = None
+        self._decoded: tuple[Id, Params] | None = None  # a request ahead of those in `_frames`
+        self._decoded_bytes = 0
         self._envelope: Envelope = JsonRpc("line")  # also for errors to clients with an unknown encoding
 
     @property
@@ -97,8 +99,18 @@ class Connection:
                 return
             frames, self._envelope = _FIRST_BYTES.get(data[0], _unknown)()
             self._frames = frames
+        if (
+            not self.kept
+            and data.startswith(b"\x94")
+            and len(data) <= APPLY_BYTES_MAX
+            and isinstance(self._frames, MessagePackFrames)
+        ):
+            self._decoded = decode_apply(data)
+            if self._decoded is not None:
+                self.kept = self._decoded_bytes = len(data)
+                return
         self._frames.feed(data)
-        self.kept = self._frames.kept
+        self.kept = self._decoded_bytes + self._frames.kept
 
     def feed_end(self) -> None:
         """Note the end of the client's stream: a last line needs no line end."""
@@ -108,6 +120,10 @@ class Connection:
 
     def take(self) -> Incoming | None:
         """Return the next complete message, or None if there is none."""
+        if self._decoded is not None and self._frames is not None:
+            (call_id, params), self._decoded, self._decoded_bytes = self._decoded, None, 0
+            self.kept = self._frames.kept
+            return self._entered(call_id, params)
         while self.kept and not self.closed and (frames := self._frames) is not None:
             try:
                 value = next(frames)
@@ -138,7 +154,7 @@ class Connection:
 
     def end(self, error: Error) -> bytes:
         """Read no more of the stream, drop its buffer, and return the bytes of the error."""
-        self.closed, self._frames, self.kept = True, None, 0
+        self.closed, self._frames, self._decoded, self._decoded_bytes, self.kept = True, None, None, 0, 0
         return self._envelope.error(None, error)
 
     def notify(self, method: str, params: Any) -> bytes:
@@ -168,16 +184,16 @@ class Connection:
             params = params_of(call.method, plain(call.params, from_json=self._envelope.from_json))
         except Malformed as malformed:
             return None if call.id is None else self._bad(call.id, malformed)
-        return self._entered(call, params)
+        return self._entered(call.id, params)
 
-    def _entered(self, call: RpcCall, params: Params) -> Incoming:
-        if call.id in self._ids:
+    def _entered(self, call_id: Id | None, params: Params) -> Incoming:
+        if call_id in self._ids:
             repeated = "A request with this id is still waiting for its answer. Use each id once."
-            return self._bad(call.id, Malformed("invalid_request", repeated))
-        if call.id is not None:
-            self._ids.add(call.id)
+            return self._bad(call_id, Malformed("invalid_request", repeated))
+        if call_id is not None:
+            self._ids.add(call_id)
         self.waiting += 1
-        return Request(call.id, params)
+        return Request(call_id, params)
 
     def _leave(self, to: Id | None) -> None:
         assert to is None or to in self._ids, "an answer without a request"

@@ -144,7 +144,10 @@ class Publisher:
             self._rename(target)
             return
         self._note(item, self._undo_exchange)
-        if not holds(target.temp_dir, item.temporary, item.change.path, before):  # C4: the replaced content
+        # C4: the replaced file is `before`. It is without a read if it is the file that was read.
+        file = item.open_file
+        is_read = file is not None and file.is_now(target.temp_dir.stat(item.temporary))
+        if not is_read and not holds(target.temp_dir, item.temporary, item.change.path, before):
             raise UnexpectedContent
 
     def _exchange_beside(self, target: OpenTarget) -> None:

@@ -3,7 +3,8 @@
 Owns reading, and `resolve`, the only place where symlinks are followed; a path that leaves the workspace is
 refused. Callers resolve a path before they read, write or remove it.
 
-Never writes, never waits for a FIFO or another program, and keeps nothing in memory.
+Never writes, never waits for a FIFO or another program, and keeps nothing in memory. A caller that is about
+to replace the files gives `find` an `OpenFiles`, which keeps them open under their leases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
-from editd.system.filesystem import read_whole, refresh, take_lease
+from editd.system.filesystem import has_lease, read_whole, refresh, take_lease
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name, split_path
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
 
 LINKS_MAX = 40  # symlinks in one path, as in the kernel (path_resolution(7))
+OPEN_MAX = 64  # files kept open by one `OpenFiles`, each with its folder; DESCRIPTORS_KEPT has room for them
 CHANGES_MAX = 8  # retries while a name changes between symlink, file and missing
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 """Errors of a path that does not exist because a folder above it does not."""
@@ -57,6 +59,77 @@ class FileRead(NamedTuple):
         return FileState(self.content, self.mode, self.permissions)
 
 
+class OpenFile(Struct, frozen=True, eq=False):
+    """A regular file that is still open since it was read, under a read lease."""
+
+    folder: OpenFolder
+    name: bytes
+    descriptor: int
+    status: os.stat_result  # taken before the read
+
+    def is_now(self, status: os.stat_result | None) -> bool:
+        """Return whether `status` is of this file, which has the content and the mode that was read.
+
+        Nobody can write to the file while its lease holds, so it need not be read again.
+        """
+        return (
+            status is not None
+            and (status.st_ino, status.st_dev) == (self.status.st_ino, self.status.st_dev)
+            and status.st_mode == self.status.st_mode
+            and has_lease(self.descriptor)
+        )
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        self.folder.close()
+
+
+class OpenFiles:
+    """The files that one batch has read and may replace. Other writers of these files wait until `close`.
+
+    A batch that reads more than `OPEN_MAX` files would make them wait for too long, and keeps no more.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[WorkspacePath, OpenFile] = {}
+        self._taken: list[OpenFile] = []
+        self._is_full = False
+
+    def keep(self, path: WorkspacePath, file: OpenFile) -> bool:
+        """Take over an open file; return False if there are too many."""
+        self._is_full = self._is_full or len(self._files) + len(self._taken) >= OPEN_MAX
+        if self._is_full:
+            self._close_untaken()
+            return False
+        if (earlier := self._files.pop(path, None)) is not None:
+            earlier.close()
+        self._files[path] = file
+        return True
+
+    def get(self, path: WorkspacePath) -> OpenFile | None:
+        """Return the file that was read at `path`, if it is open and not taken."""
+        return self._files.get(path)
+
+    def take(self, path: WorkspacePath) -> OpenFile | None:
+        """Return the file that was read at `path`, once. It stays open until `close`."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            self._taken.append(file)
+        return file
+
+    def close(self) -> None:
+        """Close all files, which ends their leases."""
+        self._close_untaken()
+        for file in self._taken:
+            file.close()
+        self._taken.clear()
+
+    def _close_untaken(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
 class WorkspaceReader:
     """Reads the workspace's files, one path at a time."""
 
@@ -74,12 +147,19 @@ class WorkspaceReader:
         content = self.find(path, quiet=quiet)
         return None if content is None else content.state()
 
-    def find(self, path: WorkspacePath, *, quiet: bool = False) -> FileRead | None:
-        """Read as `read` does, without computing the version."""
+    def find(
+        self, path: WorkspacePath, *, quiet: bool = False, kept: OpenFiles | None = None
+    ) -> FileRead | None:
+        """Read as `read` does, without computing the version. A leased file stays open in `kept`."""
         try:
             parent, _, name = path.raw.rpartition(b"/")
-            with self._disk.folder(parent) as folder:
-                return read_name(folder, name, path, quiet=quiet, bytes_max=self._file_bytes_max)
+            folder = self._disk.folder(parent)
+            try:
+                return read_name(folder, name, path, quiet=quiet, bytes_max=self._file_bytes_max, kept=kept)
+            finally:
+                file = None if kept is None else kept.get(path)
+                if file is None or file.folder is not folder:
+                    folder.close()
         except OSError as error:
             if error.errno in MISSING:
                 return None
@@ -205,11 +285,18 @@ class WorkspaceReader:
 
 
 def read_name(
-    folder: OpenFolder, name: bytes, path: WorkspacePath, *, quiet: bool, bytes_max: int | None = None
+    folder: OpenFolder,
+    name: bytes,
+    path: WorkspacePath,
+    *,
+    quiet: bool,
+    bytes_max: int | None = None,
+    kept: OpenFiles | None = None,
 ) -> FileRead | None:
     """Return the content of `name` in an open folder; None if it does not exist.
 
-    Raises as `WorkspaceReader.read` does. `path` is the file's name in errors.
+    Raises as `WorkspaceReader.read` does. `path` is the file's name in errors. If the file got into `kept`,
+    `folder` belongs to it.
     """
     for _ in range(CHANGES_MAX):
         try:
@@ -224,10 +311,15 @@ def read_name(
                 descriptor = folder.open(name)
             except BlockingIOError:  # another program's write lease
                 raise InUse(path.text) from None
+            is_kept = False
             try:
-                return _read_open(descriptor, path, quiet=quiet, bytes_max=bytes_max)
+                read, status, is_leased = _read_open(descriptor, path, quiet=quiet, bytes_max=bytes_max)
+                if kept is not None and is_leased:
+                    is_kept = kept.keep(path, OpenFile(folder, name, descriptor, status))
+                return read
             finally:
-                os.close(descriptor)
+                if not is_kept:
+                    os.close(descriptor)
         except OSError as error:
             if error.errno not in _BECAME_ANOTHER:
                 raise
@@ -253,7 +345,10 @@ def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
     return IoError(error, f"{path} {what}")
 
 
-def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None) -> FileRead:
+def _read_open(
+    descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: int | None
+) -> tuple[FileRead, os.stat_result, bool]:
+    """Return the content, the earlier stat result, and whether a lease is held."""
     refresh(descriptor)
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
@@ -272,7 +367,7 @@ def _read_open(descriptor: int, path: WorkspacePath, *, quiet: bool, bytes_max: 
     if quiet and not is_leased and stat_result_of(os.fstat(descriptor)) != stat_result_of(before):
         raise InUse(path.text)
     mode = EXECUTABLE if before.st_mode & stat.S_IXUSR else FILE  # the owner's x bit decides, as in git
-    return FileRead(content, mode, stat.S_IMODE(before.st_mode))
+    return FileRead(content, mode, stat.S_IMODE(before.st_mode)), before, is_leased
 
 
 def _kind_of(mode: int) -> Literal["file", "symlink", "folder", "other"]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from editd.system.filesystem import Disk, OpenFolder
     from editd.values.changeset import Change
     from editd.values.path import WorkspacePath
+    from editd.workspace.reader import OpenFile, OpenFiles
 
 
 _PREFIX = TEMPORARY_PREFIX.encode()
@@ -47,6 +48,7 @@ class StagedChange(Struct, eq=False):
     is_linked: bool = False  # the replaced file has a link in the daemon's own folder
     is_taken_back: bool = False  # that link is our own version, after a revert to `before`
     cloned_from: tuple[int, int, int] | None = None  # identity of the file that the metadata was copied from
+    open_file: OpenFile | None = None  # the file to be replaced, still open since it was read
     lost_metadata: list[str] = field(default_factory=list)  # names
 
     @property
@@ -138,7 +140,9 @@ class StagedFiles(Struct, eq=False):
 # replaces nothing but files and symlinks.
 
 
-def check_publishable(disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
+def check_publishable(
+    disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = (), kept: OpenFiles | None = None
+) -> None:
     """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`."""
     deleted: set[bytes] = set()
     pending_paths: set[WorkspacePath] = set()
@@ -152,7 +156,11 @@ def check_publishable(disk: Disk, changes: Sequence[Change], pending: Iterable[C
         if change.path in pending_paths:
             continue  # By then the file at this path is our own.
         try:
-            checker.check(change)
+            file = None if kept is None else kept.get(change.path)
+            if file is None or file.status.st_dev != disk.device:
+                checker.check(change)
+            else:
+                checker.check_target(change, file.name, file.status, file.folder)
         except OSError as error:
             raise refusal_of(error, change.path, "could not be accessed") from error
 
@@ -182,14 +190,15 @@ class _Checker(Struct, frozen=True):
                     self._check_folding(change.path, folder)
                 status = folder.stat(name)
                 if status is not None:
-                    self._check_target(change, name, status, folder)
+                    self.check_target(change, name, status, folder)
         except OSError as error:
             if error.errno not in UNREACHABLE:
                 raise
             if change.after is not None:
                 self._check_parents(change.path)
 
-    def _check_target(self, change: Change, name: bytes, status: os.stat_result, folder: OpenFolder) -> None:
+    def check_target(self, change: Change, name: bytes, status: os.stat_result, folder: OpenFolder) -> None:
+        """Check a change of the file `name` in `folder`."""
         path, is_deleted = change.path, change.after is None
         if stat.S_ISDIR(status.st_mode):
             if is_deleted or not self._is_emptied(path.raw):

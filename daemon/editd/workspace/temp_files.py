@@ -258,9 +258,13 @@ def write_temporary(
         temp_dir.make_link(item.temporary, state.content)
         return None
     is_executable = state.mode == EXECUTABLE
-    opened = _open_model(disk, item, temp_dir)
-    try:
+    opened = None
+    if item.open_file is not None:
+        model: Metadata | None = Metadata(item.open_file.descriptor, item.open_file.status)
+    else:
+        opened = _open_model(disk, item, temp_dir)
         model = None if opened is None else Metadata(opened, os.fstat(opened))
+    try:
         descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
         if descriptor is None:
             # Until it has its owner and permissions, nobody else may read it.

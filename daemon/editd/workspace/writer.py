@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from editd.system.filesystem import Disk
     from editd.values.content import FileState
+    from editd.workspace.reader import OpenFiles
     from editd.workspace.replaced_files import Quarantine, QuarantineCheck, ReplacedFile
     from editd.workspace.staged_change import CreatedDirs
 
@@ -102,14 +103,17 @@ class WorkspaceWriter:
         # Published, unsynced paths, if each file needs a sync of its own. A thread removes them.
         self._unsynced: deque[bytes] = deque()
 
-    def check(self, changes: Sequence[Change], pending: Iterable[Change] = ()) -> None:
+    def check(
+        self, changes: Sequence[Change], pending: Iterable[Change] = (), kept: OpenFiles | None = None
+    ) -> None:
         """Refuse changes that cannot be published, before anything is done.
 
-        `pending` are changes of transactions that will be published first. Raises PermissionDenied for a file
+        `pending` are changes of transactions that will be published first. `kept` has files that are still
+        open since they were read. Raises PermissionDenied for a file
         that is hard-linked (unless it is deleted) or read-only, NotAFile if a folder is in the way, or a file
         instead of a needed folder, and IoError.
         """
-        check_publishable(self._disk, changes, pending)
+        check_publishable(self._disk, changes, pending, kept)
 
     def is_kept_out(self, path: WorkspacePath) -> bool:
         """Return whether `check` refuses every change at `path`, because its mount ignores case or form."""
@@ -139,12 +143,13 @@ class WorkspaceWriter:
             return secrets.token_hex(8)
         return self._spares.token()
 
-    def stage(self, changes: Sequence[Change], token: str) -> StagedFiles:
+    def stage(self, changes: Sequence[Change], token: str, kept: OpenFiles | None = None) -> StagedFiles:
         """Create folders, and write new content into temporaries beside their targets or into spares.
 
         Nothing is synced. `token` is from the method `token`; the temporary of `changes[i]` is
-        `.editd-{token}-{i}`. On an error all of it is removed: PermissionDenied if the owner cannot be kept
-        or the file system does not allow it, otherwise IoError, as on a full disk.
+        `.editd-{token}-{i}`. A file in `kept` stays open until the caller closes `kept`, after `publish`.
+        On an error all of it is removed: PermissionDenied if the owner cannot be kept or the file system does
+        not allow it, otherwise IoError, as on a full disk.
         """
         staging = StagedFiles(token)
         self._live.add(token)
@@ -164,8 +169,16 @@ class WorkspaceWriter:
                     if change.path not in moved:
                         note_unpreserved(self._disk, item)
                 elif not item.is_mode_only:
-                    with open_temp_dir(self._disk, item, staging.folders_made.append, about_to) as temp_dir:
+                    if kept is not None and change.source is None:
+                        item.open_file = kept.take(change.path)
+                    if item.open_file is not None:
+                        temp_dir = item.open_file.folder
                         device = write_temporary(self._disk, temp_dir, item, change.after, self._spares)
+                    else:
+                        with open_temp_dir(
+                            self._disk, item, staging.folders_made.append, about_to
+                        ) as temp_dir:
+                            device = write_temporary(self._disk, temp_dir, item, change.after, self._spares)
                     if device != self._device:
                         self._note_device(device, item.temp_dir)
                 if item.lost_metadata:
