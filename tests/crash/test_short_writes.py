@@ -60,6 +60,7 @@ def chain(tmp_path: Path) -> Iterator[Chain]:
     """A daemon that writes halves, and so do its children."""
     library = built(tmp_path)
     with workplace(tmp_path / "place") as place:
+        place.is_forked = False
         place.variables |= {"LD_PRELOAD": str(library), **NO_BYTECODE}
         made = Chain(place, is_long=False)
         yield made

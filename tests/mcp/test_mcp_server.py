@@ -592,6 +592,15 @@ def test_a_session_that_was_ended_from_outside_is_opened_anew(shared: Workplace,
     modern.does("lease", action="release", lease=lease)
 
 
+def test_a_session_that_was_ended_while_the_daemon_was_started_anew_is_opened_anew(place: Workplace) -> None:
+    with place.start(), agent(place, "--session", "named") as made:
+        made.does("log")
+        place.kill()
+        with place.start() as client:
+            client.session_close("named", force=True)
+        assert made.does("lease", action="acquire", paths=["anew/**"])["lease"]
+
+
 # ── How it begins and ends ────────────────────────────────────────────────────────────────────
 
 

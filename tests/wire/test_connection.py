@@ -155,7 +155,7 @@ def test_of_a_stream_that_cannot_be_read_any_more_nothing_is_kept() -> None:
 def test_of_messages_that_were_taken_nothing_is_kept() -> None:
     connection = Connection()
     for number in range(3):
-        assert len(connection.receive(msgpack.packb([0, number, "status", {}]))) == 1
+        assert len(connection.receive(as_msgpack(number, "status", {}))) == 1
         assert connection.kept == 0
 
 

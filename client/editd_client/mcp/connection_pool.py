@@ -135,26 +135,27 @@ class ConnectionPool:
         """
         line = line or CallStream()
         deadline = time.monotonic() + AGAIN_SECONDS_MAX
-        is_first = True
+        is_reconnected = is_reopened = False
         while True:
             try:
                 with self._connection(line) as client:
                     return question(client)
             except Unreachable:
                 self._hang_up()
-                if line.is_cut or not is_first:
+                if line.is_cut or is_reconnected:
                     raise
+                is_reconnected = True
             except EditdError as error:
                 if error.name == "shutting_down" and time.monotonic() < deadline:
                     self._hang_up()
                     time.sleep(AGAIN_EVERY_SECONDS)
                     continue
-                if error.name != "unknown_session" or self.claim.token is not None or not is_first:
+                if error.name != "unknown_session" or self.claim.token is not None or is_reopened:
                     raise
                 self._hang_up()
                 with self._locked_record() as record:
                     record.token = ""  # It was closed by force, or expired: open it again.
-            is_first = False
+                is_reopened = True
 
     def close(self) -> None:
         """Close the session if it was opened here: its leases end, and its work stays."""
