@@ -236,9 +236,9 @@ class Sessions:
         opened = self._open.get(name)
         return opened is not None and connection in opened.connections
 
-    def admit(self, name: str | None, connection: int, now_us: int) -> None:
+    def admit(self, name: str, connection: int, now_us: int) -> None:
         """Raise UnknownSession if the name is an open session of other connections."""
-        if name is None or name not in self._open:
+        if name not in self._open:
             return
         if not self.is_attached(name, connection):
             raise UnknownSession(

@@ -187,13 +187,14 @@ class WorkspaceWatcher:
 
     def recorded(self, transaction: Transaction) -> None:
         """Note a transaction whose changes are in the files. May be called from the engine's thread."""
-        now, watch = time.monotonic(), self._watch
+        now = time.monotonic()
+        watched = None if self._watch is None else self._watch.folders
         unwatched: set[bytes] = set()
         for touch in transaction.touches:
             raw = touch.path.raw
             self._own[raw] = now
             folder = raw.rpartition(b"/")[0]
-            if watch is not None and touch.after is not None and not watch.has(folder):
+            if watched is not None and touch.after is not None and folder not in watched:
                 unwatched.add(folder)
         if unwatched:
             self._loop.call_soon_threadsafe(self._cover, unwatched)

@@ -31,7 +31,7 @@ from editd.system import inotify
 from editd.system.files import git_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from watchdog.observers.api import EventQueue, ObservedWatch
 
@@ -81,6 +81,7 @@ class Watcher:
         self._wanted = wanted or WatchFilter()
         self._handler = _Teller(root, tell, self._wanted)
         self._emitter: FolderEmitter | None = None
+        self.folders: Container[bytes] | None = None  # the watched ones, kept up to date; None if unknown
         if emitter_class is None and sys.platform.startswith("linux"):
             self.backend = "inotify"
             self._observer = BaseObserver(FolderEmitter, wanted=self._wanted)
@@ -98,6 +99,8 @@ class Watcher:
         self._observer.schedule(self._handler, os.fsdecode(self._root), recursive=True)
         emitters = list(self._observer.emitters)
         self._emitter = next((one for one in emitters if isinstance(one, FolderEmitter)), None)
+        if self._emitter is not None:
+            self.folders = self._emitter.folders
         self._observer.start()
         if self._emitter is None:
             self._handler.tell(FsEvent(state="ready"))  # watchdog's own emitters are ready when started
@@ -134,7 +137,7 @@ class Watcher:
 
     def has(self, folder: bytes) -> bool:
         """Whether this folder is watched."""
-        return self._emitter is None or folder in self._emitter.folders
+        return self.folders is None or folder in self.folders
 
     def hurry(self) -> None:
         """Report the events until now without delay, because a caller waits for them."""

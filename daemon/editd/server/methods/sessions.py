@@ -87,7 +87,8 @@ class SessionMethods:
             self.admit_as(caller.session, caller)
 
     def admit_as(self, name: str | None, caller: ClientState) -> None:
-        self._sessions.admit(name, caller.number, self._now_us())
+        if name is not None:
+            self._sessions.admit(name, caller.number, self._now_us())
 
     def own(self, name: str | None, caller: ClientState) -> str:
         """Return the name of the open session that the request is for. Raises UnknownSession."""
