@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from editd.server.connection import Connections, SocketConnection
+from editd.server.connection import ALONE_SECONDS, Connections, SocketConnection
 from editd.server.ownership import bind, serve
 from editd.system.process import Peer
 from editd.wire import messages
@@ -413,3 +413,33 @@ async def test_however_many_requests_come_at_once_each_is_answered(tmp_path: Pat
         writer.write_eof()
         answers = (await reader.read()).splitlines()
         assert [json.loads(answer)["id"] for answer in answers] == list(range(count))
+
+
+@runs
+async def test_a_client_is_alone_when_no_other_has_sent_anything_for_a_while(tmp_path: Path) -> None:
+    alone: list[int] = []
+    calls = 0
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        writer.write(line(calls, "status"))
+        await reader.readline()
+
+    async with daemon(tmp_path) as running:
+        running.clients.on_alone = lambda: alone.append(calls)
+        first, second = await running.connect(), await running.connect()
+        await ask(*first)
+        assert alone == []  # nobody knows yet whether another comes
+        await asyncio.sleep(2 * ALONE_SECONDS)
+        await ask(*first)
+        assert alone == [2]
+        for _ in range(3):
+            await ask(*second)
+            await ask(*first)
+        assert alone == [2]
+        await asyncio.sleep(2 * ALONE_SECONDS)
+        await ask(*first)
+        assert alone == [2, calls]
+        for _, writer in (first, second):
+            writer.close()

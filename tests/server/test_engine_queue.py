@@ -144,6 +144,25 @@ def test_who_is_alone_does_not_wait_for_others() -> None:
     rounds(check)
 
 
+def test_a_turn_that_is_begun_at_once_takes_all_that_wait_and_comes_once() -> None:
+    async def check(queue: EngineQueue, engine: Counting) -> None:
+        queue.begin()
+        asked = [submit(queue), submit(queue)]
+        queue.begin()
+        assert engine.queue == [2]
+        assert all(len(one.answers) == 1 for one in asked)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert engine.queue == [2]
+        submit(queue)  # after a turn of several, the first round only gathers
+        queue.begin()
+        assert engine.queue == [2]
+        await asyncio.sleep(0)
+        assert engine.queue == [2, 1]
+
+    rounds(check)
+
+
 def test_after_a_turn_of_several_the_next_begins_when_a_round_brings_no_more() -> None:
     async def check(queue: EngineQueue, engine: Counting) -> None:
         submit(queue)

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 OVERLOADED_SECONDS = 1.0  # for a client above the limit to send a first byte, which shows the encoding
 LARGE_BYTES = 64 * KIB  # of a request: above this, it counts towards `requests_bytes_max`
 TURN_SECONDS = 0.02  # of reading one client's requests; then it is the others' turn
+ALONE_SECONDS = 0.05  # without bytes from another client, before a client counts as the only active one
 CLOSE_SECONDS = 5.0  # for a client to read its last answers
 
 
@@ -64,6 +65,9 @@ class Connections:
         self.on_end = on_end
         self.may_speak = may_speak
         self.limits = limits
+        self.on_alone: Callable[[], None] | None = None  # called when the only active client has been read
+        self._newest: SocketConnection | None = None  # the last client that sent something
+        self._alone_since = 0.0  # the loop's time since when it has been the only one
         self._connected: set[SocketConnection] = set()
         self._turned_away: set[SocketConnection] = set()
         self._are_gone = asyncio.Event()
@@ -95,11 +99,20 @@ class Connections:
 
     def leave(self, client: SocketConnection) -> None:
         self._turned_away.discard(client)
+        if client is self._newest:
+            self._newest = None
         if client in self._connected:
             self._connected.remove(client)
             self.on_end(client)
         if not self._connected:
             self._are_gone.set()
+
+    def note_read(self, client: SocketConnection, now: float) -> None:
+        """Note that `client` was read, and call `on_alone` if it is the only active one."""
+        if client is not self._newest:
+            self._newest, self._alone_since = client, now
+        elif self.on_alone is not None and now - self._alone_since > ALONE_SECONDS:
+            self.on_alone()
 
     def make_room(self, client: SocketConnection) -> None:
         """Count the incomplete messages of `client`; if all have too many bytes, end the largest sender."""
@@ -250,6 +263,7 @@ class SocketConnection(asyncio.Protocol):
         if self._next_turn is None:
             self._take_turn()
         self._clients.make_room(self)
+        self._clients.note_read(self, self._loop.time())
 
     def eof_received(self) -> bool:
         """Note that it sends no more, as `socat` with a pipe does. Its requests are answered first."""

@@ -251,6 +251,7 @@ class Daemon:
         services.retention.start()
         self._services = services
         self._dispatch = Dispatch(services, self._calls)
+        self._clients.on_alone = services.queue.begin
         self._configuration.take(self._dispatch.configure)
         return services
 

@@ -5,7 +5,8 @@ together. `run` and `run_in_thread` are for any other work with the engine, `whe
 
 The requests of a turn share one sync (group commit), without a timer and without a lock. If the last turn
 had several requests, the next begins when a round of the loop has brought no more. Eight clients, each
-waiting for its answer, then share one sync instead of two. A single client waits for no extra round.
+waiting for its answer, then share one sync instead of two. A single client waits for no round at all: its
+turn begins as soon as its requests are read (`begin`).
 
 A turn of much content runs in the engine's thread, because hashing, writing and syncing release Python's
 lock, so that the loop goes on answering. A small turn is faster on the loop's own thread.
@@ -83,7 +84,7 @@ class EngineQueue:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[QueuedRequest] = deque()
         self._postponed = 0
-        self._is_called = False
+        self._called: asyncio.Handle | None = None  # the next turn
         self._is_in_company = False  # the last turn had more than one request
         self._counted = 0  # requests that waited when the round of the loop began
         self._thread = ThreadPoolExecutor(1, "engine")
@@ -99,6 +100,12 @@ class EngineQueue:
         queued = QueuedRequest(request, render, self._loop.time() + PATIENCE_SECONDS)
         self._enqueue(queued)
         return queued
+
+    def begin(self) -> None:
+        """Begin the next turn at once, because no other client sends requests that could join it."""
+        if self._called is not None:
+            self._called.cancel()
+            self._turn()
 
     def when_idle(self, call: Callable[[], None]) -> None:
         """Make the call now, or when the engine is free. For callers that cannot wait."""
@@ -162,15 +169,14 @@ class EngineQueue:
         self._call()
 
     def _call(self) -> None:
-        if self._waiting and not self._is_called and not self._is_away:
-            self._is_called = True
-            self._loop.call_soon(self._turn)
+        if self._waiting and self._called is None and not self._is_away:
+            self._called = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         if not self._is_away and self._is_gathering():
-            self._loop.call_soon(self._turn)
+            self._called = self._loop.call_soon(self._turn)
             return
-        self._is_called, self._counted = False, 0
+        self._called, self._counted = None, 0
         if self._is_away:
             return
         self._is_in_company = len(self._waiting) > 1
