@@ -141,8 +141,10 @@ def _import_everything() -> None:
 
     import editd.cli
     import editd.server.daemon
+    import editd.workspace.replaced_files
     import editd_client.cli
 
+    editd.workspace.replaced_files.AHEAD = 64  # a thousand files for each test's few edits cost 0.1 s
     for worker in WORKERS:
         importlib.import_module(worker)
     for section in editd_client.cli.VERBS.values():
