@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from editd.system.filesystem import OpenFolder, RealDisk, RealFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class MeddlingDisk(RealDisk):
@@ -51,6 +51,19 @@ class _MeddlingFolder(RealFolder):
     def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("replace", name, other)
         super().replace(name, into, other)
+
+
+class DiskWithoutSyncfs(RealDisk):
+    """A real disk on which each file is synced alone; `synced` has their paths."""
+
+    def __init__(self, root: str | bytes) -> None:
+        super().__init__(root)
+        self.can_sync_whole = False
+        self.synced: list[bytes] = []
+
+    def sync_each(self, paths: Iterable[bytes]) -> None:
+        self.synced.extend(paths)
+        super().sync_each(self.synced)
 
 
 def failing(number: int = errno.EIO) -> Callable[[], None]:

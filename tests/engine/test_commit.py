@@ -17,16 +17,15 @@ from editd.engine.commands import NeedsDelay
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
-from editd.system.filesystem import RealDisk
 from editd.values.changeset import Base, Change, Outcome
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from editd.workspace.reader import OPEN_MAX
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
-from racing_disk import MeddlingDisk, failing
+from racing_disk import DiskWithoutSyncfs, MeddlingDisk, failing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from editd.store.history import History, TransactionDraft
 
@@ -314,22 +313,12 @@ def test_an_abort_that_cannot_be_written_stops_the_engine_until_the_next_start(
 
 
 def test_without_syncfs_each_published_file_is_synced(place: Harness) -> None:
-    synced: list[bytes] = []
-
-    class DiskWithoutSyncfs(RealDisk):
-        def __init__(self, root: str) -> None:
-            super().__init__(root)
-            self.can_sync_whole = False
-
-        def sync_each(self, paths: Iterable[bytes]) -> None:
-            synced.extend(paths)
-            super().sync_each(paths)
-
     place.baseline()
-    with place.engine(make_disk=DiskWithoutSyncfs) as engine:
+    disk = DiskWithoutSyncfs(str(place.root))
+    with place.engine(make_disk=lambda _root: disk) as engine:
         done(engine, apply(write("a", "a\n"), write("d/b", "b\n")))
         sync(engine)
-    assert sorted(synced) == [b"a", b"d/b"]
+    assert sorted(disk.synced) == [b"a", b"d/b"]
 
 
 def test_an_edit_is_not_named_among_the_changes_that_its_reader_did_not_know(place: Harness) -> None:

@@ -12,15 +12,13 @@ import pytest
 import edit_messages
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
-from editd.system.filesystem import RealDisk
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
 from harness import Harness, apply, done, names_below, pack, path_of, sync, write
-from racing_disk import MeddlingDisk
+from racing_disk import DiskWithoutSyncfs, MeddlingDisk
 from working_files import NEWEST, OLD, THEIRS, put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -115,22 +113,12 @@ def test_recovery_removes_the_folder_that_a_deletion_emptied(place: Harness) -> 
 
 
 def test_without_syncfs_a_start_syncs_each_file_that_an_earlier_daemon_published(place: Harness) -> None:
-    synced: list[bytes] = []
-
-    class DiskWithoutSyncfs(RealDisk):
-        def __init__(self, root: str) -> None:
-            super().__init__(root)
-            self.can_sync_whole = False
-
-        def sync_each(self, paths: Iterable[bytes]) -> None:
-            synced.extend(paths)
-            super().sync_each(paths)
-
     place.baseline()
     place.crash(apply(write("a", "a\n")), apply(write("d/b", "b\n")))
-    with place.engine(make_disk=DiskWithoutSyncfs) as engine:
+    disk = DiskWithoutSyncfs(str(place.root))
+    with place.engine(make_disk=lambda _root: disk) as engine:
         sync(engine)
-    assert sorted(synced) == [b"a", b"d/b"]
+    assert sorted(disk.synced) == [b"a", b"d/b"]
 
 
 def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:
