@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections import deque
-from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
@@ -249,12 +248,7 @@ class Trees:
 
     def _editable(self, path: bytes, before: dict[bytes, GitTree | None]) -> GitTree:
         """Return the folder at `path`, copied once for this update; create missing folders."""
-        missing: list[bytes] = [] if b"" in before else [b""]
-        if path and path not in before:
-            missing += accumulate(path.split(b"/"), lambda above, name: b"%b/%b" % (above, name))
-        for way in missing:
-            if way in before:
-                continue
+        for way in ([] if b"" in before else [b""]) + ways_down(path, before):
             folder = before[way] = self._folders[way] if way in self._folders else self.folder(way)
             known = (folder.keys, folder.entries) if folder is not None else ((), ())
             self._folders[way] = GitTree(list(known[0]), list(known[1]))

@@ -110,7 +110,7 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
     return typed
 
 
-APPLY_BYTES_MAX = 1024 * 1024  # of a request that `decode_apply` takes: no limit of the wire is smaller
+APPLY_BYTES_MAX = 1024 * 1024  # of a request that `decode_apply` takes: no array can be over its limit
 COUNT_MAX = 2**31  # of a Replace; more is left to `params_of`
 _REQUEST = msgspec.msgpack.Decoder(tuple[Literal[0], int | str, Literal["apply"], tuple[Apply]])
 
