@@ -82,13 +82,16 @@ class AsyncClient(ClientBase):
         events: Sequence[messages.EventKind] | None = None,
         paths: Sequence[str] | None = None,
         since: int | None = None,
+        brief: bool = False,
     ) -> AsyncEvents:
         """Subscribe to events, on this connection; `since` begins after that transaction.
+
+        With `brief`, transactions have no files, as in `log`.
 
         Up to ten thousand unread events are kept. Beyond that, a `resync` replaces the rest, as when the
         daemon leaves some out.
         """
-        iterator = self.events(events=events, paths=paths, since=since)
+        iterator = self.events(events=events, paths=paths, since=since, brief=brief)
         await iterator.begin()
         return iterator
 
@@ -98,9 +101,10 @@ class AsyncClient(ClientBase):
         events: Sequence[messages.EventKind] | None = None,
         paths: Sequence[str] | None = None,
         since: int | None = None,
+        brief: bool = False,
     ) -> AsyncEvents:
         """Return the iterator of `subscribe` at once. It subscribes when it is first awaited."""
-        asked = requests.subscribe(events=events, paths=paths, since=since)
+        asked = requests.subscribe(events=events, paths=paths, since=since, brief=brief)
         return AsyncEvents(self, self._conversation.subscription(asked))
 
     # ── Transactions ──────────────────────────────────────────────────────────────────────────

@@ -119,14 +119,17 @@ class Client(ClientBase):
         events: Sequence[messages.EventKind] | None = None,
         paths: Sequence[str] | None = None,
         since: int | None = None,
+        brief: bool = False,
     ) -> Events:
         """Subscribe to events, on this connection; `since` begins after that transaction.
+
+        With `brief`, transactions have no files, as in `log`.
 
         Requests can be made in between. Up to ten thousand unread events are kept. Beyond that, a `resync`
         replaces the rest, as when the daemon leaves some out.
         """
         subscription = self._conversation.subscription(
-            requests.subscribe(events=events, paths=paths, since=since)
+            requests.subscribe(events=events, paths=paths, since=since, brief=brief)
         )
         self.ask(self._conversation.subscribing(subscription))
         return Events(subscription, self._listen, self._unsubscribe, is_lasting=self._conversation.is_lasting)

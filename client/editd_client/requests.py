@@ -398,11 +398,17 @@ def log(
     kind: messages.Kind | Sequence[messages.Kind] | None = None,
     since: str | None = None,
     until: str | None = None,
+    grep: str | None = None,
+    brief: bool = False,
+    stat: bool = False,
 ) -> PreparedCall[messages.LogResult]:
     """Return transactions, newest first, `limit` at most. `more` is true if that left some out.
 
     Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
-    `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times.
+    `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
+    the message, in either case of ASCII letters. With `brief`, each transaction has `files_count` and the
+    first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
+    counting took too long); `limit` is 200 at most then.
     """
     asked = messages.Log(
         limit=limit,
@@ -414,8 +420,38 @@ def log(
         kind=_one_or_list(kind),
         since=since,
         until=until,
+        grep=grep,
+        brief=brief,
+        stat=stat,
     )
     return call(asked, messages.LogResult)
+
+
+def log_count(
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    path: str | Sequence[str] | None = None,
+    session: str | Sequence[str] | None = None,
+    actor: str | Sequence[str] | None = None,
+    kind: messages.Kind | Sequence[messages.Kind] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    grep: str | None = None,
+) -> PreparedCall[messages.LogCountResult]:
+    """Return the number of transactions that `log` would list without a limit, and the newest one."""
+    asked = messages.LogCount(
+        before=before,
+        after=after,
+        path=_one_or_list(path),
+        session=_one_or_list(session),
+        actor=_one_or_list(actor),
+        kind=_one_or_list(kind),
+        since=since,
+        until=until,
+        grep=grep,
+    )
+    return call(asked, messages.LogCountResult)
 
 
 def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> PreparedCall[messages.ShowResult]:
@@ -550,12 +586,17 @@ def subscribe(
     events: Sequence[messages.EventKind] | None = None,
     paths: Sequence[str] | None = None,
     since: int | None = None,
+    brief: bool = False,
 ) -> PreparedCall[messages.SubscribeResult]:
-    """Subscribe to these `events`, about files that match these globs, after `since`."""
+    """Subscribe to these `events`, about files that match these globs, after `since`.
+
+    With `brief`, transactions have no files, as in `log`.
+    """
     asked = messages.Subscribe(
         events=None if events is None else list(events),
         paths=None if paths is None else list(paths),
         since=since,
+        brief=brief,
     )
     return call(asked, messages.SubscribeResult)
 
@@ -607,6 +648,7 @@ class RequestMethods:
     rollback = request_method(rollback)
     restore = request_method(restore)
     log = request_method(log)
+    log_count = request_method(log_count)
     show = request_method(show)
     diff = request_method(diff)
     publish = request_method(publish)

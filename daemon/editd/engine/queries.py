@@ -44,9 +44,14 @@ class Queries:
                 states.append(None)
         return states
 
-    def transactions(self, wanted: LogQuery, limit: int) -> tuple[list[Transaction], bool]:
-        """Return the newest `limit` matching transactions, and whether there are more."""
-        matches = self._history.index.log(wanted, limit + 1)
+    def transactions(
+        self, wanted: LogQuery, limit: int, *, files: bool = True
+    ) -> tuple[list[Transaction], bool]:
+        """Return the newest `limit` matching transactions, and whether there are more.
+
+        Without `files`, the transactions have no touches.
+        """
+        matches = self._history.index.log(wanted, limit + 1, files=files)
         return matches[:limit], len(matches) > limit
 
     def changes_between(

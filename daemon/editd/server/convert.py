@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
 from editd.edits.diff import unified
@@ -128,7 +128,7 @@ def several(given: Name | list[Name] | None) -> tuple[Name, ...]:
     return tuple(given) if isinstance(given, list) else (given,)
 
 
-def wanted(params: messages.Log) -> LogQuery:
+def wanted(params: messages.LogFilter) -> LogQuery:
     return LogQuery(
         params.before,
         params.after,
@@ -138,6 +138,7 @@ def wanted(params: messages.Log) -> LogQuery:
         several(params.kind),
         None if params.since is None else time_us(params.since),
         None if params.until is None else time_us(params.until),
+        params.grep or None,
     )
 
 
@@ -270,6 +271,15 @@ def transaction_result(
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
     )
+
+
+def brief_transaction(
+    given: messages.Transaction, count: int, first: str | None
+) -> messages.BriefTransaction:
+    """Return a transaction without its files, but with their number and the first path."""
+    fields = structs.asdict(given)
+    del fields["files"]
+    return messages.BriefTransaction(**fields | {"files_count": count, "path": first})
 
 
 def diff_result(

@@ -41,6 +41,7 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Rollback: history.rollback,
     messages.Restore: history.restore,
     messages.Log: history.log,
+    messages.LogCount: history.log_count,
     messages.Show: history.show,
     messages.Blame: history.blame,
     messages.SessionList: history.session_list,

@@ -61,8 +61,11 @@ class EventFormat(Struct, frozen=True):
 
     method: str = "event"
     prefix: tuple[Any, ...] | None = None
+    is_brief: bool = False  # transactions without their files
 
     def encode(self, connection: Connection, event: dict[str, Any]) -> bytes:
+        if self.is_brief and "transaction" in event:
+            event = {**event, "transaction": _brief(event["transaction"])}
         if self.prefix is None:
             return connection.notify(self.method, event)
         return connection.notice(self.method, [*self.prefix, [event]])
@@ -272,7 +275,9 @@ class Subscriptions:
             listener,
             None if params.events is None else frozenset(params.events),
             None if params.paths is None else convert.globs(params.paths, "A subscription"),
-            EventFormat() if params.notify is None else _form_of(params.notify),
+            EventFormat(is_brief=params.brief)
+            if params.notify is None
+            else _form_of(params.notify, is_brief=params.brief),
             since,
             SubscriptionState.LIVE if since == head else SubscriptionState.CATCHING_UP,
         )
@@ -320,7 +325,12 @@ class Subscriptions:
             self._loop.call_soon(self._catch_up_soon, subscription)
 
 
-def _form_of(notify: messages.Notify) -> EventFormat:
+def _brief(transaction: messages.Transaction) -> messages.BriefTransaction:
+    files = transaction.files
+    return convert.brief_transaction(transaction, len(files), files[0].path if files else None)
+
+
+def _form_of(notify: messages.Notify, *, is_brief: bool) -> EventFormat:
     size = len(encode_msgpack(notify))
     if size > LIMITS.notify_bytes_max:
         raise TooLarge(
@@ -328,7 +338,7 @@ def _form_of(notify: messages.Notify) -> EventFormat:
             hint="It goes out with every event: give a short name in `prefix`, and keep the rest yourself.",
             data={"size": size, "limit": LIMITS.notify_bytes_max},
         )
-    return EventFormat(notify.method, tuple(notify.prefix))
+    return EventFormat(notify.method, tuple(notify.prefix), is_brief)
 
 
 def _pieces(wanted: Iterable[OutgoingEvent], subscription: Subscription) -> Iterator[list[OutgoingEvent]]:

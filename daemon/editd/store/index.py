@@ -55,6 +55,14 @@ LOT = 500  # transactions in one write, which takes some 10 ms
 BACKLOG_MAX = 20_000  # transactions in memory while writes fail; some 50 MB
 
 
+_FILE_COUNTS = """
+select touch.seq, count(distinct touch.path), min(touch.path) from touch
+left join touch as target on target.source = touch.path and target.seq = touch.seq and target.before is null
+where touch.seq in ({}) and (touch.after is not null or target.seq is null)
+group by touch.seq
+"""
+
+
 class _Forgotten(Exception):
     """The end of a trial, which rolls back the database."""
 
@@ -252,8 +260,32 @@ class Index:
         rows = self._all("select seq from tx where request_id = ? order by seq", (request_id,))
         return [row[0] for row in rows]
 
-    def log(self, wanted: LogQuery, limit: int) -> list[Transaction]:
-        """Return the newest `limit` transactions that match `wanted`, newest first."""
+    def log(self, wanted: LogQuery, limit: int, *, files: bool = True) -> list[Transaction]:
+        """Return the newest `limit` transactions that match `wanted`, newest first.
+
+        Without `files`, the transactions have no touches.
+        """
+        matching, values = self._matching(wanted)
+        rows = self._all(f"select tx.* from {matching} order by tx.seq desc limit ?", (*values, limit))  # noqa: S608  # no user input
+        return self._transactions(rows) if files else [transaction_in(row, ()) for row in rows]
+
+    def count_matching(self, wanted: LogQuery) -> int:
+        """Return the number of transactions that match `wanted`."""
+        matching, values = self._matching(wanted)
+        return cast("int", self._all(f"select count(*) from {matching}", values)[0][0])  # noqa: S608  # no user input
+
+    def file_counts(self, seqs: Sequence[int]) -> dict[int, tuple[int, str]]:
+        """Return of each transaction with files their number and the first path. A move is one file."""
+        counts: dict[int, tuple[int, str]] = {}
+        for start in range(0, len(seqs), ASKED_AT_ONCE):
+            few = seqs[start : start + ASKED_AT_ONCE]
+            rows = self._all(_FILE_COUNTS.format(marks(few)), few)
+            for seq, count, path in rows:
+                counts[seq] = count, os.fsdecode(path)
+        return counts
+
+    def _matching(self, wanted: LogQuery) -> tuple[str, list[Any]]:
+        """Return what follows `from` in a query of the matching transactions, and its values."""
         conditions, values = ["1"], list[Any]()
         first, last = self._between(wanted.since_us, wanted.until_us)
         for column, operator, value in (
@@ -271,16 +303,14 @@ class Index:
             if names:
                 conditions.append(f"tx.{column} in ({marks(names)})")
                 values += map(stored, names)
+        if wanted.grep is not None:
+            conditions.append("instr(lower(tx.message), lower(?))")
+            values.append(stored(wanted.grep))
         source = "tx"
         if wanted.paths:
             source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
             values[:0] = bounds(wanted.paths)
-        rows = self._all(
-            f"select tx.* from {source} where {' and '.join(conditions)}"  # noqa: S608  # no user input
-            " order by tx.seq desc limit ?",
-            (*values, limit),
-        )
-        return self._transactions(rows)
+        return f"{source} where {' and '.join(conditions)}", values
 
     def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
         """Convert two times to the first and last seq between them: time rises with seq. None: no bound."""

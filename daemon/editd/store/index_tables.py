@@ -60,6 +60,7 @@ class LogQuery(Struct, frozen=True):
     kinds: tuple[Kind, ...] = ()
     since_us: int | None = None  # at this time or after it
     until_us: int | None = None
+    grep: str | None = None  # text in the message; the case of ASCII letters does not matter
 
 
 class TransactionInfo(Struct, frozen=True):

@@ -309,9 +309,9 @@ class Restore(Params):
     dry_run: bool = False
 
 
-class Log(Params):
-    method: ClassVar[str] = "log"
-    limit: int = 50
+class LogFilter(Params):
+    """The transactions that a `log` or a `log.count` is about; None means all."""
+
     before: int | None = None
     after: int | None = None
     path: str | list[str] | None = None
@@ -320,6 +320,18 @@ class Log(Params):
     kind: Kind | list[Kind] | None = None
     since: str | None = None  # RFC 3339
     until: str | None = None
+    grep: str | None = None  # text in the message
+
+
+class Log(LogFilter):
+    method: ClassVar[str] = "log"
+    limit: int = 50
+    brief: bool = False  # without the files, but with their number and the first path
+    stat: bool = False  # with the lines added and deleted
+
+
+class LogCount(LogFilter):
+    method: ClassVar[str] = "log.count"
 
 
 class Show(Params):
@@ -436,6 +448,7 @@ class Subscribe(Params):
     paths: list[str] | None = None
     since: int | None = None
     notify: Notify | None = None
+    brief: bool = False  # transactions without their files, as in `log`
 
 
 class Unsubscribe(Params):
@@ -462,7 +475,7 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, Show, Diff, Publish, SessionOpen, SessionClose,
+        Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
         Unsubscribe, Gc, ConfigReload, HooksRun,
     )
@@ -604,7 +617,9 @@ class Published(Result):
     branch: str
 
 
-class Transaction(Result):
+class BriefTransaction(Result):
+    """A transaction without its files."""
+
     seq: int
     id: str
     kind: Kind
@@ -612,12 +627,19 @@ class Transaction(Result):
     session: str | None
     message: str
     time: str  # RFC 3339, UTC, microseconds
-    files: list[Change]
     undoes: list[int]
     undone_by: int | None
     request_id: str | None
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
     published: Published | UnsetType = UNSET  # in `log` and `show`
+    files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
+    path: str | UnsetType | None = UNSET  # the first of its files
+    added: int | UnsetType | None = UNSET  # lines, if the request has `stat`; null if counting took too long
+    deleted: int | UnsetType | None = UNSET
+
+
+class Transaction(BriefTransaction):
+    files: list[Change] = []
 
 
 class FileResult(Result):
@@ -671,6 +693,18 @@ class BeginResult(Result):
 class LogResult(Result):
     transactions: list[Transaction]
     more: bool
+
+
+class BriefLogResult(Result):
+    """The result of a `log` with `brief`; a client reads it as a `LogResult` without files."""
+
+    transactions: list[BriefTransaction]
+    more: bool
+
+
+class LogCountResult(Result):
+    count: int
+    head: int
 
 
 class Hunk(Result):

@@ -31,7 +31,7 @@ from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
     from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState, PendingAnswer
@@ -48,16 +48,71 @@ LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
 SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 LOT = 200  # transactions that are counted at once, so that other requests come in between
-LINES_SECONDS = 5.0  # for counting the lines of all sessions; later ones get none
+LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
+STAT_TRANSACTIONS_MAX = 200  # whose lines one `log` counts
 
 
-def log(services: Services, params: messages.Log, _caller: ClientState) -> messages.LogResult:
+def log(services: Services, params: messages.Log, _caller: ClientState) -> Answer:
     if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
         raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
-    found, more = services.queries.transactions(convert.wanted(params), params.limit)
-    published = services.guard.registry.published([int(tx.seq) for tx in found])
-    shown = [convert.transaction_result(tx, published.get(int(tx.seq))) for tx in found]
-    return messages.LogResult(transactions=shown, more=more)
+    if params.stat and params.limit > STAT_TRANSACTIONS_MAX:
+        raise InvalidParams(
+            f"With `stat`, `limit` is at most {STAT_TRANSACTIONS_MAX}.",
+            hint="`before` continues the list.",
+        )
+    found, more = services.queries.transactions(
+        convert.wanted(params), params.limit, files=params.stat or not params.brief
+    )
+    seqs = [int(transaction.seq) for transaction in found]
+    published = services.guard.registry.published(seqs)
+    shown = [convert.transaction_result(one, published.get(int(one.seq))) for one in found]
+    files = services.engine.history.index.file_counts(seqs) if params.brief else None
+    return _with_lines(services, found, shown, files, more=more) if params.stat else _log(shown, files, more)
+
+
+def _log(
+    shown: list[messages.Transaction], files: Mapping[int, tuple[int, str]] | None, more: bool
+) -> messages.LogResult | messages.BriefLogResult:
+    """Return the answer of `log`: with `files`, the count and first path of each, it is brief."""
+    if files is None:
+        return messages.LogResult(transactions=shown, more=more)
+    brief = [convert.brief_transaction(one, *files.get(one.seq, (0, None))) for one in shown]
+    return messages.BriefLogResult(transactions=brief, more=more)
+
+
+async def _with_lines(
+    services: Services,
+    found: Sequence[Transaction],
+    shown: Sequence[messages.Transaction],
+    files: Mapping[int, tuple[int, str]] | None,
+    *,
+    more: bool,
+) -> messages.LogResult | messages.BriefLogResult:
+    """Add the lines that each transaction added and deleted."""
+    until = time.monotonic() + LINES_SECONDS
+    counted: list[messages.Transaction] = []
+    for transaction, result in zip(found, shown, strict=True):
+        whole = replace(
+            transaction, touches=tuple(replace(one, undone_by=None) for one in transaction.touches)
+        )
+        work = _Counts(is_whole=time.monotonic() < until)
+        if work.is_whole:
+            await services.queue.run(partial(_count_lines, services, whole, work))
+        counted.append(
+            replace(
+                result,
+                added=work.added if work.is_whole else None,
+                deleted=work.removed if work.is_whole else None,
+            )
+        )
+    return _log(counted, files, more)
+
+
+def log_count(services: Services, params: messages.LogCount, _caller: ClientState) -> messages.LogCountResult:
+    history = services.engine.history
+    return messages.LogCountResult(
+        count=history.index.count_matching(convert.wanted(params)), head=history.head
+    )
 
 
 def show(services: Services, params: messages.Show, _caller: ClientState) -> messages.ShowResult:
