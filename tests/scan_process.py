@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editd.system.frames import read_frame, write_frame
+from editd.system.process import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

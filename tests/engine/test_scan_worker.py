@@ -12,7 +12,7 @@ import pytest
 from editd.engine import scan_worker
 from editd.engine.scan_worker import ScanWorker
 from editd.store.transaction_record import parse
-from editd.system.frames import pack
+from editd.system.process import pack_frame
 from editd.workspace.scan import FILE_BYTES_MAX
 from scan_process import Ground, everything_below
 
@@ -434,6 +434,6 @@ def test_it_ends_quietly_with_its_daemon(ground: Ground) -> None:
     ground.baseline()
     child = [sys.executable, "-m", "editd.engine.scan_worker", str(ground.root), str(ground.state)]
     argv = ["sh", "-c", '"$@" | head -c 5', "sh", *child]
-    request = pack({"do": "scan", "id": 1})
+    request = pack_frame({"do": "scan", "id": 1})
     done = subprocess.run(argv, env=ground.environment, input=request, capture_output=True, check=True)
     assert done.stderr == b""

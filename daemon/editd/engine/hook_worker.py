@@ -1,6 +1,6 @@
 """The hook worker: a process that runs the hooks of one job in its own scratch folder, and then ends.
 
-`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.frames`). The request is
+`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.process`). The request is
 a frame with the hooks and a frame for each file (`engine.hooks.requests_of`). The answer is read by
 `engine.hooks.HookAnswers`.
 
@@ -25,13 +25,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.system.frames import read_frame, write_frame
-from editd.system.process import die_with_parent, kill_descendants, set_subreaper
+from editd.system.process import die_with_parent, kill_descendants, read_frame, set_subreaper, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.system.frames import Frame
+    from editd.system.process import Frame
 
 LOOK_SECONDS = 0.01  # interval for checking whether a silent command has ended
 PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer

@@ -1,6 +1,6 @@
 """The regex worker: a process that runs regular expressions, so that a slow one does not block the daemon.
 
-`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.frames`). It sends
+`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.process`). It sends
 `{ready}` after its imports. `request_of` makes a request. The answer is
 `{matches: [[start, end, groups, expansion, has_inner]]}` …, the last frame with `done`, or
 `{refused, message, hint, data}`.
@@ -29,13 +29,12 @@ from msgspec.structs import asdict
 
 from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
-from editd.system.frames import read_frame, write_frame
-from editd.system.process import exit_fast
+from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.system.frames import Frame
+    from editd.system.process import Frame
 
 
 # The refusals of a regular expression that is invalid, too slow, or matches too much.

@@ -1,6 +1,6 @@
 """The scan worker: a process that takes the baseline, and walks the workspace when the daemon settles.
 
-`python -m editd.engine.scan_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+`python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
 It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
 `{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or
@@ -23,8 +23,7 @@ from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees, commit_content
 from editd.store.git_repository import borrow, create_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
-from editd.system.frames import read_frame, write_frame
-from editd.system.process import exit_fast
+from editd.system.process import exit_fast, read_frame, write_frame
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known

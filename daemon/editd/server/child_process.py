@@ -1,4 +1,4 @@
-"""A child process that answers framed requests (`system.frames`) over its standard input and output.
+"""A child process that answers framed requests (`system.process`) over its standard input and output.
 
 Exec'ed, never forked, because a forked child would keep the daemon's flock. It runs in a session of its own,
 so that an interrupt at the terminal reaches the daemon alone. It ends when its input closes: by `close`, or
@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from editd.system import frames
+from editd.system import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -37,7 +37,7 @@ class ChildProcess:
         self,
         argv: Sequence[str],
         *,
-        on_frame: Callable[[frames.Frame], None],
+        on_frame: Callable[[process.Frame], None],
         on_death: Callable[[int], None],
         nice: int = 0,
     ) -> None:
@@ -62,12 +62,12 @@ class ChildProcess:
         assert self._transport is not None, "not started"
         return self._transport.get_pid()
 
-    def send(self, frame: frames.Frame) -> None:
+    def send(self, frame: process.Frame) -> None:
         """Send one frame. A child that has ended gets nothing: its owner learns of that by `on_death`."""
         assert self._transport is not None, "not started"
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
         if stream is not None and not stream.is_closing():
-            stream.write(frames.pack(frame))
+            stream.write(process.pack_frame(frame))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Close its input, wait `seconds` for its end, then kill it. Returns when it has ended.
@@ -98,7 +98,7 @@ class ChildProcess:
     def _name(self) -> str:
         return " ".join(self._argv[2:4])
 
-    def _heard(self, frame: frames.Frame) -> None:
+    def _heard(self, frame: process.Frame) -> None:
         if not self._closing:
             self._on_frame(frame)
 
@@ -153,7 +153,7 @@ class RequestProcess:
         self._argv = argv
         self._nice = nice
         self._child: ChildProcess | None = None
-        self._answer: asyncio.Future[frames.Frame | None] | None = None
+        self._answer: asyncio.Future[process.Frame | None] | None = None
         self._idle = IdleTimer(self.close)
 
     async def start(self) -> None:
@@ -170,7 +170,7 @@ class RequestProcess:
         if self._child is not child:  # closed meanwhile
             await child.close()
 
-    async def ask(self, request: frames.Frame) -> frames.Frame | None:
+    async def ask(self, request: process.Frame) -> process.Frame | None:
         """Return the answer to a request; None if the process dies or is closed before. Raises OSError."""
         self._idle.stop()
         await self.start()
@@ -196,7 +196,7 @@ class RequestProcess:
         if self._child is not None:
             self._child.kill()
 
-    def _heard(self, frame: frames.Frame | None) -> None:
+    def _heard(self, frame: process.Frame | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(frame)
 
@@ -242,15 +242,15 @@ class _Pipes(asyncio.SubprocessProtocol):
         for line in lines:
             self._child._complained(line)
 
-    def _next(self) -> frames.Frame | None:
-        if len(self._buffer) < frames.HEADER_BYTES:
+    def _next(self) -> process.Frame | None:
+        if len(self._buffer) < process.HEADER_BYTES:
             return None
-        end = frames.HEADER_BYTES + frames.body_bytes(bytes(self._buffer[: frames.HEADER_BYTES]))
+        end = process.HEADER_BYTES + process.frame_body_bytes(bytes(self._buffer[: process.HEADER_BYTES]))
         if len(self._buffer) < end:
             return None
-        body = bytes(self._buffer[frames.HEADER_BYTES : end])
+        body = bytes(self._buffer[process.HEADER_BYTES : end])
         del self._buffer[:end]
-        return frames.unpack(body)
+        return process.unpack_frame(body)
 
 
 def _be_nice(pid: int, nice: int) -> None:

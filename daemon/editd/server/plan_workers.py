@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
-    from editd.system.frames import Frame
+    from editd.system.process import Frame
 
 
 log = logging.getLogger(__name__)

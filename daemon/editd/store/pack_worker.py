@@ -1,6 +1,6 @@
 """The packing process: it tails the journal, turns committed records into git objects, and combines packs.
 
-`python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+`python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
 As a thread of the daemon it cost more than half of the throughput at eight clients, in a prototype; as a
 niced process it costs a seventh.
 
@@ -36,8 +36,7 @@ from editd.store.journal import Frame, JournalPosition, committed, frames
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, parse, transaction_of, tree_entry
 from editd.system.files import sync_path, take
-from editd.system.frames import read_frame, write_frame
-from editd.system.process import exit_fast
+from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

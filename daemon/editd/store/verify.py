@@ -45,8 +45,7 @@ from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
 from editd.store.transaction_record import transactions_of
-from editd.system.frames import read_frame, write_frame
-from editd.system.process import exit_fast
+from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -428,7 +427,7 @@ def _first_difference(path: str, other: str, last: int) -> str | None:
 
 # The process in which a `check` verifies the whole history, while packing goes on.
 #
-# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
+# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
 # Each check starts one. It writes nothing but an index of its own beside the verified one. It ends with the
 # daemon, however long the check would have taken.
 

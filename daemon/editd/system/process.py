@@ -1,4 +1,4 @@
-"""Processes: the descendants of one, the peer of a socket, and the memory and the fast end of this one."""
+"""Processes: descendants, the frames to a child, a socket's peer, and the memory and fast end of this one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from typing import NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol, cast
 
+import msgpack
 from msgspec import Struct
 
 # The process tree: all processes that a process has started, directly or not.
@@ -150,3 +151,63 @@ def exit_fast(status: int = 0) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):  # it has no reader any more, or is closed
             stream.flush()
     os._exit(status)
+
+
+# Frames over a pipe: the messages between the daemon and its children.
+#
+# A frame is a length of four bytes, big end first, and a MessagePack map of that many bytes. Text
+# with bytes that are not UTF-8 is `str` with surrogate escapes on both ends; `bytes` stay `bytes`.
+# A child reads with `read_frame` until it returns None: its parent has closed the pipe or died, and
+# the child ends. Both ends are ours, so a broken frame is our bug and raises.
+
+HEADER_BYTES = 4
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+"""Larger than any frame of ours; a length beyond it is garbage from a broken child."""
+
+Frame = dict[str, Any]
+
+
+def read_frame(stream: IO[bytes]) -> Frame | None:
+    """Return the next frame of a buffered `stream`, or None at its end, even in the middle of a frame.
+
+    Raises ValueError if the bytes are not a frame.
+    """
+    header = stream.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return None
+    size = frame_body_bytes(header)
+    body = stream.read(size)
+    return unpack_frame(body) if len(body) == size else None
+
+
+def write_frame(stream: IO[bytes], frame: Frame) -> None:
+    """Write `frame` and flush; raises BrokenPipeError if the reader is gone."""
+    stream.write(pack_frame(frame))
+    stream.flush()
+
+
+def pack_frame(frame: Frame) -> bytes:
+    """Return the bytes of `frame`, with its length in front."""
+    body = cast("bytes", msgpack.packb(frame, unicode_errors="surrogateescape"))
+    if len(body) > FRAME_BYTES_MAX:
+        raise ValueError(f"a frame of {len(body)} bytes is over the limit of {FRAME_BYTES_MAX}")
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def frame_body_bytes(header: bytes) -> int:
+    """Return the number of bytes after this header; raises ValueError if it is above the limit."""
+    size = int.from_bytes(header, "big")
+    if size > FRAME_BYTES_MAX:
+        raise ValueError(f"a frame of {size} bytes is over the limit of {FRAME_BYTES_MAX}")
+    return size
+
+
+def unpack_frame(body: bytes) -> Frame:
+    """Return the frame in `body`; raises ValueError if it has none."""
+    try:
+        frame = msgpack.unpackb(body, unicode_errors="surrogateescape", strict_map_key=False)
+    except (msgpack.UnpackException, TypeError) as error:
+        raise ValueError(f"a frame that is not MessagePack: {error}") from error
+    if not isinstance(frame, dict):
+        raise ValueError("a frame that is not a map")
+    return cast("Frame", frame)
