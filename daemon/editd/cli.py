@@ -19,7 +19,7 @@ from editd.config.load import read_config
 from editd.errors import Refused
 from editd.server.daemon import Daemon
 from editd.server.ownership import AlreadyRunning, WorkspacePaths
-from editd.system.systemd_notify import SystemdNotifier
+from editd.server.systemd import SystemdNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

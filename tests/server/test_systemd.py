@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.server.systemd import SystemdStatus
-from editd.system.systemd_notify import SystemdNotifier
+from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd_client.client import Client
 from editd_client.errors import Unreachable
 from supervisor import HANGING, Supervised, supervised

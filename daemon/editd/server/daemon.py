@@ -42,7 +42,7 @@ from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
-from editd.server.systemd import SystemdStatus
+from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
@@ -50,7 +50,6 @@ from editd.store.verify import is_begun
 from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.process import release_free_memory
-from editd.system.systemd_notify import SystemdNotifier
 from editd.tools.api import ToolSettings
 from editd.tools.context import DIALECTS, ToolSet
 from editd.wire import messages

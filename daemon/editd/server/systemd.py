@@ -1,23 +1,141 @@
-"""Supervision: notifications to systemd that the daemon is alive, and its status.
+"""systemd: sockets that it hands over, notifications to it, and the supervision of the daemon.
 
-The loop itself sends them, so a loop that hangs sends nothing, and systemd restarts the daemon. A long
-transaction or a baseline holds the loop for no longer than its slices.
+Sockets handed over (sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, from descriptor 3 on.
+Notifications (sd_notify(3)): datagrams to NOTIFY_SOCKET, with WATCHDOG_USEC and WATCHDOG_PID.
+
+The variables are removed from the environment, so that no child of the daemon takes them for its own. A
+failed notification raises nothing: the daemon serves all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
+import stat
+import time
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from editd.server.async_timeout import wait_event
 from editd.server.engine_queue import Activity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
-    from editd.system.systemd_notify import SystemdNotifier
     from editd.wire.messages import StatusResult
+
+FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
+SOCKET_NAME = "editd"  # FileDescriptorName= of our socket unit
+STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
+
+
+class SystemdNotifier(Struct):
+    """The socket that systemd has given, and the notifications to it; without systemd, they do nothing."""
+
+    listener: socket.socket | None = None
+    watchdog_seconds: float | None = None  # the longest time between two signs of life
+    _address: str | None = None
+    _told: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, environment: MutableMapping[str, str]) -> SystemdNotifier:
+        """Return the systemd that the environment names. Raises OSError for sockets that are not ours."""
+        return cls(_inherited(environment), _watchdog_seconds(environment), _address(environment))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether systemd started us: it wants notifications, or passed us a listening socket."""
+        return self._address is not None or self.listener is not None
+
+    def ready(self) -> None:
+        """Notify that the socket answers."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """Notify that the configuration is being reloaded; `ready` follows."""
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """Notify that no new requests are taken."""
+        self._tell("STOPPING=1")
+
+    def alive(self) -> None:
+        """Notify that the loop is running."""
+        self._tell("WATCHDOG=1")
+
+    def status(self, sentence: str) -> None:
+        """Notify of the daemon's status, unless it is the same as the last one."""
+        text = " ".join(sentence.split())[:STATUS_LENGTH_MAX]
+        if self._told.get("STATUS") != text:
+            self._told["STATUS"] = text
+            self._tell(f"STATUS={text}")
+
+    def _tell(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        with (
+            contextlib.suppress(OSError),  # it is gone, or too slow to read: no reason to end
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as datagram,
+        ):
+            datagram.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
+
+
+def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """Return the listening socket that was handed over to this very process, if there is one."""
+    pid, count, names = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
+    if pid != str(os.getpid()) or not count.isdecimal() or count == "0":
+        return None
+    descriptors = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    called = dict(zip(names.split(":"), descriptors, strict=False))
+    if len(descriptors) > 1 and SOCKET_NAME not in called:
+        raise OSError(
+            f"{len(descriptors)} sockets were handed over, and none is named {SOCKET_NAME}. "
+            f"Hand over one, or name it with FileDescriptorName={SOCKET_NAME}."
+        )
+    return _listening(called.get(SOCKET_NAME, FIRST_DESCRIPTOR))
+
+
+def _listening(descriptor: int) -> socket.socket:
+    """Return the Unix socket that listens at `descriptor`. Raises OSError for anything else."""
+    if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        found = socket.socket(fileno=descriptor)
+        if (
+            found.family == socket.AF_UNIX
+            and found.type == socket.SOCK_STREAM
+            and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        ):
+            found.setblocking(False)
+            return found
+        found.detach()
+    raise OSError(
+        f"Descriptor {descriptor}, which was handed over, is not a listening Unix stream socket. "
+        "The socket unit must have one ListenStream= with a path, and no Accept=yes."
+    )
+
+
+def _watchdog_seconds(environment: MutableMapping[str, str]) -> float | None:
+    wanted, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+    if not wanted.isdecimal() or wanted == "0" or pid not in ("", str(os.getpid())):
+        return None
+    return int(wanted) / 1_000_000
+
+
+def _address(environment: MutableMapping[str, str]) -> str | None:
+    """Return NOTIFY_SOCKET as an address: a path, or after an `@` an abstract name."""
+    given = environment.pop("NOTIFY_SOCKET", "")
+    if given.startswith("@"):
+        return "\0" + given[1:]
+    return given if given.startswith("/") else None
+
+
+# Supervision: the loop itself sends the notifications, so if it hangs, systemd gets none and restarts
+# the daemon. A long transaction or a baseline holds the loop for no longer than its slices.
 
 log = logging.getLogger(__name__)
 

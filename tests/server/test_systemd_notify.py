@@ -1,4 +1,4 @@
-"""system.systemd_notify: what the environment says is believed only where it is said to this process."""
+"""server.systemd: what the environment says is believed only where it is said to this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system.systemd_notify import SystemdNotifier
+from editd.server.systemd import SystemdNotifier
 
 if TYPE_CHECKING:
     from pathlib import Path
