@@ -15,7 +15,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
-    from editd.system.clock import Clock
     from editd.values.changeset import Change, Outcome
     from editd.values.content import FileState
     from editd.values.session import Session
@@ -88,6 +88,25 @@ class EditPolicy(Struct, frozen=True):
 def policy_of(config: Config) -> EditPolicy:
     """Return the policy of the configuration."""
     return EditPolicy(tuple(map(Glob.parse, config.protect)), config.history.quota)
+
+
+class Clock(Protocol):
+    """Time as an argument, so that a test can give its own."""
+
+    def now_us(self) -> int:
+        """Return microseconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that only rise."""
+        ...
+
+
+class RealClock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    monotonic = staticmethod(time.monotonic)
 
 
 class AccessControl(Struct, frozen=True):

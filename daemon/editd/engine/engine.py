@@ -67,7 +67,7 @@ from editd.errors import (
     Refused,
     Unread,
 )
-from editd.system.clock import Clock, boot_id
+from editd.system.files import boot_id
 from editd.tools.context import ToolSet
 from editd.values.changeset import Base, Change, OnStale, Outcome, ReadMark
 from editd.values.path import WorkspacePath
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
-    from editd.engine.access import AccessControl
+    from editd.engine.access import AccessControl, Clock
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import FileState, Version

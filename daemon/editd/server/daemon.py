@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 import editd
+from editd.engine.access import RealClock
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.open_work import Changesets
@@ -47,7 +48,6 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
-from editd.system.clock import RealClock
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.process import release_free_memory
 from editd.tools.api import ToolSettings

@@ -48,6 +48,18 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
+def boot_id() -> bytes:
+    """Return 16 bytes that identify this boot of the machine; b"" if unknown.
+
+    After another boot, files that were not synced may be torn.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return bytes.fromhex(file.read().strip().replace("-", ""))
+    except OSError:
+        return b""
+
+
 # Regular files of other programs, opened without blocking on a FIFO or a terminal.
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import PermissionDenied
-from editd.system.clock import boot_id
-from editd.system.files import replace_file_durably
+from editd.system.files import boot_id, replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
 from editd.system.mounts import MountEvents, folding_mounts, mount_of, mounts, mounts_below
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
