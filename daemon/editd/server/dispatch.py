@@ -114,7 +114,8 @@ class Dispatch:
 
     def _recorded(self, transaction: Transaction) -> None:
         self._services.queue.activity.note()
-        self._services.subscriptions.recorded(transaction)
+        if self._services.subscriptions.by_client:
+            self._services.subscriptions.recorded(transaction)
         self._services.watching.recorded(transaction)
         if transaction.kind in ("outside", "exec"):
             self._services.leases.recorded(transaction)

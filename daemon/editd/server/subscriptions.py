@@ -172,7 +172,7 @@ class Subscriptions:
         self._history = history
         self._queue = queue
         self._loop = asyncio.get_running_loop()
-        self._by_visitor: dict[int, dict[int, Subscription]] = {}
+        self.by_client: dict[int, dict[int, Subscription]] = {}  # empty if nobody subscribes
         self._waiting: deque[Transaction | OutgoingEvent] = deque()
         self._is_called = False
         self._round: Iterator[Subscription] = iter(())
@@ -194,10 +194,10 @@ class Subscriptions:
         self.tell("shutdown", {})
         while self._waiting or self._told:
             self._tell_some(None)
-        self._by_visitor.clear()
+        self.by_client.clear()
 
     def _say(self, what: Transaction | OutgoingEvent) -> None:
-        if not self._by_visitor:
+        if not self.by_client:
             return
         self._waiting.append(what)
         if not self._is_called:
@@ -230,28 +230,28 @@ class Subscriptions:
         self._newest = max((int(what.seq) for what in waiting if what.seq is not None), default=self._newest)
 
     def _everybody(self) -> Iterator[Subscription]:
-        for theirs in self._by_visitor.values():
+        for theirs in self.by_client.values():
             yield from theirs.values()
 
     # ── subscribers ──
 
     def leave(self, caller: ClientState) -> None:
         """Drop the subscriptions of a closed connection."""
-        for subscription in self._by_visitor.pop(caller.number, {}).values():
+        for subscription in self.by_client.pop(caller.number, {}).values():
             subscription.is_over = True
 
     def __len__(self) -> int:
-        return sum(len(theirs) for theirs in self._by_visitor.values())
+        return sum(len(theirs) for theirs in self.by_client.values())
 
     def subscribe(self, params: messages.Subscribe, caller: ClientState) -> messages.SubscribeResult:
-        theirs = self._by_visitor.get(caller.number, {})
+        theirs = self.by_client.get(caller.number, {})
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
                 f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
                 hint="`unsubscribe`, or leave out the filters: one subscription may get all events.",
             )
         subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
-        self._by_visitor.setdefault(caller.number, {})[subscription.number] = subscription
+        self.by_client.setdefault(caller.number, {})[subscription.number] = subscription
         caller.listener.on_reading_again = lambda: self._reads_again(caller.number)
         if subscription.state is SubscriptionState.CATCHING_UP:
             self._loop.call_soon(self._catch_up_soon, subscription)
@@ -283,7 +283,7 @@ class Subscriptions:
         )
 
     def unsubscribe(self, params: messages.Unsubscribe, caller: ClientState) -> messages.Empty:
-        theirs = self._by_visitor.get(caller.number, {})
+        theirs = self.by_client.get(caller.number, {})
         subscription = theirs.pop(params.subscription, None)
         if subscription is None:
             raise InvalidParams(
@@ -296,7 +296,7 @@ class Subscriptions:
     # ── subscribers that lag ──
 
     def _reads_again(self, caller: int) -> None:
-        for subscription in self._by_visitor.get(caller, {}).values():
+        for subscription in self.by_client.get(caller, {}).values():
             if subscription.state is SubscriptionState.BEHIND:
                 subscription.resync(self._newest)
             elif subscription.state is SubscriptionState.CATCHING_UP:
