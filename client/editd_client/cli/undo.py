@@ -1,7 +1,8 @@
-"""The verbs that take back: `undo`, `redo`, `rollback` and `restore`."""
+"""The verbs that take back and publish: `undo`, `redo`, `rollback`, `restore` and `publish`."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from editd_client.cli.edits import report
 from editd_client.cli.hunk_choice import HunkSelection, check_terminal, choose, hunks_named
 from editd_client.cli.options import (
     AuthorOptions,
+    as_json,
     authored,
     fitting,
     forcing,
@@ -23,20 +25,21 @@ from editd_client.cli.options import (
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import (
         Filter,
         InTheWay,
         Kind,
         OnConflict,
+        PublishedFile,
+        PublishResult,
         Tx,
         UndoResult,
     )
     from editd_client.cli.invocation import Invocation
     from editd_client.cli.options import AuthorOptions
     from editd_client.client import Client
-
 
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
@@ -380,3 +383,99 @@ def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
 
 def _listed(seqs: list[int]) -> str:
     return ", ".join(map(str, seqs))
+
+
+LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
+
+
+@click.command("publish")
+@click.option("-m", "--message", metavar="TEXT", help="Message of the commit. A dry run needs none.")
+@click.option(
+    "--session",
+    "sessions",
+    metavar="NAME",
+    multiple=True,
+    help="A session whose work to publish (default: $EDITD_SESSION). Repeatable.",
+)
+@click.option("--from", "first", metavar="TX", help="First transaction of a range (default: the very first).")
+@click.option("--to", "last", metavar="TX", help="Last transaction, included (default: the newest).")
+@click.option("--branch", metavar="NAME", help="Branch, old or new (default: the checked-out branch).")
+@click.option("--author", metavar="'NAME <MAIL>'", help="Author (default: you, from git's configuration).")
+@click.option("--dry-run", is_flag=True, help="Show the commit's content without making it.")
+@click.option("--stat", is_flag=True, help="Show the files with their lines added and removed.")
+@as_json
+@click.pass_obj
+def publish_verb(invocation: Invocation, /, **given: Any) -> None:
+    """Make one ordinary commit of the work of sessions or of a range.
+
+    The commit holds only that work, merged onto the branch's tip. Other changes in the working tree
+    stay as they are, and `git status` shows nothing else. A new branch begins at HEAD. Every other
+    actor is named as a co-author. Work that the branch already has is not published twice.
+
+    Stages nothing: the index must be clean, unless --branch names another branch. Runs no git hooks
+    and signs nothing: `git commit --amend -S` does both.
+
+    To take a publish back, use git: `git reset HEAD~`, or `git revert` if others have the commit.
+    After that, the work can be published again.
+
+    \b
+    Examples:
+      editctl publish --session fix-parser -m "Fix the parser"
+      editctl publish --session fix-parser --session types --dry-run
+      editctl publish --session fix-parser --branch agents/parser -m "Fix the parser"
+      editctl publish --from 3 --to 17 -m "The work of today"
+    """
+    _publish(invocation, **given)
+
+
+def _publish(
+    invocation: Invocation,
+    *,
+    message: str | None,
+    sessions: tuple[str, ...],
+    first: str | None,
+    last: str | None,
+    branch: str | None,
+    author: str | None,
+    dry_run: bool,
+    stat: bool,
+) -> None:
+    if sessions and (first is not None or last is not None):
+        raise click.UsageError("Use --session, or --from and --to, not both.")
+    if not sessions and first is None and last is None and not os.environ.get("EDITD_SESSION"):
+        raise click.UsageError("Name the work: --session NAME, or --from TX and --to TX.")
+    if message is None and not dry_run:
+        raise click.UsageError("Missing option '-m' / '--message'.")
+    with invocation.client() as client:
+        result = client.publish(
+            message or "(no message yet)",
+            session=sessions or None,
+            from_=None if first is None else transaction_named(first),
+            to=None if last is None else transaction_named(last),
+            branch=branch,
+            author=author,
+            dry_run=dry_run,
+        )
+    if not invocation.say_json(result):
+        for line in _commit_lines(result, is_long=stat or dry_run):
+            output.echo(line)
+
+
+def _commit_lines(result: PublishResult, *, is_long: bool) -> Iterator[str]:
+    subject = result.message.splitlines()[0]
+    if not result.commit:
+        yield f"dry run: on {result.branch}: {subject}"
+    else:
+        yield f"{result.commit[:7]} on {result.branch}: {subject}"
+    if is_long:
+        yield from _commit_stat(result.files)
+    for path in result.left_out:
+        yield f"left out, as git would: {path}"
+
+
+def _commit_stat(files: Sequence[PublishedFile]) -> Iterator[str]:
+    for file in files:
+        lines = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+        yield f" {LETTERS[file.change]} {output.plain(file.path)} | {lines}"
+    added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
+    yield f" {len(files)} file{'s' * (len(files) != 1)} changed, +{added} -{removed}"
