@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHARED = {
-    "hunk_choice",
     "invocation",
     "options",
     "output",
     "progress",
-    "stdio",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 

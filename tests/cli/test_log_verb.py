@@ -13,6 +13,7 @@ import click
 import pytest
 
 from editd_client.cli import options, output
+from editd_client.cli.contents import stats_of
 from editd_client.cli.undo import time_named
 from workplace import replace, write
 
@@ -169,5 +170,5 @@ def test_an_age_has_the_largest_unit_of_which_there_are_two() -> None:
 
 def test_a_line_that_looks_like_a_header_counts_as_content() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n diff --git\n"
-    (stat,) = output.stats_of(diff)
+    (stat,) = stats_of(diff)
     assert (stat.name, stat.added, stat.removed) == ("x", 1, 1)

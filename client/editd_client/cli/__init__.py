@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from editd import __version__
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.cli.invocation import COMPLETE, Invocation
 from editd_client.errors import EditdError, Unreachable
 
@@ -224,7 +224,7 @@ def _completing(verb: click.Command) -> click.Command:
 
 def main() -> NoReturn:
     """Run the command `editctl`."""
-    stdio.open_closed_descriptors()
+    output.open_closed_descriptors()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -240,36 +240,36 @@ def run(arguments: Sequence[str]) -> int:
     code, report = _carried_out(arguments, invocation)
     try:
         report()
-        stdio.flush()
-    except stdio.OutputError as error:
-        stdio.print_error(f"editctl: the answer could not be written: {error}")
+        output.flush()
+    except output.OutputError as error:
+        output.print_error(f"editctl: the answer could not be written: {error}")
     except OSError:
         pass  # The reader has closed its end.
-    stdio.abandon()
+    output.abandon()
     return code
 
 
 def _carried_out(arguments: Sequence[str], invocation: Invocation) -> tuple[int, Callable[[], None]]:
     """Run the command line; return the exit code and a function that prints the error, if any."""
     try:
-        with stdio.writing():  # click writes its help, and the version
+        with output.writing():  # click writes its help, and the version
             code = editctl.main(list(arguments), "editctl", standalone_mode=False, obj=invocation)
-        stdio.flush()
+        output.flush()
     except click.ClickException as error:
         return error.exit_code, error.show
     except EditdError as error:
         return REFUSED, functools.partial(output.print_refusal, error, as_json=invocation.json)
     except Unreachable as error:
         return UNREACHABLE, functools.partial(output.print_unreachable, error, as_json=invocation.json)
-    except stdio.OutputError as error:
-        stdio.abandon()
+    except output.OutputError as error:
+        output.abandon()
         text = f"editctl: done, but the answer could not be written: {error}"
-        return UNWRITTEN, functools.partial(stdio.print_error, text)
+        return UNWRITTEN, functools.partial(output.print_error, text)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED, _print_nothing
     except (SystemExit, BrokenPipeError):
         # Click exits this way after completing a shell's word; a pipe breaks if its reader stops early.
-        stdio.abandon()
+        output.abandon()
         return DONE, _print_nothing
     return code if isinstance(code, int) else DONE, _print_nothing
 

@@ -23,7 +23,7 @@ from editd.config.load import (
     workspace_config_path,
 )
 from editd.config.reference import template, toml
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
@@ -108,7 +108,7 @@ def check(invocation: Invocation, file: str | None) -> int:
     except ConfigError as wrong:
         if not invocation.say_json({"ok": False, **wrong.data}):
             for problem in wrong.problems:
-                stdio.print_error(output.plain(str(problem)))
+                output.print_error(output.plain(str(problem)))
         return REFUSED
     invocation.say({"ok": True, "problems": []}, "nothing is wrong")
     return 0
@@ -126,7 +126,7 @@ def init(invocation: Invocation, here: bool, is_printed: bool) -> None:
     """
 
     if is_printed:
-        with stdio.writing():
+        with output.writing():
             sys.stdout.write(template())
         return
     path = _path(invocation, here=here)
@@ -186,7 +186,7 @@ def edit(invocation: Invocation, here: bool) -> int:
             code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
                 continue
-            stdio.print_error("hint: nothing was changed.")
+            output.print_error("hint: nothing was changed.")
             return code
         break
     write_text(path, text)
@@ -342,7 +342,7 @@ def run(invocation: Invocation, paths: tuple[str, ...]) -> None:
         by = ", ".join(file["formatted_by"])
         output.echo(output.plain(f"{file['path']}: {f'{by} would change it' if by else 'stays as it is'}"))
     for warning in result.warnings:
-        stdio.print_error(output.plain(f"warning: {warning}"))
+        output.print_error(output.plain(f"warning: {warning}"))
     if result.diff:
         output.page(output.diff_lines(result.diff))
 

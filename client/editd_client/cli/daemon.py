@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 from editd.config import paths
 from editd.wire.messages import Result, Status
 from editd_client import requests
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 
@@ -392,11 +392,11 @@ def _asked(client: Client, yes: bool) -> CheckResult:
         lost = refusal.data.get("lost")
         if not lost or not sys.stdin.isatty():
             raise
-        stdio.print_error("These cannot be recovered:")
+        output.print_error("These cannot be recovered:")
         for sentence in lost[:LOST_SHOWN_MAX]:
-            stdio.print_error(f"  {output.plain(sentence)}")
+            output.print_error(f"  {output.plain(sentence)}")
         if len(lost) > LOST_SHOWN_MAX:
-            stdio.print_error(f"  and {len(lost) - LOST_SHOWN_MAX} more")
+            output.print_error(f"  and {len(lost) - LOST_SHOWN_MAX} more")
         if not click.confirm("Repair anyway?", default=False, err=True):
             raise
     return client.check(repair=True, lose=True)

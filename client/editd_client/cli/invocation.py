@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.errors import Unreachable, refusal
 from editd_client.locate import Workspace, current_actor, current_folder, find_workspace
 
@@ -45,7 +45,7 @@ class Invocation:
             return Workspace(root, "socket")
         if workspace.found == "here":
             hint = f"no git repository here, so the workspace is {workspace.root}; --workspace names another"
-            stdio.print_error(f"hint: {hint}")
+            output.print_error(f"hint: {hint}")
         return workspace
 
     def act_in(self, session: str) -> None:
@@ -97,7 +97,7 @@ class Invocation:
                 self.session, token = joined
                 os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
             if len(handles) > 1:
-                stdio.print_error(
+                output.print_error(
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."
                 )
 
@@ -219,7 +219,7 @@ class Invocation:
 
     def _say_starting(self) -> None:
         if sys.stderr.isatty():
-            stdio.print_error(f"editctl: starting the daemon of {self.workspace.root} …")
+            output.print_error(f"editctl: starting the daemon of {self.workspace.root} …")
 
 
 def _is_in(path: str, root: str) -> bool:

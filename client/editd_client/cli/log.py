@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editd_client.cli import output, stdio
-from editd_client.cli.hunk_choice import hunk_lines
+from editd_client.cli import output
+from editd_client.cli.contents import hunk_lines, stat_lines
 from editd_client.cli.options import as_json, parse_time, range_named, transaction_named
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _lines(client: Client, result: LogResult, options: LogOptions) -> Iterator[s
         diff = client.show(transaction.seq).diff or ""
         if options.stat:
             yield from ([] if short is not None else [""])
-            yield from output.stat_lines(diff)
+            yield from stat_lines(diff)
         if options.patch:
             yield from ([] if short is not None else [""])
             yield from output.diff_lines(diff)
@@ -284,7 +284,7 @@ def _shown(invocation: Invocation, results: Iterator[ShowResult], *, stat: bool)
         yield from output.paragraph(result.transaction, files=not stat)
         if result.diff:
             yield ""
-            yield from output.stat_lines(result.diff) if stat else output.diff_lines(result.diff)
+            yield from stat_lines(result.diff) if stat else output.diff_lines(result.diff)
         if isinstance(result.hunks, list):
             yield from hunk_lines(invocation, result)
 
@@ -330,8 +330,8 @@ def watch_verb(
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
                 output.echo(line)
-                stdio.flush()
-    stdio.print_error("editctl: the daemon has ended")
+                output.flush()
+    output.print_error("editctl: the daemon has ended")
 
 
 def _glob(invocation: Invocation, given: str) -> str:

@@ -15,93 +15,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from editd_client.cli.stdio import print_error, writing
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
     from editd_client.errors import EditdError, Unreachable
-
-# Counts of added and removed lines, made from a diff as the daemon prints it.
-
-GRAPH_WIDTH = 40  # characters for `+++--` of the file with the most changes
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-
-
-class DiffStat:
-    """The changed lines of one file."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.added = 0
-        self.removed = 0
-        self.is_binary = False
-
-
-def stats_of(diff: str) -> list[DiffStat]:
-    """Return the counts of each file in a diff.
-
-    A line counts only inside a hunk, whose header says how long it is: content may look like a header.
-    """
-    stats: list[DiffStat] = []
-    old = new = 0  # lines of the hunk that are still to come
-    for line in diff.split("\n"):
-        if old > 0 or new > 0:
-            stats[-1].removed += line[:1] == "-"
-            stats[-1].added += line[:1] == "+"
-            old -= line[:1] in ("-", " ", "")
-            new -= line[:1] in ("+", " ", "")
-        elif line.startswith("diff --git "):
-            stats.append(DiffStat(_name_in(line)))
-        elif hunk := _HUNK.match(line):
-            old, new = int(hunk[1] or 1), int(hunk[2] or 1)
-        elif line.startswith("rename from ") and stats:
-            stats[-1].name = line.removeprefix("rename from ")
-        elif line.startswith("rename to ") and stats:
-            stats[-1].name += " => " + line.removeprefix("rename to ")
-        elif line.startswith(("Binary files ", "GIT binary patch")) and stats:
-            stats[-1].is_binary = True
-    return stats
-
-
-def stat_lines(diff: str) -> Iterator[str]:
-    """Yield the lines of `--stat`: one for each file, and the sum."""
-    stats = stats_of(diff)
-    if not stats:
-        return
-    width = max(len(plain(stat.name)) for stat in stats)
-    most = max(stat.added + stat.removed for stat in stats)
-    digits = len(str(most))
-    for stat in stats:
-        name = plain(stat.name).ljust(width)
-        if stat.is_binary:
-            yield f" {name} | {'Bin':>{digits}}"
-            continue
-        scale = min(1.0, GRAPH_WIDTH / most) if most else 1.0
-        plus, minus = (-(-int(count * scale * 1000) // 1000) for count in (stat.added, stat.removed))
-        graph = paint("+" * plus, "green") + paint("-" * minus, "red")
-        yield f" {name} | {stat.added + stat.removed:>{digits}} {graph}".rstrip()
-    yield " " + summary(len(stats), sum(s.added for s in stats), sum(s.removed for s in stats))
-
-
-def summary(files: int, added: int, removed: int) -> str:
-    """Return the sum of a change, as git words it."""
-    parts = [f"{files} file{'' if files == 1 else 's'} changed"]
-    if added or not removed:
-        parts.append(f"{added} insertion{'' if added == 1 else 's'}(+)")
-    if removed or not added:
-        parts.append(f"{removed} deletion{'' if removed == 1 else 's'}(-)")
-    return ", ".join(parts)
-
-
-def _name_in(header: str) -> str:
-    """Return the file's new name in `diff --git a/NAME b/NAME`, whose halves are alike but for a rename."""
-    names = header.removeprefix("diff --git ")
-    if names.startswith('"'):
-        return names[: len(names) // 2].strip('"').removeprefix("a/")
-    return names[: len(names) // 2].removeprefix("a/")
-
 
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
@@ -463,3 +381,56 @@ def _title(word: str, colour: str) -> str:
 
 def _say_json_error(code: int | None, name: str, message: str, data: dict[str, Any]) -> None:
     echo(json_text({"error": {"code": code, "name": name, "message": message, "data": data}}))
+
+
+# Standard input, output and error: closed descriptors, a full disk, a reader that left.
+
+
+class OutputError(Exception):
+    """The answer could not be written, although the request was carried out."""
+
+
+def open_closed_descriptors() -> None:
+    """Open /dev/null on each closed descriptor of 0, 1 and 2, so that no other file gets its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Convert an error of writing standard output during the block to an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        # A reader that stops early is no failure. An error with a file name comes from another file.
+        if isinstance(error, BrokenPipeError) or error.filename is not None:
+            raise
+        raise OutputError(error.strerror) from error
+
+
+def flush() -> None:
+    """Flush standard output. Raises OutputError if it cannot be written."""
+    with writing():
+        sys.stdout.flush()
+
+
+def print_error(line: str) -> None:
+    """Print a line on standard error, and ignore failure: the request was carried out anyway."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+
+def abandon() -> None:
+    """Keep Python from flushing unwritable output once more at its exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import current_actor
@@ -305,7 +305,7 @@ def _run(command: Sequence[str]) -> int:
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError) or _is_nowhere(command[0])
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
-        stdio.print_error(f"editctl: {command[0]}: {why}")
+        output.print_error(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
     return status if status >= 0 else SIGNALLED - status
 
@@ -318,9 +318,9 @@ def _is_nowhere(name: str) -> bool:
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:
     """Print the transaction on standard error, because standard output belongs to the command."""
     if invocation.json:
-        stdio.print_error(output.json_text(ended))
+        output.print_error(output.json_text(ended))
     elif ended.transaction is not None:
-        stdio.print_error(output.one_line(ended.transaction, sys.stderr))
+        output.print_error(output.one_line(ended.transaction, sys.stderr))
 
 
 # ── Agents ────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
@@ -223,9 +223,9 @@ def _for_a_shell(word: str) -> str:
 
 def _say_what_is_left(commands: list[str]) -> None:
     if commands:
-        stdio.print_error("hint: no systemd answers here. When it does, run:")
+        output.print_error("hint: no systemd answers here. When it does, run:")
         for command in commands:
-            stdio.print_error(f"  {command}")
+            output.print_error(f"  {command}")
 
 
 # ── The units ─────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from editd_client.cli import output, stdio
+from editd_client.cli import output
 from editd_client.client import Client
 from editd_client.locate import Workspace, current_folder
 
@@ -140,7 +140,7 @@ class TourWorkspace:
         output.echo(output.paint(f"\n   $ {shlex.join(command)}", "green"))
 
     def _run(self, words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
-        stdio.flush()
+        output.flush()
         return subprocess.run(
             [sys.executable, "-P", "-m", "editd_client", *words],
             cwd=self.root, env=self._environment, timeout=COMMAND_SECONDS_MAX, check=False,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editd_client.cli import output
+from editd_client.cli.contents import HunkSelection, check_terminal, choose, hunks_named
 from editd_client.cli.edits import report
-from editd_client.cli.hunk_choice import HunkSelection, check_terminal, choose, hunks_named
 from editd_client.cli.options import (
     AuthorOptions,
     as_json,
