@@ -15,7 +15,7 @@ import refusals
 from editd.tools.context import DIALECTS
 from editd.wire.messages import DialectEntry, InTheWay, ToolEntry, UndoResult
 from editd_client.errors import EditdError
-from editd_client.mcp import results
+from editd_client.mcp import conversion
 from editd_client.mcp.connection_pool import choose_workspace
 from editd_client.mcp.tools import TOOLS, tools_of
 
@@ -68,12 +68,12 @@ def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
         if name in ("parse_error", "invalid_request", "method_not_found"):
             continue  # of what no tool sends
         data = error["data"]["data"] if "data" in error else {}
-        found = results.refused(EditdError(error["code"], name, error["message"], data))
+        found = conversion.refused(EditdError(error["code"], name, error["message"], data))
         assert not strangers.search(found.texts[0].partition("\n")[0]), found.texts[0]
         assert not strangers.search(found.data["data"].get("hint", "")), found.data
     for file in HINTING:
         for text in hints_in(DAEMON / file):
-            assert not strangers.search(results.spoken_here(text)), f"{file}: {text}"
+            assert not strangers.search(conversion.spoken_here(text)), f"{file}: {text}"
 
 
 def hints_in(file: Path) -> Iterator[str]:
@@ -134,17 +134,17 @@ def test_a_root_that_is_no_folder_of_this_machine_does_not_count(
 
 def test_a_refusal_says_what_helps_and_what_is_long_is_cut() -> None:
     nearest = {"start_line": 7, "text": "x" * 10_000}
-    found = results.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
+    found = conversion.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
     assert found.is_refusal
     assert found.texts[0].startswith("Not there.\nNearest passage, line 7:\nxxx")
     assert len(found.texts[0]) < 5_000
     assert found.data["data"]["nearest"] == nearest
-    forced = results.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
+    forced = conversion.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
     assert forced.texts == ("No. Use force: true.",)
 
 
 def test_text_that_is_not_utf_8_can_be_sent() -> None:
-    found = results.answer("caf\udce9", content="caf\udce9")
+    found = conversion.answer("caf\udce9", content="caf\udce9")
     assert found.texts == ("caf�",)
     assert found.data == {"content": {"base64": "Y2Fm6Q=="}}
 
@@ -165,4 +165,4 @@ def test_the_sdk_is_imported_in_one_module() -> None:
 def test_a_conflict_says_what_to_undo_first_only_if_that_is_known(needs: list[int], said: str) -> None:
     conflict = InTheWay(path="b", blocking=[3], needs=needs, reason="lines")
     result = UndoResult(transaction=None, files=[], conflicts=[conflict])
-    assert results.undone(result, is_dry_run=True).texts[-1].splitlines()[-1] == said
+    assert conversion.undone(result, is_dry_run=True).texts[-1].splitlines()[-1] == said

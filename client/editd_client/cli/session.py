@@ -401,7 +401,7 @@ def _serve(options: Options) -> None:
 
 def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tool names in `given`. Raises EditdError for an unknown tool or dialect."""
-    from editd_client.mcp.arguments import unknown_name
+    from editd_client.mcp.conversion import unknown_name
     from editd_client.mcp.tools import offered_names
 
     offered = offered_names(dialects)

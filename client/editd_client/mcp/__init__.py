@@ -1,8 +1,8 @@
 """`editctl mcp`: editd's tools, and the tools of its dialects, for agents that speak MCP.
 
 Only `server` imports the official SDK, which is the extra `mcp`. `tools` holds the tools, and each call
-runs in a thread over the `connection_pool` of the one session. `results` turns the daemon's reply into
-the tool's result.
+runs in a thread over the `connection_pool` of the one session. `conversion` checks the arguments of a
+call, and turns the daemon's reply into the tool's result.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ from mcp.shared.exceptions import MCPError
 from editd import __version__
 from editd.wire.codec import Malformed, plain
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.mcp import results
-from editd_client.mcp.arguments import unknown_name
+from editd_client.mcp import conversion
 from editd_client.mcp.connection_pool import (
     CallStream,
     ConnectionPool,
@@ -36,6 +35,7 @@ from editd_client.mcp.connection_pool import (
     choose_workspace,
     is_named,
 )
+from editd_client.mcp.conversion import unknown_name
 from editd_client.mcp.tools import McpTool, ToolCall, own_tools, tools_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from editd_client.mcp import Options
-    from editd_client.mcp.results import ToolResult
+    from editd_client.mcp.conversion import ToolResult
 
 ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does not send them
 PROGRESS_SECONDS = 1.0
@@ -126,11 +126,11 @@ class ToolServer:
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
             found = await self._run(ctx, tool, arguments)
         except EditdError as error:
-            found = results.refused(error)
+            found = conversion.refused(error)
         except Unreachable as error:
-            found = results.unreachable(error)
+            found = conversion.unreachable(error)
         except Malformed as error:
-            found = results.refused(refusal(error.error.name, error.error.message))
+            found = conversion.refused(refusal(error.error.name, error.error.message))
         return _result(found)
 
     async def _run(
@@ -157,9 +157,9 @@ class ToolServer:
                     line,
                 )
             except EditdError as error:
-                return results.refused(error)
+                return conversion.refused(error)
             except Unreachable as error:
-                return results.unreachable(error)
+                return conversion.unreachable(error)
 
         telling = asyncio.create_task(_tell_progress(ctx, tool.name))
         try:

@@ -16,15 +16,14 @@ from msgspec import Struct
 
 from editd.wire import messages
 from editd_client.errors import refusal
-from editd_client.mcp import arguments, results
-from editd_client.mcp.arguments import unknown_name
+from editd_client.mcp import conversion
+from editd_client.mcp.conversion import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd_client.client import Client
-    from editd_client.mcp.arguments import Typed
-    from editd_client.mcp.results import ToolResult
+    from editd_client.mcp.conversion import ToolResult, Typed
 
 Undoing = TypeVar("Undoing", messages.Undo, messages.Redo, messages.Rollback)
 
@@ -44,7 +43,7 @@ class ToolCall(Struct, frozen=True):
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
         """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
-        return arguments.typed({**self.arguments, **more}, kind)
+        return conversion.typed({**self.arguments, **more}, kind)
 
     def path(self, given: str) -> str:
         """Return a path relative to the root; an absolute one below the root is converted."""
@@ -74,7 +73,7 @@ class McpTool(Struct, frozen=True):
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call. Raises EditdError (`invalid_params`) for a wrong name."""
-        return arguments.checked(self.name, self.schema, given) if self.is_own else dict(given)
+        return conversion.checked(self.name, self.schema, given) if self.is_own else dict(given)
 
 
 # ── Schemas ───────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +152,7 @@ _APPLY = _object(
 
 
 def _apply(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.Apply, edits=arguments.edits_of(call.arguments["edits"], _EDIT))
+    asked = call.typed(messages.Apply, edits=conversion.edits_of(call.arguments["edits"], _EDIT))
     edits = [_guarded(_with_relative_paths(edit, call)) for edit in asked.edits]
     result = call.client.apply(
         edits,
@@ -163,7 +162,7 @@ def _apply(call: ToolCall) -> ToolResult:
         diff=asked.dry_run,
         request_id=call.request_id,
     )
-    return results.applied(result, is_dry_run=asked.dry_run)
+    return conversion.applied(result, is_dry_run=asked.dry_run)
 
 
 def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
@@ -189,7 +188,7 @@ def _read(call: ToolCall) -> ToolResult:
                 data={"path": path, "size": size},
             )
     result = call.client.read(path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line)
-    return results.content(result, asked.start_line, asked.end_line)
+    return conversion.content(result, asked.start_line, asked.end_line)
 
 
 # ── Undo ──────────────────────────────────────────────────────────────────────────────────────
@@ -198,12 +197,12 @@ def _read(call: ToolCall) -> ToolResult:
 def _undo(call: ToolCall) -> ToolResult:
     options, asked = _undo_options(call, messages.Undo)
     result = call.client.undo(asked.tx, paths=call.paths(asked.paths), last=asked.last, **options)
-    return results.undone(result, is_dry_run=asked.dry_run)
+    return conversion.undone(result, is_dry_run=asked.dry_run)
 
 
 def _redo(call: ToolCall) -> ToolResult:
     options, asked = _undo_options(call, messages.Redo)
-    return results.undone(call.client.redo(**options), is_dry_run=asked.dry_run)
+    return conversion.undone(call.client.redo(**options), is_dry_run=asked.dry_run)
 
 
 def _rollback(call: ToolCall) -> ToolResult:
@@ -212,7 +211,7 @@ def _rollback(call: ToolCall) -> ToolResult:
     result = call.client.rollback(
         asked.session, since=asked.since, include_published=asked.include_published, **options
     )
-    return results.undone(result, is_dry_run=asked.dry_run)
+    return conversion.undone(result, is_dry_run=asked.dry_run)
 
 
 def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], Undoing]:
@@ -242,19 +241,19 @@ def _log(call: ToolCall) -> ToolResult:
         session=asked.session,
         actor=asked.actor,
     )
-    return results.log(result)
+    return conversion.log(result)
 
 
 def _diff(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Diff)
-    return results.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
+    return conversion.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
 
 
 def _blame(call: ToolCall) -> ToolResult:
     start_line, end_line = (_line_number(call, name) for name in ("start_line", "end_line"))
     asked = call.typed(messages.Blame)
     path = call.path(asked.path)
-    return results.blame(path, call.client.blame(path), start_line, end_line)
+    return conversion.blame(path, call.client.blame(path), start_line, end_line)
 
 
 def _line_number(call: ToolCall, name: str) -> int | None:
@@ -274,17 +273,17 @@ def _lease(call: ToolCall) -> ToolResult:
         case "acquire":
             taken = call.typed(messages.LeaseAcquire, ttl=ttl)
             paths = call.paths(taken.paths) or []
-            return results.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
+            return conversion.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
         case "renew":
             renewed = call.typed(messages.LeaseRenew, ttl=ttl)
-            return results.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
+            return conversion.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
         case "release":
             released = call.typed(messages.LeaseRelease)
             call.client.lease_release(released.lease)
-            return results.answer(f"Released {released.lease}.", lease=released.lease)
+            return conversion.answer(f"Released {released.lease}.", lease=released.lease)
         case "list":
             call.typed(messages.LeaseList)
-            return results.leases(call.client.lease_list())
+            return conversion.leases(call.client.lease_list())
         case _:
             raise refusal(
                 "invalid_params",
@@ -495,6 +494,6 @@ def _runner(dialect: str, tool: str) -> Callable[[ToolCall], ToolResult]:
         edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
         result = call.client.apply([edit], request_id=call.request_id)
         said: Any = result.answers[0] if isinstance(result.answers, list) else None
-        return results.applied(result, says=said or "")
+        return conversion.applied(result, says=said or "")
 
     return run
