@@ -1,4 +1,4 @@
-"""engine.git_eol: what `git add` makes of the line ends, asked of git itself."""
+"""engine.git_branch: what `git add` makes of the line ends, asked of git itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
-from editd.engine.git_eol import as_added, converted_by, ends_of
+from editd.engine.git_branch import as_added, converted_by, ends_of
 from editd.values.content import version_of
 
 if TYPE_CHECKING:

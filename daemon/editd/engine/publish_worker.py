@@ -27,15 +27,17 @@ from editd.edits.merge import merge_states
 from editd.engine.git_branch import (
     TRAILER,
     advance,
+    as_added,
     check_index,
     commits_naming,
+    converted_by,
+    ends_of,
     find_branch,
     held_index,
     open_repository,
     put_into_index,
     unreadable_index,
 )
-from editd.engine.git_eol import as_added, converted_by, ends_of
 from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
 from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
