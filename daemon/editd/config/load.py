@@ -1,16 +1,21 @@
-"""Loading: from the files to one checked configuration, or to all their errors.
+"""Loading: from the files to one checked configuration, or to all their errors; the keys as documentation.
 
 The user's file comes first, `$XDG_CONFIG_HOME/editd/config.toml`. A workspace's own file,
 `workspaces/<id>.toml` in the same folder, overrides it key by key. Neither is in a workspace, so that an
 agent cannot loosen its own limits with an edit.
+
+`python -m editd.config.load` prints the keys for docs/configuration.md.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
+import textwrap
 import tomllib
+from itertools import groupby
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -18,12 +23,11 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from editd.config.schema import FORMS, Config, ConfigSection
+from editd.config.schema import FORMS, Config, ConfigSection, HistoryKeys, HookKeys, Keep, Serena, Wcgw
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
 
 # Line numbers: the line of a TOML file on which each key is, which tomllib does not report.
 
@@ -387,3 +391,95 @@ def _shown(value: Any) -> str:
     except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
         return "a value too large to show"
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+# The keys for their users: the file of `editctl config init`, and docs/configuration.md's part.
+
+WIDTH = 96
+_SECTIONS: dict[str, type[ConfigSection]] = {
+    "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
+    "[hook]": HookKeys,
+}  # fmt: skip
+_ABOUT = """\
+The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.
+`editctl config check` prints all errors. `editctl config reload` makes a running daemon read the file again.
+"""
+
+
+def template() -> str:
+    """Return a file with every key as a comment, which sets nothing until a `#` is removed."""
+    lines = list(_commented(_ABOUT))
+    for table, of_table in _tables():
+        if table:
+            lines += ["", *_commented(_about(table)), f"# [{table}]"]
+        for key in of_table:
+            lines += ["", *_commented(_said(key)), f"# {_own_name(key)} = {_assigned(key)}"]
+    return "\n".join(lines) + "\n"
+
+
+def reference() -> str:
+    """Return the keys as Markdown, a list for each table."""
+    lines: list[str] = []
+    hooks = ("[hook]", list(keys(HookKeys)))  # a table that may occur any number of times
+    for table, of_table in (*_tables(), hooks):
+        lines += ["", f"### `[{table}]`" if table else "### At the top", ""]
+        if table:
+            lines += [_about(table), ""]
+        lines += ["| key | default | |", "|---|---|---|"]
+        for key in of_table:
+            example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
+            default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{toml(key.default)}`"
+            said = _said(key).replace("|", "\\|")
+            lines.append(f"| `{_own_name(key)}` | {default} | {said}{example} |")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def toml(value: Any) -> str:
+    """Return a value in TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, ConfigSection):
+        value = {
+            field.name: said
+            for field in msgspec.structs.fields(value)
+            if (said := getattr(value, field.name)) != field.default
+        }
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {toml(said)}' for name, said in value.items())} }}"
+    return str(value)
+
+
+def _tables() -> Iterator[tuple[str, list[Key]]]:
+    for table, of_table in groupby(keys(), lambda key: key.name.rpartition(".")[0]):
+        yield table, list(of_table)
+
+
+def _about(table: str) -> str:
+    return (_SECTIONS[table].__doc__ or "").strip()
+
+
+def _own_name(key: Key) -> str:
+    return key.name.rpartition(".")[2]
+
+
+def _said(key: Key) -> str:
+    return key.description + (" Needs a restart." if key.needs_restart else "")
+
+
+def _assigned(key: Key) -> str:
+    if key.default is None or key.default == ():
+        return toml(key.example)
+    return toml(key.default)
+
+
+def _commented(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from (f"# {part}" for part in textwrap.wrap(line, WIDTH))
+
+
+if __name__ == "__main__":
+    print(reference())  # noqa: T201  # for docs/configuration.md
